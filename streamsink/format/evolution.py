@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from streamsink.errors import Misuse
 from streamsink.format.schema import IdCounter, TableSchema, check_names
+from streamsink.format.type_model import INTEGER_ROOTS
 from streamsink.format.types import (
     BINARY_ROOTS,
     CHARACTER_ROOTS,
@@ -21,7 +22,6 @@ from streamsink.format.types import (
     RowType,
 )
 
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _FLOATS = ("FLOAT", "DOUBLE")
 _FIXED = "the type of a partition or key column can never change"
 
@@ -169,8 +169,8 @@ def widens(narrow: DataType, wide: DataType) -> bool:
     if not isinstance(narrow, AtomicType) or not isinstance(wide, AtomicType) or narrow == wide:
         return False
     a, b = narrow.root, wide.root
-    if a in _INTEGERS and b in _INTEGERS:
-        return _INTEGERS.index(a) < _INTEGERS.index(b)
+    if a in INTEGER_ROOTS and b in INTEGER_ROOTS:
+        return INTEGER_ROOTS.index(a) < INTEGER_ROOTS.index(b)
     if a in _FLOATS and b in _FLOATS:
         return _FLOATS.index(a) < _FLOATS.index(b)
     if a == b == "DECIMAL":

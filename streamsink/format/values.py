@@ -9,12 +9,12 @@ import decimal
 from typing import Any
 
 from streamsink.errors import Misuse
+from streamsink.format.type_model import INTEGER_ROOTS
 from streamsink.format.types import BINARY_ROOTS, CHARACTER_ROOTS, TIMESTAMP_ROOTS, AtomicType
 
 _EPOCH_DATE = datetime.date(1970, 1, 1).toordinal()
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
-_INT_ROOTS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 #: For arithmetic with 38 digits, in which nothing is rounded silently.
 _EXACT = decimal.Context(prec=76, traps=[decimal.InvalidOperation])
 
@@ -24,7 +24,7 @@ def to_physical(value: Any, t: AtomicType) -> Any:
     root = t.root
     if root == "BOOLEAN":
         return _need(value, bool, t)
-    if root in _INT_ROOTS:
+    if root in INTEGER_ROOTS:
         return _integer(value, t)
     if root in ("FLOAT", "DOUBLE"):
         return float(value)

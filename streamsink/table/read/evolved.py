@@ -6,11 +6,10 @@ from streamsink.errors import Misuse
 from streamsink.format.arrow_types import to_arrow_schema
 from streamsink.format.evolution import widens
 from streamsink.format.schema import TableSchema
+from streamsink.format.type_model import INTEGER_ROOTS, MAX_LENGTH
 from streamsink.format.types import TIMESTAMP_ROOTS, ArrayType, AtomicType, DataField, DataType, MapType, RowType
 
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _FROM_INTEGER = ("FLOAT", "DOUBLE")
-_UNLIMITED = 2**31 - 1
 
 
 def check_casts(written: TableSchema, wanted: TableSchema, table: str) -> None:
@@ -40,8 +39,8 @@ def _castable(old: DataType, new: DataType) -> bool:
         return False
     if old.as_nullable(True) == new.as_nullable(True) or widens(old, new):
         return True
-    if old.root in _INTEGERS:
-        return new.root in _FROM_INTEGER or (new.root == "VARCHAR" and new.length == _UNLIMITED)
+    if old.root in INTEGER_ROOTS:
+        return new.root in _FROM_INTEGER or (new.root == "VARCHAR" and new.length == MAX_LENGTH)
     return old.root == new.root and old.root in TIMESTAMP_ROOTS and (old.precision or 0) < (new.precision or 0)
 
 

@@ -11,12 +11,11 @@ from streamsink.format.binary_row import decode_physical
 from streamsink.format.file_stats import ColumnStats, StatsReader, covered_columns, stats_reader
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.schema import TableSchema
+from streamsink.format.type_model import INTEGER_ROOTS
 from streamsink.format.types import CHARACTER_ROOTS, AtomicType, DataField, DataType
 from streamsink.table.read.condition import Condition
 from streamsink.table.read.literals import FLOATS
 from streamsink.table.schemas import Schemas
-
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
 class Pruner:
@@ -102,4 +101,6 @@ def _same_order(old: DataType, new: DataType) -> bool:
     """Whether a bound of the old type also bounds the values when they are read as the new type."""
     if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):
         return False
-    return any(old.root in roots and new.root in roots for roots in (_INTEGERS, FLOATS, CHARACTER_ROOTS, (old.root,)))
+    return any(
+        old.root in roots and new.root in roots for roots in (INTEGER_ROOTS, FLOATS, CHARACTER_ROOTS, (old.root,))
+    )

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from streamsink.errors import Misuse
 from streamsink.format.schema import TableSchema
+from streamsink.format.type_model import INTEGER_ROOTS
 from streamsink.format.types import AtomicType, DataField, DataType, parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.table.routed.row_json import rows_to_json
@@ -22,10 +23,9 @@ _COLUMNS = (
     "`application` STRING NOT NULL, `checkpoint_id` BIGINT NOT NULL, `target` STRING, `reason` STRING NOT NULL, "
     "`column` STRING, `row` STRING NOT NULL"
 )
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 # Types to which texts may be converted exactly, value by value. FLOAT and DOUBLE are none, because most decimal texts
 # are not exact in them.
-_FROM_TEXT = (*_INTEGERS, "DECIMAL", "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMP_LTZ")
+_FROM_TEXT = (*INTEGER_ROOTS, "DECIMAL", "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMP_LTZ")
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _by_value(given: DataType, known: DataType, options: SinkOptions) -> DataTyp
     given = given.as_nullable(known.nullable)
     if not isinstance(given, AtomicType) or not isinstance(known, AtomicType):
         return given
-    same = given.root in _INTEGERS and known.root in _INTEGERS or given.root == known.root == "DECIMAL"
+    same = given.root in INTEGER_ROOTS and known.root in INTEGER_ROOTS or given.root == known.root == "DECIMAL"
     return known if same or given.root in ("CHAR", "VARCHAR") and known.root in _FROM_TEXT else given
 
 

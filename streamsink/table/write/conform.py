@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 from streamsink.errors import Misuse
 from streamsink.format.arrow_types import to_arrow_schema
 from streamsink.format.schema import TableSchema
+from streamsink.format.type_model import MAX_LENGTH
 from streamsink.format.types import AtomicType, DataField
 from streamsink.table.write.exact_cast import cast_exactly
 from streamsink.table.write.nested_nulls import has_not_null, keeping, loosened, nulls_inside
 
-_UNLIMITED = 2**31 - 1
 _WITH_OFFSETS = (
     pa.types.is_list,
     pa.types.is_large_list,
@@ -137,7 +137,7 @@ def _check_length(column: pa.Array, field: DataField) -> None:
     kind = field.type
     if not isinstance(kind, AtomicType) or kind.root not in ("CHAR", "VARCHAR", "BINARY", "VARBINARY"):
         return
-    if kind.length is None or kind.length >= _UNLIMITED:
+    if kind.length is None or kind.length >= MAX_LENGTH:
         return
     text = kind.root in ("CHAR", "VARCHAR")
     lengths = pc.utf8_length(column) if text else pc.binary_length(column)

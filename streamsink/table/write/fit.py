@@ -6,6 +6,7 @@ from dataclasses import replace
 from streamsink.errors import Misuse
 from streamsink.format.evolution import widens
 from streamsink.format.schema import TableSchema
+from streamsink.format.type_model import MAX_LENGTH
 from streamsink.format.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 from streamsink.options import SinkOptions
 from streamsink.table.table import Table
@@ -90,7 +91,7 @@ def _align(given: DataType, known: DataType) -> DataType:
 
 def _erased(given: AtomicType, known: AtomicType) -> bool:
     """Whether the given type is what its source calls every type of that kind: STRING, BYTES or TIMESTAMP(6)."""
-    unlimited = given.root in ("VARCHAR", "VARBINARY") and given.length == 2**31 - 1
+    unlimited = given.root in ("VARCHAR", "VARBINARY") and given.length == MAX_LENGTH
     micros = given.root in ("TIMESTAMP", "TIMESTAMP_LTZ", "TIME") and given.precision == 6
     if unlimited:
         return known.root in (("CHAR", "VARCHAR") if given.root == "VARCHAR" else ("BINARY", "VARBINARY"))
