@@ -10,7 +10,7 @@
                              and the time by our clock, for several tables by table
     files-<level>-<first>-<last>   which files the records of these numbers were made of (``known_files.py``)
     staging/<epoch>-<sequence>/    files of a checkpoint that is not published yet
-    runs/<run id>            a bounded run is published, and what it was made of (kept for good)
+    runs/<run id>            a bounded run is published, and what it was made of (kept unless it is given up)
 
 One thread records while another publishes: the lists of what is there are kept under a lock, which is never held during
 I/O.

@@ -163,7 +163,7 @@ class PublishingOptions:
     `publish_every_batches`."""
 
     @property
-    def groups(self) -> bool:
+    def publishes_later(self) -> bool:
         """Whether a checkpoint may be pending when its batch returns."""
         return self.publish == ASYNC or self.publish_every_batches > 1
 

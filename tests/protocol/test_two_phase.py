@@ -55,7 +55,7 @@ def test_a_flush_that_fails_leaves_nothing_of_the_checkpoint(monkeypatch):
         _pre_commit(world, sink, 0, 5, 0)
     monkeypatch.undo()
     assert sink._io.names(f"{world.driver.root}/streamsink/{world.driver.options.application}/staging") == []
-    assert sink.protocol._store.retained() == []
+    assert sink.protocol._journal.retained() == []
     world.die()
     world.run()
     assert world.ids() == expected() and world.unknown_files() == []
@@ -200,17 +200,17 @@ def test_each_guard_against_a_zombie_holds_alone():
     zombie = _sink(world)
     committable = _committed(world, zombie)
     writer = zombie.protocol._writer
-    zombie.protocol._store.check_owner(writer)
+    zombie.protocol._journal.check_owner(writer)
     successor = _sink(world)
     with pytest.raises(Fenced) as early:
-        zombie.protocol._store.check_owner(writer)
+        zombie.protocol._journal.check_owner(writer)
     assert early.value.kind == "writer.fenced"
     other = replace(committable, state=replace(committable.state, record_id="of-another-try"))
     with zombie._io.flush_group() as group:
-        zombie.protocol._store.stage_record(other, group)
+        zombie.protocol._journal.stage_record(other, group)
         group.flush()
     with pytest.raises(Fenced):
-        zombie.protocol._store.create_record(other)
+        zombie.protocol._journal.create_record(other)
     _pre_commit(world, successor, 5, 8, 1)
     successor.protocol.commit_up_to_checkpoint(1)
     with pytest.raises(Fenced, match="epoch"):
@@ -264,7 +264,7 @@ def test_a_record_is_not_published_over_a_later_one():
     world = memory_world()
     sink = _sink(world)
     _pending_chain(world, sink, [5, 9])
-    first = sink.protocol._store.load(1)
+    first = sink.protocol._journal.load(1)
     sink.protocol.commit_up_to_checkpoint(1)
     with pytest.raises(Fenced, match="record 1 .* is published") as refused:
         sink.opened.committer.publish(first, expect=0, restored=False, fence=lambda: None)
@@ -275,7 +275,7 @@ def test_a_record_is_not_published_over_a_later_one():
 def _committed(world, sink):
     """One published checkpoint; its record."""
     _pre_commit(world, sink, 0, 5, 0)
-    committable = sink.protocol._store.load(1)
+    committable = sink.protocol._journal.load(1)
     sink.protocol.commit_up_to_checkpoint(0)
     return committable
 

@@ -10,46 +10,47 @@ from streamsink.protocol.journal import Journal, JournalIdentity, readable
 class JournalCheck:
     """The identity of one application's journal, compared with what the destination's last record says of it."""
 
-    def __init__(self, path: str, application: str, store: Journal, new_id: Callable[[], str]):
+    def __init__(self, path: str, application: str, journal: Journal, new_id: Callable[[], str]):
         """path: of the destination, for messages."""
         self._path = path
         self._application = application
-        self._store = store
+        self._journal = journal
         self._new_id = new_id
 
     def identify(self, published: AppState | None) -> None:
         """Give the journal an identity, or learn it. Called at a start, after the claim. Raises Misuse as ``check``."""
-        self._store.identify(published.sequence if published else 0, self._new_id)
-        journal, last = self._store.identity(), self._store.last_sequence()
+        self._journal.identify(published.sequence if published else 0, self._new_id)
+        identity, last = self._journal.identity(), self._journal.last_sequence()
         if published is not None:
             self.check(published)
         elif (
-            journal.began < last
-            and (own := readable(self._store, last))
-            and own.state.journal_id not in ("", journal.id)
+            identity.began < last
+            and (own := readable(self._journal, last))
+            and own.state.journal_id not in ("", identity.id)
         ):
-            self._store.identify(last, self._new_id, anew=True)  # its identity was lost, as in ``check``
+            self._journal.identify(last, self._new_id, anew=True)  # its identity was lost, as in ``check``
 
     def check(self, published: AppState) -> None:
         """Raises Misuse when this is another journal than the one that the destination's last record names.
 
         Asked again where a running query finds another record in the destination than its own last one.
         """
-        journal = self._store.identity()
-        is_named = published.journal_id in ("", journal.id)
-        if not is_named and journal.began >= published.sequence:
+        identity = self._journal.identity()
+        is_named = published.journal_id in ("", identity.id)
+        if not is_named and identity.began >= published.sequence:
             return
-        own = readable(self._store, published.sequence) if is_named else self._store.load(published.sequence)
+        own = readable(self._journal, published.sequence) if is_named else self._journal.load(published.sequence)
         if own is not None and own.state.record_id == published.record_id:
             if not is_named:
                 # The right journal, whose identity was lost or deleted: what that said of its completeness is not
                 # known any more.
-                self._store.identify(published.sequence, self._new_id, anew=True)
+                self._journal.identify(published.sequence, self._new_id, anew=True)
         elif own is not None or not is_named:
             raise Misuse(
                 f"{self._path}: the last record of application '{self._application}', number {published.sequence}, "
-                f"{_other_journal(published, own, journal, self._store.last_sequence())}. Nothing was written. Restore "
-                f"the right journal; or remove this one, the folder {self._store.place}, with what is pending in it, "
+                f"{_other_journal(published, own, identity, self._journal.last_sequence())}. Nothing was written. "
+                "Restore "
+                f"the right journal; or remove this one, the folder {self._journal.place}, with what is pending in it, "
                 "and restart the query",
                 kind="journal.other",
             )

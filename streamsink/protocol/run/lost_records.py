@@ -13,9 +13,9 @@ from streamsink.protocol.journal import Journal, Mark
 from streamsink.protocol.sink import Committer
 
 
-def load(store: Journal, sequence: int) -> Committable:
+def load(journal: Journal, sequence: int) -> Committable:
     """A record that the journal has listed. Raises Corrupt when it is damaged, or is not there any more."""
-    committable = store.load(sequence)
+    committable = journal.load(sequence)
     if committable is None:
         raise Corrupt(f"record {sequence} of the journal vanished while it was read", kind="journal.missing-record")
     return committable
@@ -39,7 +39,7 @@ def to_publish(committable: Committable, replaced: Mapping[int, int], committer:
 
 
 def without_their_state(
-    lost: Sequence[int], marks: Mapping[int, Mark], store: Journal, committer: Committer
+    lost: Sequence[int], marks: Mapping[int, Mark], journal: Journal, committer: Committer
 ) -> tuple[dict[int, Committable], list[Committable]]:
     """Look for rows that are in the table although the snapshot that said so is gone.
 
@@ -49,7 +49,7 @@ def without_their_state(
     lost: numbers of the records whose marked snapshot is gone or was replaced, in order. Returns what is to be
     published of those whose rows are there, by number, and the records of which that cannot be told.
     """
-    may_be_alone = (load(store, sequence) for sequence in lost if sequence not in marks or marks[sequence].alone)
+    may_be_alone = (load(journal, sequence) for sequence in lost if sequence not in marks or marks[sequence].alone)
     alone = [committable for committable in may_be_alone if committable.files]
     there = next((number for number in range(len(alone), 0, -1) if committer.mentions(alone[number - 1])), 0)
     unsure = [committable for committable in alone[there:] if not committer.sees_all_since(committable)]

@@ -76,11 +76,11 @@ class QueryRun:
     def micro_batch(self, batch: Batch, rows: BatchRows) -> int:
         """Publish the batch exactly once, or make it durable so that it will be. Rows written; 0 for a replay.
 
-        Idempotent: a batch that is published or recorded already changes nothing. After a crash at any instruction the
-        next ``start`` settles what was pending. Raises errors of ``streamsink.errors``, and what writing raises; after
-        that the same rows may be given again. Raises Misuse when the id was given before in this run, or another call
-        is under way: of two calls for one batch at one time neither is recorded, but for one that is recorded already,
-        for whose end the other waits.
+        Idempotent across runs: a batch that an earlier run has published or recorded changes nothing. After a crash at
+        any instruction the next ``start`` settles what was pending. Raises errors of ``streamsink.errors``, and what
+        writing raises; after that the same rows may be given again. Raises Misuse when this run has done the batch
+        already. Two calls for one batch at one time: before the record both raise Misuse and nothing is recorded; after
+        the record the second one waits for the first, and then raises Misuse.
         """
         with self._as_the_only_call(batch, rows):
             batch, decision = self._admitted(batch, rows)

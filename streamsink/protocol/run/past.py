@@ -21,9 +21,9 @@ class RecordedPast:
     last: the last state that is recorded, published or not. begins: whether nothing of this run is recorded yet.
     """
 
-    def __init__(self, destination: Destination, store: Journal, committer: Committer, options: SinkOptions):
+    def __init__(self, destination: Destination, journal: Journal, committer: Committer, options: SinkOptions):
         self._to = destination
-        self._store = store
+        self._journal = journal
         self._committer = committer
         self._options = options
         self._known: list[KnownFiles | None] = []  # what the journal knew at this run's first question
@@ -40,8 +40,8 @@ class RecordedPast:
             self._known_run,
             functools.cache(self._others),
             self._known_files,
-            self._store.identity().id,
-            self._store.identity().behind,
+            self._journal.identity().id,
+            self._journal.identity().behind,
             begins=self.begins,
         )
 
@@ -69,7 +69,7 @@ class RecordedPast:
             table_id=self._to.table_id,
             sources=batch.sources,
             recorded=decision.recorded,
-            journal_id=self._store.identity().id,
+            journal_id=self._journal.identity().id,
             fingerprint=batch.fingerprint,
             place=batch.place,
             replaying=decision.replaying,
@@ -78,15 +78,15 @@ class RecordedPast:
             rows=_rows_of_run(batch, files, decision),
             inputs=run_inputs.kept(batch.inputs),
             leads_on=decision.leads_on or (),
-            behind=decision.leads_on or (last.behind if last else self._store.identity().behind),
+            behind=decision.leads_on or (last.behind if last else self._journal.identity().behind),
         )
         read = recorded_files(batch, last if not decision.leads_on else None)
         return Committable(state, self._options.application, batch.watermark_ms, files, payload, read)
 
     def newest_record(self, query: str, checkpoint_id: int) -> Committable | None:
         """The newest record of that checkpoint of the query, or of that bounded run, as long as the journal has it."""
-        for sequence in reversed(self._store.retained()):
-            committable = self._store.load(sequence)
+        for sequence in reversed(self._journal.retained()):
+            committable = self._journal.load(sequence)
             if committable and (committable.state.query, committable.state.checkpoint_id) == (query, checkpoint_id):
                 return committable
         return None
@@ -104,8 +104,8 @@ class RecordedPast:
         The journal says so; the destination is asked where the journal does not know every run, or knew this one as an
         older copy, which may be of another past.
         """
-        known, journal = self._store.known_run(run, self._to.table_id), self._store.identity()
-        if journal.began == 0 or known.is_published and (journal.ended or known.journal_id in ("", journal.id)):
+        known, identity = self._journal.known_run(run, self._to.table_id), self._journal.identity()
+        if identity.began == 0 or known.is_published and (identity.ended or known.journal_id in ("", identity.id)):
             return known
         return self._committer.known_run(self._options.application, run)
 
@@ -116,8 +116,8 @@ class RecordedPast:
         for.
         """
         if not self._known:
-            whole = self._store.identity().began == 0
-            self._known.append(self._store.known_files(self.last.files_from if self.last else 0) if whole else None)
+            whole = self._journal.identity().began == 0
+            self._known.append(self._journal.known_files(self.last.files_from if self.last else 0) if whole else None)
         return self._known[0]
 
 

@@ -48,13 +48,13 @@ class PublishQueue:
     def __init__(
         self,
         destination: Destination,
-        store: Journal,
+        journal: Journal,
         committer: Committer,
         options: SinkOptions,
         emit: Callable[[events.Event], None],
     ):
         self._to = destination
-        self._store = store
+        self._journal = journal
         self._committer = committer
         self._options = options
         self._emit = emit
@@ -105,14 +105,14 @@ class PublishQueue:
             self.check()
             try:
                 outcomes = []
-                records = self._up_to(checkpoint_id)
-                for unit, group in self.units([record.committable for record in records]):
-                    begun_ms = next(r.begun_ms for r in records if r.committable is group[0])
-                    self._store.check_owner(self._writer)
+                queued = self._up_to(checkpoint_id)
+                for unit, records in self.units([record.committable for record in queued]):
+                    begun_ms = next(r.begun_ms for r in queued if r.committable is records[0])
+                    self._journal.check_owner(self._writer)
                     fault_point("group.before_publish")
-                    outcome = self.publish(unit, group, expect=group[0].state.sequence - 1)
-                    self.mark(unit, group, outcome, self._clock.monotonic_ms() - begun_ms)
-                    self._store.forget([committable.state.sequence for committable in group])
+                    outcome = self.publish(unit, records, expect=records[0].state.sequence - 1)
+                    self.mark(unit, records, outcome, self._clock.monotonic_ms() - begun_ms)
+                    self._journal.forget([committable.state.sequence for committable in records])
                     outcomes.append(outcome)
                 return outcomes
             except BaseException as failed:
@@ -121,19 +121,19 @@ class PublishQueue:
                     self.changed.notify_all()
                 raise
 
-    def units(self, records: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:
+    def units(self, queued: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:
         """(what is published at one instant, the records that it stands for), in order."""
-        joined = self._committer.join(records) if self._options.publish_as == ONE_SNAPSHOT else records
-        rest = list(records)
+        joined = self._committer.join(queued) if self._options.publish_as == ONE_SNAPSHOT else queued
+        rest = list(queued)
         for unit in joined:
-            group = [committable for committable in rest if committable.state.sequence <= unit.state.sequence]
-            rest = rest[len(group) :]
-            yield unit, group
+            records = [committable for committable in rest if committable.state.sequence <= unit.state.sequence]
+            rest = rest[len(records) :]
+            yield unit, records
 
     def publish(
         self,
         unit: Committable,
-        group: Sequence[Committable],
+        records: Sequence[Committable],
         *,
         expect: int,
         restored: bool = False,
@@ -145,17 +145,17 @@ class PublishQueue:
         """
 
         def fence() -> None:
-            self._store.check_owner(self._writer)
+            self._journal.check_owner(self._writer)
             # The table may have gone back since the records were made.
-            check_name_before(self._to.path, group, self._committer, self._options)
+            check_name_before(self._to.path, records, self._committer, self._options)
             before()
 
         return self._committer.publish(unit, expect=expect, restored=restored, fence=fence)
 
-    def mark(self, unit: Committable, group: Sequence[Committable], outcome: Published, elapsed_ms: float) -> None:
+    def mark(self, unit: Committable, records: Sequence[Committable], outcome: Published, elapsed_ms: float) -> None:
         """The unit is visible: the journal marks its records, and the batch function is told."""
-        for committable in group:
-            self._store.mark_published(committable, outcome.where)
+        for committable in records:
+            self._journal.mark_published(committable, outcome.where)
         if outcome.base_replaced:
             self._emit(events.SnapshotReplaced(self._to.path, self._options.application, outcome.snapshot_id - 1, ()))
         with self.changed:
@@ -175,7 +175,7 @@ class PublishQueue:
                 left,
                 outcome.attempts,
                 elapsed_ms,
-                len(group),
+                len(records),
             )
         )
 

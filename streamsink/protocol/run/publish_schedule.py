@@ -1,5 +1,5 @@
-"""When recorded checkpoints are published: in the batch ('sync'), or by a thread beside the next one ('async'); singly
-or in groups.
+"""When recorded checkpoints are published: in the batch, or by a thread while the next one is written; one by one or in
+groups. The thread also keeps ``publish_interval_ms``, under 'sync' too.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ PATIENCE_MS = 120_000
 class PublishSchedule:
     """Publishes in the batch or beside it, as the options say.
 
-    The batch function's side; the step is the other one's.
+    The batch thread calls all methods but ``_step``, which the publishing thread calls.
     """
 
     def __init__(self, table: str, queue: PublishQueue, options: SinkOptions, background: Callable[[Step], Background]):
@@ -29,7 +29,7 @@ class PublishSchedule:
         self._options = options
         self._clock = Clock()
         self._patience_ms = max(PATIENCE_MS, options.commit_timeout_ms or 0)
-        self._background = background(self._step) if options.groups else None
+        self._background = background(self._step) if options.publishes_later else None
         self._unheard = False
         self._stopped = False
 
@@ -78,9 +78,9 @@ class PublishSchedule:
         Raises an error of the thread that no batch has raised yet; Retryable when the thread does not end.
         Idempotent. What could not be published is pending still, and the next start publishes it.
         """
+        self._stopped = True
         if self._background is None:
             return
-        self._stopped = True
         if not self._background.stop(self._patience_ms):
             raise self._stuck(self._patience_ms)
         if self._queue.failed:

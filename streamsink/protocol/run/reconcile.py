@@ -40,7 +40,7 @@ class Reconciler:
     def __init__(
         self,
         destination: Destination,
-        store: Journal,
+        journal: Journal,
         committer: Committer,
         options: SinkOptions,
         emit: Callable[[events.Event], None],
@@ -48,7 +48,7 @@ class Reconciler:
         queue: PublishQueue,
     ):
         self._to = destination
-        self._store = store
+        self._journal = journal
         self._committer = committer
         self._options = options
         self._emit = emit
@@ -60,7 +60,7 @@ class Reconciler:
             history = self._committer.history(self._options.application)
             # A try of this run that fails is the end of the run, so nothing of what is pending was tried before.
             untried = {entry.committable.state.sequence for entry in self._queue.pending()}
-            plan = plan_restore(self._to, history, self._store, self._committer, self._options, untried=untried)
+            plan = plan_restore(self._to, history, self._journal, self._committer, self._options, untried=untried)
             lost = tuple(c.state.checkpoint_id for c in plan.publish if c.state.sequence in plan.rolled_back)
             for snapshot_id in plan.replaced:
                 self._emit(events.SnapshotReplaced(self._to.path, self._options.application, snapshot_id, lost))
@@ -77,23 +77,23 @@ class Reconciler:
         """
         leftovers = self._committer.sweep(plan.mark)
         for committable in plan.mark:
-            is_older = self._store.is_marked(committable.state.sequence)
-            self._store.mark_published(committable, self._where(committable) if is_older else None)
+            is_older = self._journal.is_marked(committable.state.sequence)
+            self._journal.mark_published(committable, self._where(committable) if is_older else None)
         self._say_where(plan.last)
         self._queue.begin_behind(plan.last)
         over = plan.over
-        for unit, group in self._units([c.published_by(writer.epoch) for c in plan.publish]):
+        for unit, records in self._units([c.published_by(writer.epoch) for c in plan.publish]):
             fault_point("restore.before_publish")
-            expect, over = group[0].state.sequence - 1 if over is None else over, None
+            expect, over = records[0].state.sequence - 1 if over is None else over, None
             outcome = self._queue.publish(
-                unit, group, expect=expect, restored=True, before=functools.partial(self._doubt_marks, group)
+                unit, records, expect=expect, restored=True, before=functools.partial(self._doubt_marks, records)
             )
             # The first publishing of one that was rolled back may still be held by a tag.
-            leftovers += self._committer.sweep([c for c in group if c.state.sequence not in plan.rolled_back])
-            self._queue.mark(unit, group, outcome, 0.0)
+            leftovers += self._committer.sweep([c for c in records if c.state.sequence not in plan.rolled_back])
+            self._queue.mark(unit, records, outcome, 0.0)
         fault_point("restore.published")
         if plan.publish:
-            self._store.forget([committable.state.sequence for committable in plan.publish])
+            self._journal.forget([committable.state.sequence for committable in plan.publish])
         return leftovers
 
     def _units(self, records: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:
@@ -105,18 +105,18 @@ class Reconciler:
         for first, end in itertools.pairwise(begins):
             yield from self._queue.units(records[first:end])
 
-    def _doubt_marks(self, group: Sequence[Committable]) -> None:
+    def _doubt_marks(self, records: Sequence[Committable]) -> None:
         """A mark of an earlier publishing says nothing of the one that comes now, which a crash may keep from being
         marked.
 
         Idempotent.
         """
-        for committable in (c for c in group if self._store.is_marked(c.state.sequence)):
-            known = self._store.mark_of(committable.state.sequence) or Mark(0, "", 0)
+        for committable in (c for c in records if self._journal.is_marked(c.state.sequence)):
+            known = self._journal.mark_of(committable.state.sequence) or Mark(0, "", 0)
             if isinstance(known, Mark):
                 doubted = replace(known, alone=known.alone or bool(committable.payload.get("alone")), again=True)
                 if doubted != known:
-                    self._store.mark_published(committable, doubted)
+                    self._journal.mark_published(committable, doubted)
 
     def _say_where(self, last: AppState | None) -> None:
         """Complete the mark of the last published record when it was torn, made without a place, or before it came
@@ -125,15 +125,15 @@ class Reconciler:
         By what the table says now it becomes a proof for later. So do the marks of records that came again with it.
         """
         sequence = last.sequence if last is not None else 0
-        while sequence and self._store.is_marked(sequence):
-            mark = self._store.mark_of(sequence)
+        while sequence and self._journal.is_marked(sequence):
+            mark = self._journal.mark_of(sequence)
             if mark is not None and not comes_again(mark):
                 return
-            record = readable(self._store, sequence)  # it is published, so nobody else needs to read it
+            record = readable(self._journal, sequence)  # it is published, so nobody else needs to read it
             look = self._committer.where_is if mark is None else self._where
             where = look(record) if record is not None else None
             if record is not None and where is not None:
-                self._store.mark_published(record, where)
+                self._journal.mark_published(record, where)
             sequence = sequence - 1 if mark is not None else 0
 
     def _where(self, committable: Committable) -> Where | None:

@@ -52,7 +52,7 @@ class RestorePlan:
 def plan_restore(
     to: Destination,
     history: History,
-    store: Journal,
+    journal: Journal,
     committer: Committer,
     options: SinkOptions,
     *,
@@ -66,16 +66,16 @@ def plan_restore(
     Raises Misuse when the table was rolled back or recreated, or when its history is incomplete and the journal is
     empty; Corrupt when a record is missing or damaged, or when nobody can tell whether it is published.
     """
-    table, retained = to.path, store.retained()
-    _check_identity(to, history.state, store, options)
+    table, retained = to.path, journal.retained()
+    _check_identity(to, history.state, journal, options)
     if history.state is None and not history.complete:
-        return _from_journal(to, retained, store, committer, options, untried=untried)
+        return _from_journal(to, retained, journal, committer, options, untried=untried)
     base = history.state.sequence if history.state else 0
     ahead = [s for s in retained if s > base]
-    marked = tuple(s for s in ahead if store.is_marked(s))
-    marks = marks_of(marked, store)
+    marked = tuple(s for s in ahead if journal.is_marked(s))
+    marks = marks_of(marked, journal)
     replaced = replaced_ones(marks, committer)
-    loaded = {sequence: readable(store, sequence) for sequence in ahead}
+    loaded = {sequence: readable(journal, sequence) for sequence in ahead}
     check_gone_on(
         to, [record for s, record in loaded.items() if record is not None and s not in replaced], committer, options
     )
@@ -91,27 +91,27 @@ def plan_restore(
     there = there_behind(loaded, committer) if missing is not None else {}
     if missing is not None and not there:
         raise cannot_follow(table, (base, missing, ahead[-1]), marked, options)
-    alone, unsure = without_their_state([s for s in marked if s not in there], marks, store, committer)
+    alone, unsure = without_their_state([s for s in marked if s not in there], marks, journal, committer)
     alone |= there
     alone |= states_of(
         unsure[: _decide(table, unsure, committer, options, rolled_back=True)] if unsure else (), committer
     )
-    publish = tuple(alone.get(s) or to_publish(loaded[s] or load(store, s), replaced, committer) for s in ahead)
+    publish = tuple(alone.get(s) or to_publish(loaded[s] or load(journal, s), replaced, committer) for s in ahead)
     check_name_before(table, publish[:1], committer, options)
-    behind = tuple(load(store, s) for s in retained if s <= base and not store.is_marked(s))
+    behind = tuple(load(journal, s) for s in retained if s <= base and not journal.is_marked(s))
     return RestorePlan(
         publish, behind, history.state, marked, tuple(sorted(set(replaced.values()))), base if there else None
     )
 
 
-def _check_identity(to: Destination, found: AppState | None, store: Journal, options: SinkOptions) -> None:
+def _check_identity(to: Destination, found: AppState | None, journal: Journal, options: SinkOptions) -> None:
     """Raises Misuse unless the newest record, and what the table says, are of this very table.
 
     They may be of a table that had the same path before.
     """
     newest = (
-        store.load(store.retained()[-1])
-        if store.retained() and (found is None or store.last_sequence() > found.sequence)
+        journal.load(journal.retained()[-1])
+        if journal.retained() and (found is None or journal.last_sequence() > found.sequence)
         else None
     )
     for state in (newest.state if newest else None, found):
@@ -120,18 +120,18 @@ def _check_identity(to: Destination, found: AppState | None, store: Journal, opt
                 f"{to.path}: record {state.sequence} of application '{options.application}' was made for the table "
                 f"with the id {state.table_id}, and the table that is there has the id {to.table_id}: it was dropped "
                 "and recreated, or restored from elsewhere. Nothing was written. Restore the first table; or remove "
-                f"the journal {store.place} of the dropped one and start a new checkpoint, which reads the source "
+                f"the journal {journal.place} of the dropped one and start a new checkpoint, which reads the source "
                 "from its beginning",
                 kind="table.recreated",
             )
 
 
-def marks_of(marked: Sequence[int], store: Journal) -> dict[int, Mark]:
+def marks_of(marked: Sequence[int], journal: Journal) -> dict[int, Mark]:
     """Where these records were published, for those whose mark says it, in order.
 
     A mark of several tables is left out: the committer has looked at those tables by then.
     """
-    marks = ((sequence, store.mark_of(sequence)) for sequence in marked)
+    marks = ((sequence, journal.mark_of(sequence)) for sequence in marked)
     return {sequence: mark for sequence, mark in marks if isinstance(mark, Mark)}
 
 
@@ -148,7 +148,7 @@ def of_which_marks_tell(marked: Sequence[int], marks: Mapping[int, Mark]) -> lis
 def _from_journal(
     to: Destination,
     retained: Sequence[int],
-    store: Journal,
+    journal: Journal,
     committer: Committer,
     options: SinkOptions,
     *,
@@ -160,23 +160,23 @@ def _from_journal(
     """
     table = to.path
     if not retained:
-        return _of_an_empty_journal(to, store, options)
-    marked = [sequence for sequence in retained if store.is_marked(sequence)]
-    marks = marks_of(marked, store)
+        return _of_an_empty_journal(to, journal, options)
+    marked = [sequence for sequence in retained if journal.is_marked(sequence)]
+    marks = marks_of(marked, journal)
     replaced = replaced_ones(marks, committer)
     telling = of_which_marks_tell(marked, marks)
-    back = min((s for s in telling if _is_undone(s, marks, store, committer)), default=None)
+    back = min((s for s in telling if _is_undone(s, marks, journal, committer)), default=None)
     lost = tuple(sequence for sequence in marked if back is not None and sequence >= back)
-    loaded = {sequence: readable(store, sequence) for sequence in retained}
+    loaded = {sequence: readable(journal, sequence) for sequence in retained}
     waiting = [s for s in retained if s not in replaced and (s in lost or s not in marked)]
     check_gone_on(to, [record for s in waiting if (record := loaded[s]) is not None], committer, options)
     if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise rolled_back(
             table, f"no snapshot names application '{options.application}', snapshots have expired", lost[-1], options
         )
-    records = [to_publish(loaded[s] or load(store, s), replaced, committer) for s in retained]
+    records = [to_publish(loaded[s] or load(journal, s), replaced, committer) for s in retained]
     kept = [c for c in records if c.state.sequence < min((*replaced, *lost), default=retained[-1] + 1)]
-    alone, unsure_alone = without_their_state(sorted({*lost, *replaced}), marks, store, committer)
+    alone, unsure_alone = without_their_state(sorted({*lost, *replaced}), marks, journal, committer)
     # A rollback may have gone further back than the first record that shows it, so after one a mark proves nothing.
     published = len(kept) if alone else _published_ones(kept, committer, () if lost else telling)
     # What was recorded behind a record that was rolled back is gone with it, except rows that had come before their
@@ -197,17 +197,17 @@ def _from_journal(
     mark = tuple(c for c in records[:published] if c.state.sequence not in telling)
     last = records[published - 1].state if published else None
     again = tuple(
-        sorted({*replaced, *(c.state.sequence for c in records[published:] if store.is_marked(c.state.sequence))})
+        sorted({*replaced, *(c.state.sequence for c in records[published:] if journal.is_marked(c.state.sequence))})
     )
     return RestorePlan(tuple(records[published:]), mark, last, again, tuple(sorted(set(replaced.values()))))
 
 
-def _of_an_empty_journal(to: Destination, store: Journal, options: SinkOptions) -> RestorePlan:
+def _of_an_empty_journal(to: Destination, journal: Journal, options: SinkOptions) -> RestorePlan:
     """Plan a restart when the journal is empty too.
 
     Nothing is to be done when the user has given the word for a new application. Else raises Misuse.
     """
-    word = word_of_new_application(to.table_id, store.identity().id, options)
+    word = word_of_new_application(to.table_id, journal.identity().id, options)
     if word in words_of(options.new_application):
         return RestorePlan((), (), None)
     raise Misuse(
@@ -221,7 +221,7 @@ def _of_an_empty_journal(to: Destination, store: Journal, options: SinkOptions) 
     )
 
 
-def _is_undone(sequence: int, marks: Mapping[int, Mark], store: Journal, committer: Committer) -> bool:
+def _is_undone(sequence: int, marks: Mapping[int, Mark], journal: Journal, committer: Committer) -> bool:
     """Whether a marked record is certainly not in the table any more.
 
     A mark that does not say where the record was published was torn by a power failure, or is of earlier code. What was
@@ -230,7 +230,7 @@ def _is_undone(sequence: int, marks: Mapping[int, Mark], store: Journal, committ
     if sequence in marks:
         return committer.was_rolled_back(marks[sequence])
     try:
-        return is_gone(load(store, sequence), committer)
+        return is_gone(load(journal, sequence), committer)
     except Corrupt:
         return False
 

@@ -1,4 +1,4 @@
-"""The protocol of one query: restore, admit, begin, pre_commit, publish, and nothing else. Driver only.
+"""The protocol of one query: restore, admit, begin, pre_commit, publish. Driver only.
 
 Each method is one step of ``micro_batch.py``; none knows Spark or Paimon. After a crash anywhere the next
 ``restore`` ends in a state where every recorded checkpoint is visible once and nothing else is.
@@ -29,14 +29,14 @@ from streamsink.protocol.sink import Committer, Destination, Published
 class TwoPhaseCommit:
     """One application's way through its checkpoints, for one run of its query.
 
-    The batch function calls all methods but ``close``, one after another. ``publish_queue.py`` says what a thread that
-    publishes at the same time may touch.
+    The batch function calls the methods one after another; ``finish`` and ``close`` may come from any thread.
+    ``publish_queue.py`` says what a thread that publishes at the same time may touch.
     """
 
     def __init__(
         self,
         destination: Destination,
-        store: Journal,
+        journal: Journal,
         committer: Committer,
         options: SinkOptions,
         emit: Callable[[events.Event], None],
@@ -45,16 +45,16 @@ class TwoPhaseCommit:
     ):
         """background: makes what publishes while batches are written, when the options ask for it."""
         self._to = destination
-        self._store = store
+        self._journal = journal
         self._committer = committer
         self._options = options
         self._emit = emit
         self._clock = Clock()
-        publishes = committer.for_background() if options.groups else committer
-        self._queue = PublishQueue(destination, store, publishes, options, emit)
-        self._reconciler = Reconciler(destination, store, publishes, options, emit, queue=self._queue)
+        publishes = committer.for_background() if options.publishes_later else committer
+        self._queue = PublishQueue(destination, journal, publishes, options, emit)
+        self._reconciler = Reconciler(destination, journal, publishes, options, emit, queue=self._queue)
         self._schedule = PublishSchedule(destination.path, self._queue, options, background)
-        self._recorded = RecordedPast(destination, store, committer, options)
+        self._recorded = RecordedPast(destination, journal, committer, options)
         self._writer = Writer(options.application, "", 0)  # until ``restore`` has claimed: nobody's epoch
 
     @property
@@ -67,20 +67,20 @@ class TwoPhaseCommit:
     def restore(self, query: str, new_id: Callable[[], str], run: str = "") -> None:
         """Claim the application, publish what earlier runs left pending, and remove their orphans.
 
-        run: as ``Journal.claim``. Idempotent: a second run right after finds nothing to do. Raises RestoredThenFailed
-        on purpose under 'restore-and-fail' when something was published; Fenced, Misuse, Corrupt.
+        run: as ``Journal.claim``. Idempotent: a second start right after finds nothing to publish. Raises
+        RestoredThenFailed on purpose under 'restore-and-fail' when something was published; Fenced, Misuse, Corrupt.
         """
         self._new_id = new_id
-        self._journal = JournalCheck(self._to.path, self._options.application, self._store, new_id)
+        self._journal_check = JournalCheck(self._to.path, self._options.application, self._journal, new_id)
         fault_point("restore.before_claim")
         last = self._committer.history(self._options.application).state
-        self._writer = self._store.claim(query, last.epoch if last else 0, run)
-        self._journal.identify(last)
+        self._writer = self._journal.claim(query, last.epoch if last else 0, run)
+        self._journal_check.identify(last)
         fault_point("restore.claimed")
         self._emit(events.Claimed(self._to.path, self._options.application, self._writer.epoch))
         reconciled = self._reconcile()
         published = reconciled.published
-        orphans = reconciled.leftovers + self._store.sweep(self._writer)
+        orphans = reconciled.leftovers + self._journal.sweep(self._writer)
         fault_point("restore.swept")
         self._emit(events.Restored(self._to.path, self._options.application, published, tuple(orphans)))
         if published and self._options.restore == RESTORE_AND_FAIL:
@@ -102,20 +102,21 @@ class TwoPhaseCommit:
     # -- one micro-batch -------------------------------------------------------------------------------------------
 
     def admit(self, batch: Batch) -> Decision:
-        """Decide what the batch is, against the last recorded checkpoint. Raises Fenced, Misuse; nothing is written.
+        """Decide what the batch is, against the last recorded checkpoint. Nothing of the batch is written.
 
-        The newest snapshot must carry that one, or one that is pending now or was when this began. Raises the error
-        with which publishing in the background has failed.
+        The newest snapshot must carry the last published record, or one that was pending when admission began.
+        Otherwise journal and destination are reconciled first, which may publish, and raises as ``restore``. Raises
+        Fenced, Misuse, and the error with which publishing in the background has failed.
         """
         self._schedule.check()
         expected = self._queue.expected()
         # The table first: a dropped table takes the journal along, and then the error must name the table.
         history = self._committer.history(self._options.application)
-        self._store.check_owner(self._writer)
+        self._journal.check_owner(self._writer)
         found = history.state.record_id if history.state else None
         if found not in expected or (found is None and not history.complete):
             if history.state is not None:
-                self._journal.check(history.state)
+                self._journal_check.check(history.state)
             self._reconcile()
         return admit(batch, self._recorded.past(), self._options)
 
@@ -136,8 +137,8 @@ class TwoPhaseCommit:
         """
         self._schedule.wait_for_room()
         last = self._recorded.last.sequence if self._recorded.last else 0
-        sequence = max(last, self._store.last_sequence()) + 1
-        staging = self._store.staging(sequence, self._writer)
+        sequence = max(last, self._journal.last_sequence()) + 1
+        staging = self._journal.staging(sequence, self._writer)
         checkpoint = Checkpoint(batch, decision, sequence, staging, self._clock.monotonic_ms())
         fault_point("write.begin")
         return checkpoint
@@ -150,7 +151,7 @@ class TwoPhaseCommit:
 
         From its return on the checkpoint will be published, whatever happens. Raises Misuse "repeatedly committed" when
         the checkpoint is registered already; Fenced; Retryable when an earlier driver has recorded its number; and what
-        flushing raises, when nothing of the checkpoint is left.
+        flushing raises. Then no record names what was staged, and the next start removes what is left of it.
         """
         batch = checkpoint.batch
         if any(entry.committable.state.checkpoint_id == batch.batch_id for entry in self._queue.pending()):
@@ -160,20 +161,21 @@ class TwoPhaseCommit:
             )
         committable = self._recorded.record_of(checkpoint, files, payload, self._writer, record_id=self._new_id())
         try:
-            self._store.stage_record(committable, group)
+            self._journal.stage_record(committable, group)
             group.flush()
-            # Last, when all that the record names can be seen: a successor's sweep leaves it alone, or has come before
-            # this look.
-            self._store.check_owner(self._writer)
+            # The owner is asked after the flush. A successor that claims later finds the complete folder and leaves it;
+            # one that has claimed before is found by this check.
+            self._journal.check_owner(self._writer)
         except BaseException:
             self.abort(checkpoint, group)
             raise
         fault_point("precommit.before_record")
         try:
-            self._store.create_record(committable)
+            self._journal.create_record(committable)
         except (Fenced, Retryable):
-            # Another driver's record has the number, so none will ever name what this one has staged.
-            self._store.discard(checkpoint.staging)
+            # Another driver's record has the number, or its sweep took what was staged: no record will name this
+            # folder.
+            self._journal.discard(checkpoint.staging)
             raise
         self._recorded.last, self._recorded.begins = committable.state, False
         self._queue.add(QueuedRecord(committable, checkpoint.begun_ms, self._clock.monotonic_ms()))
@@ -200,7 +202,7 @@ class TwoPhaseCommit:
         A successor may have the same number by now: what is in its folder stays.
         """
         group.give_up()
-        self._store.discard(checkpoint.staging)
+        self._journal.discard(checkpoint.staging)
 
     # -- end of a run ----------------------------------------------------------------------------------------------
 
@@ -219,7 +221,7 @@ class TwoPhaseCommit:
         try:
             self.finish()
         finally:
-            self._store.release(unused)
+            self._journal.release(unused)
 
     def emit(self, kind: type[events.Event], **fields: Any) -> None:
         """Tell the listener of an event of this destination and application."""

@@ -135,7 +135,7 @@ class PaimonCommitter(PaimonHistory):
             done = self._gone_with_its_files(committable) if restored else None
             if done is None:
                 committable = self._if_still_meant(committable) if restored else committable
-                request = self._request(committable, way, fence)
+                request = self._placed_request(committable, way, fence)
                 committed = self._commit.commit(
                     request, RecordGuard(self._table, committable, expect, fence, is_undone=self._is_undone)
                 )
@@ -155,7 +155,10 @@ class PaimonCommitter(PaimonHistory):
         return committable
 
     def see_published(self, committable: Committable) -> None:
-        """The record is visible. Called before ``publish`` returns."""
+        """Remember the state that was just published.
+
+        Called before ``publish`` returns; one table remembers nothing.
+        """
 
     def _way(self, restored: bool) -> Live:
         """How a record of this run is published, or one of an earlier run."""
@@ -176,9 +179,10 @@ class PaimonCommitter(PaimonHistory):
             raise _files_gone(self._table.root, committable, gone, self._way_on)
         return Published(committable.state.checkpoint_id, newest.id, 0, mark_of(newest, Clock().now_ms(), alone=True))
 
-    def _request(self, committable: Committable, way: Live, fence: Callable[[], None]) -> CommitRequest:
-        """What the commit is to change. Gives the record's files their final names."""
-        check = way.presence  # before the manifests are read, which it does too
+    def _placed_request(self, committable: Committable, way: Live, fence: Callable[[], None]) -> CommitRequest:
+        """Place the record's files, and say what the commit is to change."""
+        # First: at a restart it reads the manifests of all records, which then need not be read again.
+        check = way.presence
         begun_ms = Clock().now_ms()
         is_placed = way.place_ahead(committable)
         folders = frozenset() if is_placed else self._place_now(committable, fence)

@@ -56,7 +56,8 @@ class BatchFunction:
         try:
             running.check_batch_id(df, batch_id, self.path)
             batch = running.describe(df, batch_id, self.path, run_id, self._is_first)
-            self._micro_batch(df, self._query.described(self._beside_others(batch), df, running.execution(batch.run)))
+            batch = self._query.described(self._beside_others(batch), df, running.execution(batch.run))
+            self._micro_batch(df, batch)
         except Exception as failed:  # the outermost edge: remembered for the supervisor, then handed to Spark
             of = (running.start_id(df, run_id), self.path, self.options.application)
             cause = runs.remember(of, batch_id, explain(self.path, failed))

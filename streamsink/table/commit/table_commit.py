@@ -26,8 +26,6 @@ from streamsink.table.history.whole import Whole
 from streamsink.table.manifest_merge import MergeOptions
 from streamsink.table.table import Table
 
-SNAPSHOT_VERSION = 3
-
 
 @dataclass(frozen=True)
 class Committed:
@@ -109,7 +107,7 @@ class TableCommit:
         raise tries.gave_up(policy)
 
     def _try_once(self, request: CommitRequest, guard: Guard, tries: Tries, attempt: int) -> Committed | None:
-        """One try; None when another writer won. Steps 1 to 7 as docs/PROTOCOL.md numbers them."""
+        """One try; None when another writer won, or no answer came. Steps 1 to 7 as docs/PROTOCOL.md numbers them."""
         fault_point("commit.before_filter")
         newest, seen_ms = self._snapshots.latest(), self._clock.now_ms()  # 1 filter
         landed = tries.landed(newest)
