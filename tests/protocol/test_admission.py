@@ -13,7 +13,7 @@ from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.same_query import QueryFingerprint
-from tests.protocol import test_identity
+from tests.protocol import admitting
 
 SAME_QUERY = QueryFingerprint("sources", "plan", "", "schema", "4.1", True)
 KAFKA_COLUMNS = {"position_columns": ("topic", "partition", "offset")}
@@ -283,16 +283,15 @@ def test_the_name_of_a_source_is_kept_in_the_state():
 def test_a_batch_that_was_seen_is_another_one_when_its_topic_is_another_one(change, kind):
     """Found by a walk: the plan did not compare, its user said that the rows were there, the topic was created again, and Spark read the batch that it
     had planned from the new one."""
-    last = test_identity.state(test_identity.source(50, 60))
+    last = admitting.state(admitting.source(50, 60))
     given = dataclasses.replace(
-        test_identity.batch(test_identity.source(0, 60)),
-        fingerprint=dataclasses.replace(last.fingerprint, comparable=False),
+        admitting.batch(admitting.source(0, 60)), fingerprint=dataclasses.replace(last.fingerprint, comparable=False)
     )
     with pytest.raises(Misuse) as told:
-        test_identity.decide(given, last)
+        admitting.decide(given, last)
     assert told.value.kind == "query.not-comparable"
     word = str(told.value).split("accept_as_seen='")[1].split("'")[0]
-    assert test_identity.decide(given, last, accept_as_seen=word).verdict is Verdict.SEEN
-    other = dataclasses.replace(given, sources=(test_identity.source(0, 60, **change),))
-    again = test_identity.refused(kind, other, last, accept_as_seen=word)
-    assert test_identity.decide(other, last, accept_as_seen=again).verdict is Verdict.SEEN
+    assert admitting.decide(given, last, accept_as_seen=word).verdict is Verdict.SEEN
+    other = dataclasses.replace(given, sources=(admitting.source(0, 60, **change),))
+    again = admitting.refused(kind, other, last, accept_as_seen=word)
+    assert admitting.decide(other, last, accept_as_seen=again).verdict is Verdict.SEEN

@@ -7,7 +7,7 @@ import pytest
 from streamsink.errors import Misuse
 from streamsink.protocol.decision import Verdict
 from streamsink.protocol.positions import SourceRange
-from tests.protocol.test_identity import batch, decide, refused, source, state
+from tests.protocol.admitting import batch, decide, refused, source, state
 
 
 def files_at(number):

@@ -7,7 +7,7 @@ import pytest
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.decision import Verdict
 from streamsink.protocol.positions import SourceRange, same_id, shortened
-from tests.protocol.test_identity import COLUMNS, batch, decide, refused, state
+from tests.protocol.admitting import COLUMNS, batch, decide, refused, state
 
 MANY = 1_001
 # As Kafka's, 22 characters.
