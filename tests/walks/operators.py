@@ -4,22 +4,19 @@ He knows no code of the library: only the words of the message, the rows that a 
 message prints is made as it is printed.
 """
 
-import json
 import re
 from collections import Counter
 from dataclasses import replace
 
 from streamsink.commands.give_up import give_up
-from streamsink.commands.offsets import Wanted, offsets_of
-from streamsink.errors import Misuse, StreamsinkError
+from streamsink.errors import StreamsinkError
 from streamsink.options import SinkOptions
-from tests.walks.answers import Answers
+from tests.walks.beginnings import Beginnings, missing_before
 from tests.walks.judge import last_that_is_there, rows_of
 from tests.walks.model import Causes, Wrong
-from tests.walks.queries import RENAMED, Query, halves
-from tests.walks.sources import flat
-from tests.walks.words import SECOND, WORDS, begins_in, call_in, rows_that_are_named, ways_in
-from tests.walks.world import JOBS, World
+from tests.walks.queries import Query, halves
+from tests.walks.words import SECOND, WORDS, call_in, rows_that_are_named, ways_in
+from tests.walks.world import World
 
 _MOST_ANSWERS = 5
 # As often a stateful query whose state is lost may give a result again.
@@ -30,7 +27,7 @@ _OF_WORDS = ("accept_as_new", "accept_as_seen", "accept_as_same", "new_applicati
 _ALIKE = {"give_up_new": "give_up", "without_adopting": "write_all"}
 
 
-class Operator(Answers):
+class Operator(Beginnings):
     """used: how often each way was taken."""
 
     words = WORDS
@@ -122,48 +119,6 @@ class Operator(Answers):
         )  # of topics beside it that another program with a copy of the checkpoint has read first
         query.options["accept_as_new"] = token
 
-    def _new_application(self, query: Query, word: str, text: str) -> None:
-        """It begins behind its rows that are here, if there are any. One that was renamed keeps its checkpoint, by which its first name's journal
-        knows it."""
-        visible = self._world.visible()
-        query.options["new_application"] = word
-        if self._is_known_under_its_first_name(query):
-            return
-        if query.source is None:
-            self._world.jobs = [
-                job for job in self._world.jobs if not any(self._world.is_done(row, visible) for row in job.rows)
-            ]
-        elif any(self._world.is_done(row, visible) for row in query.source.all_rows()):
-            if query.halves:  # what is there of a batch has no end behind which to begin
-                self._world.model.unsure(query.source.all_rows(), most=2)
-            if not query.source.numeric:
-                self._move_away(query)
-            else:
-                self._begin_anew(query, _behind_the_last(self._world, query))
-                if query.causes.knows("letters-ever"):  # some of its rows were in a table that was dropped
-                    self._world.model.unsure(
-                        row for row in query.source.before(query.checkpoint.given) if not visible[row]
-                    )
-
-    def _is_known_under_its_first_name(self, query: Query) -> bool:
-        first = f"{self._world.root}/streamsink/{query.name.removesuffix(RENAMED)}"
-        return query.name.endswith(RENAMED) and query.causes.knows("renamed") and bool(self._world.store.copy_of(first))
-
-    def _under_first(self, query: Query, _: str, text: str) -> None:
-        """He knows which of them it was; where it is none of them, he looks into the table."""
-        own = next((name for name in re.findall(WORDS["under_first"], text) if name[0] == query.name[0]), None)
-        if own is None:
-            self._leave_out(query, "", text)
-        else:
-            query.options.pop("adopt_from_batch", None)
-            self._first_name(query, own, text)
-
-    def _adopt(self, query: Query, batch_id: str, text: str) -> None:
-        query.adopts_blindly = "has written here under the name" not in text
-        if query.adopts_blindly:
-            self._world.model.given_up(missing_before(self._world, query))
-        query.options["adopt_from_batch"] = int(batch_id)
-
     def _remove_journal(self, query: Query, path: str | None, text: str) -> None:
         """With a new checkpoint, where the message says so too."""
         self._world.store.remove(path or self._world.journal_of(query))
@@ -176,49 +131,6 @@ class Operator(Answers):
         for each in path.split(" and "):
             self._world.store.remove(each)
         self._world.accident("journal", "journal-ever")
-
-    def _starting_offsets(self, query: Query, _: str, text: str) -> None:
-        try:
-            begin = _said_offsets(self._world, query, text)
-        except Misuse as refused:
-            query.said = refused
-            return
-        self._begin_anew(query, begin)
-
-    def _write_all(self, query: Query, _: str, text: str) -> None:
-        query.options.pop("adopt_from_batch", None)
-
-    def _leave_out(self, query: Query, _: str, text: str) -> None:
-        """What is not written yet is what lies behind the first name's end; of what lies before, a table may have lost some."""
-        query.options.pop("adopt_from_batch", None)
-        query.source.put_back()  # what was set aside was so for the checkpoint before
-        visible, given = (
-            self._world.visible(),
-            re.findall(r"for what was '([^']+)' before with startingOffsets='([^']+)'", text),
-        )
-        if query.source.numeric:  # he knows which of them it was; where it is none of them, he looks into the table
-            said = next((json.loads(offsets) for name, offsets in given if name[0] == query.name[0]), None)
-            self._begin_anew(query, said or _behind_the_last(self._world, query))
-            before = query.source.before(query.checkpoint.given)
-            self._world.model.unsure(row for row in before if not visible[row])
-        else:
-            self._move_away(query)
-
-    def _move_away(self, query: Query) -> None:
-        """Files of which rows are here; what is not here of them is left out. Then a new checkpoint."""
-        visible = self._world.visible()
-        before = [
-            row
-            for rows in query.source.files.values()
-            if any(self._world.is_done(row, visible) for row in rows)
-            for row in rows
-        ]
-        query.source.behind(lambda row: row in before)
-        self._begin_anew(query)
-        self._world.model.unsure(row for row in before if not visible[row])
-
-    def _new_checkpoint(self, query: Query, _: str, text: str) -> None:
-        self._begin_anew(query)
 
     def _give_up_again(self, query: Query, token: str, _: str) -> None:
         self._give_up(query, "", self._command, accept_as_new=token)
@@ -308,63 +220,3 @@ class Operator(Answers):
         letters = self._world.others.letters()
         self._world.model.may_come_again(row for row in query.source.all_rows() if row in letters)
         query.options["dead_letters"] = f"rejected_{self._world.serial}"
-
-    def _one_each(self, query: Query, _: str, text: str) -> None:
-        query.one_each = True
-        self._begin_anew(query)
-
-    def _begin_anew(self, query: Query, given: dict | None = None) -> None:
-        """A new checkpoint, at the beginning of the source or where the offsets say."""
-        if query.name != JOBS:
-            self._world.new_checkpoint(query, given)
-
-
-def _behind_the_last(world: World, query: Query) -> dict:
-    """startingOffsets behind the last message of each partition that is written."""
-    visible = world.visible()
-    until = {
-        row
-        for rows in query.source.parts.values()
-        for at, row in enumerate(rows)
-        if any(world.is_done(each, visible) for each in rows[at:])
-    }
-    return query.source.behind(lambda row: row in until)
-
-
-def missing_before(world: World, query: Query) -> list[int]:
-    """Rows that the checkpoint has behind it, and that are not in the table."""
-    visible = world.visible()
-    return [row for row in query.source.rows_before(query.checkpoint) if not visible[row]]
-
-
-def _said_offsets(world: World, query: Query, text: str) -> dict | None:
-    """startingOffsets of each source as the text says it; from the beginning where it says so, or the table has no record of it. Raises Misuse: the
-    query is to be started before."""
-    begins, wanted = begins_in(text), query.source.by_source()
-    if len(begins) not in (1, len(wanted)):
-        raise Wrong("wrong advice", f"not one call for each of {len(wanted)} sources: {text}")
-    given: dict = {}
-    for begin, partitions in zip(begins, wanted if len(begins) > 1 else [query.source.parts]):
-        if "streamsink.starting_offsets(" in begin:
-            application, asked = _offsets_call(begin, query)
-            try:
-                said = json.loads(offsets_of(world.others.io, world.root, application, asked))
-            except Misuse as refused:
-                if refused.kind == "positions.unsettled":
-                    raise
-                continue
-            if set(flat(said)) != set(partitions):
-                raise Wrong(
-                    "wrong advice",
-                    f"startingOffsets {said}, but Spark wants exactly the partitions {sorted(partitions)}: {text}",
-                )
-            given |= said
-    return given or None
-
-
-def _offsets_call(text: str, query: Query) -> tuple[str, Wanted]:
-    """Where it is only hinted at, as starting_offsets(...), the manual says what to give."""
-    positional, named = call_in(text, "starting_offsets")
-    if positional and positional[0] is not ...:
-        return named.pop("application", "streamsink"), Wanted(**named)
-    return query.name, Wanted(query.source.partitions())

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from tests.walks.events import event, query_of, rename
+from tests.walks.beginnings import missing_before
+from tests.walks.changes import rename
+from tests.walks.events import event, query_of
 from tests.walks.model import Causes, Wrong
-from tests.walks.operators import missing_before
 from tests.walks.queries import Query
 from tests.walks.sources import Another
 
