@@ -25,7 +25,9 @@ _FILES = 4
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured (micro_rounds of micro_batches each; more_rounds: where a round gives one value only), and beside which further sinks (``module:function``, see ways.py). ``quick`` is for trying the program, its numbers mean nothing."""
+    """How much is measured (micro_rounds of micro_batches each; more_rounds: where a round gives one value only), and
+    beside which further sinks (``module:function``, see ways.py). ``quick`` is for trying the program, its numbers mean
+    nothing."""
 
     rounds: int = 3
     micro_rounds: int = 8
@@ -108,7 +110,8 @@ def _row(number: int, chance: random.Random) -> dict:
         "customer": chance.randrange(100_000),
         "price": chance.random() * 1000,
         "discount": number % 20 / 100,
-        "at": f"2024-05-{number // 86400 % 28 + 1:02}T{number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}Z",
+        "at": f"2024-05-{number // 86400 % 28 + 1:02}T"
+        f"{number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}Z",
         "status": STATUS[number % 5],
         "city": f"city-{chance.randrange(1000)}",
         "note": f"{chance.getrandbits(128):032x}",

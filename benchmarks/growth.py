@@ -73,7 +73,10 @@ def _counts(counted: dict[int, list[Commit]]) -> list:
         "their mean",
         "ms without them, without Spark",
     )
-    note = f"Median [min..max] of up to 30 commits of {_ROWS} rows before the mark; the greatest are those that merge manifests."
+    note = (
+        f"Median [min..max] of up to 30 commits of {_ROWS} rows before the mark; the greatest are those that merge "
+        "manifests."
+    )
     what = f"of a commit of {_ROWS} rows, snapshot {last:,} against snapshot {first:,}"
     return [
         Table("What one commit asks of the file system as the table grows", head, rows, note),

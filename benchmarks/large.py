@@ -23,7 +23,8 @@ WAYS = (
     WRITER,
 )
 PARTITIONED_WAYS = (NOOP, SPARK, peers.ICEBERG_EQUAL, OURS)
-# Iceberg keeps a file open for each partition: with 3 GB of heap its writers run out of memory at 1,000, and the session ends.
+# Iceberg keeps a file open for each partition: with 3 GB of heap its writers run out of memory at 1,000, and the
+# session ends.
 _MOST_ICEBERG_PARTITIONS = 100
 # The uncounted first round is over so many rows.
 _WARM_UP_ROWS = 500_000
@@ -103,9 +104,8 @@ def _compare(spark, folder: Path, given: _Input, names: tuple[str, ...], sizes: 
     seen = _Seen(*({way: [] for way in ways} for _ in range(4)), {})  # in the order of the ways, whichever ran first
 
     def measure(way: str, number: int) -> None:
-        at = (
-            folder / f"large-{given.partitions}-{number}" / slug(way)
-        )  # a place of its own: Delta remembers tables by path
+        # a place of its own: Delta remembers tables by path
+        at = folder / f"large-{given.partitions}-{number}" / slug(way)
         stream = given.stream(spark, folder, given.rows if number else min(given.rows, _WARM_UP_ROWS))
         spark._jvm.System.gc()  # what the one before left is not this one's to clear away
         with measured() as cost:

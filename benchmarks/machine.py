@@ -59,7 +59,8 @@ def measured() -> Iterator[Cost]:
 
 
 def in_turns(rounds: int, ways: Sequence[str], measure: Callable[[str, int], None]) -> None:
-    """A B C, C B A, ...: so that a change of the machine's load meets all of them, and none always follows the same one."""
+    """A B C, C B A, ...: so that a change of the machine's load meets all of them, and none always follows the same
+    one."""
     for number in range(rounds):
         for way in ways if number % 2 == 0 else reversed(ways):
             measure(way, number)
@@ -74,7 +75,8 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
 
 
 def own_peak() -> int:
-    """KiB that this process has had at most: the kernel's mark of this program. That of getrusage begins with what the parent had."""
+    """KiB that this process has had at most: the kernel's mark of this program. That of getrusage begins with what the
+    parent had."""
     status = Path("/proc/self/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")))
 

@@ -1,4 +1,5 @@
-"""Peak memory: of a task that writes (over what its worker takes anyway), and of a driver whose table has many live files."""
+"""Peak memory: of a task that writes (over what its worker takes anyway), and of a driver whose table has many live
+files."""
 
 import dataclasses
 import json
@@ -45,7 +46,10 @@ def memory(spark, folder: Path, sizes: data.Sizes) -> list:
     what = f"the driver, {sizes.live_files:,} live files: restore, {_COMMITS} commits"
     rows.append([what, f"{base / _MIB:.0f}", f"{peak / _MIB:.0f}", f"{(peak - base) / _MIB:.0f}"])
     goals.append(at_most(f"peak memory of {what}", (peak - base) / _MIB, _MOST_DRIVER_MIB, "{:.0f} MiB"))
-    note = "High-water mark of resident memory. Base of a task: the same workers after counting 1,000 rows; of the driver: after its imports."
+    note = (
+        "High-water mark of resident memory. Base of a task: the same workers after counting 1,000 rows; of the "
+        "driver: after its imports."
+    )
     return [Table("Peak memory", ("", "base MiB", "peak MiB", "over it MiB"), rows, note), *goals]
 
 

@@ -83,7 +83,8 @@ def micro(spark, folder: Path, sizes: data.Sizes) -> list:
 
 
 def _goals(trigger: dict[str, list[float]], add: dict[str, list[float]]) -> list[Goal]:
-    """From the medians of all batches. Everything flushed on our side, nothing on the others'. ``addBatch`` is the sink's part of a trigger."""
+    """From the medians of all batches. Everything flushed on our side, nothing on the others'. ``addBatch`` is the
+    sink's part of a trigger."""
     what = "micro-batches of 1,000 rows, flushed: overhead over noop, against the best of Spark's, Iceberg's, Delta's"
     return [
         at_most(

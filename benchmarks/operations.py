@@ -102,7 +102,10 @@ def operations(spark, folder: Path, sizes: Sizes) -> list[Table]:
     )
     head = ("commit", "calls", *_NAMES, "fsyncs", "bytes read", "bytes written")
     cycle_head = ("commits", "calls", "fsyncs", "bytes read, mean", "most", "bytes written, mean", "most", "ms")
-    cycle_note = "Manifests are merged about every thirtieth commit, so these are two cycles; median [min..max] where no mean is named."
+    cycle_note = (
+        "Manifests are merged about every thirtieth commit, so these are two cycles; median [min..max] where "
+        "no mean is named."
+    )
     return [
         Table("File operations of one commit", head, rows, note),
         Table("Over two cycles of merging manifests", cycle_head, cycles, cycle_note),

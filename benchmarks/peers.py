@@ -1,4 +1,5 @@
-"""Iceberg's and Delta's streaming sinks, tuned as their guides say; their jars come from the registry. Without them: not compared."""
+"""Iceberg's and Delta's streaming sinks, tuned as their guides say; their jars come from the registry. Without them:
+not compared."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -14,7 +14,8 @@ _OURS, _OTHERS, _WHISKER = "#1b7f5c", "#9bb4c9", "#444"
 
 
 def draw(items: Sequence, path: Path) -> None:
-    """The bars among ``items``, a chart for each name of one, in order: median as a bar, least to greatest as a line."""
+    """The bars among ``items``, a chart for each name of one, in order: median as a bar, least to greatest as a
+    line."""
     charts: dict[str, list[Bar]] = {}
     for bar in (item for item in items if isinstance(item, Bar)):
         charts.setdefault(bar.chart, []).append(bar)
@@ -46,6 +47,9 @@ def _chart(members: list[Bar], top: int) -> list[str]:
             f'<text x="{_NAMES - 8}" y="{y + 14}" text-anchor="end">{escape(bar.name)}</text>',
             f'<rect x="{_NAMES}" y="{y + 3}" width="{max(1.0, middle - _NAMES):.1f}" height="14" fill="{colour}"/>',
             f'<path d="M{low:.1f} {y + 10}H{high:.1f}" stroke="{_WHISKER}"/>',
-            f'<text class="value" x="{high + 6:.1f}" y="{y + 14}">{median:,.4g}{" ..." if max(bar.values) > edge else ""}</text>',
+            (
+                f'<text class="value" x="{high + 6:.1f}" '
+                f'y="{y + 14}">{median:,.4g}{" ..." if max(bar.values) > edge else ""}</text>'
+            ),
         ]
     return lines

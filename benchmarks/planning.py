@@ -1,4 +1,5 @@
-"""Planning a scan of very many files, beside reading the same manifests with fastavro alone; and the memory that it takes."""
+"""Planning a scan of very many files, beside reading the same manifests with fastavro alone; and the memory that it
+takes."""
 
 import gc
 import io
@@ -37,7 +38,8 @@ _MOST_TIME, _MOST_MIB = 1.2, 200
 
 
 def planning(spark, folder: Path, sizes: Sizes) -> list:
-    """Processor time of the whole plan, of pruned ones, and of reading the manifests; then memory, in fresh processes."""
+    """Processor time of the whole plan, of pruned ones, and of reading the manifests; then memory, in fresh
+    processes."""
     root = str(folder / "planning.db" / "files")
     commits = max(1, sizes.live_files // _FILES_A_COMMIT)
     memory = {f"{commits} commits that make the table": _fresh("make", root, commits)}
@@ -70,7 +72,10 @@ def planning(spark, folder: Path, sizes: Sizes) -> list:
         ]
         for way in ways
     ]
-    note = f"CPU ms of this process, median [min..max]; ratios of the least, rounds in turns. {commits} manifests. Load {load()}."
+    note = (
+        f"CPU ms of this process, median [min..max]; ratios of the least, rounds in turns. {commits} manifests. "
+        f"Load {load()}."
+    )
     head = ("", "files", "CPU ms", "against reading into lists", "against reading")
     times = Table(f"Planning a scan of {commits * _FILES_A_COMMIT:,} files", head, rows, note)
     memory["plan()"] = _fresh("plan", root, commits)

@@ -1,4 +1,5 @@
-"""What it costs that each row's position columns are proven, and a filter over many recorded partitions: with and without, in turns."""
+"""What it costs that each row's position columns are proven, and a filter over many recorded partitions: with and
+without, in turns."""
 
 import shutil
 import statistics
@@ -75,7 +76,10 @@ def _micro(spark, folder: Path, sizes: Sizes) -> list:
     rows = [[way, spread(values, 1), f"{min(values):.1f}"] for way, values in took.items()]
     alone = _alone(spark, each, sizes.replays * 10)
     rows.append(["the proof alone, CPU of the driver's Python", spread(alone, 2), f"{min(alone):.2f}"])
-    note = f"ms, median [min..max]. {each * _PARTITIONS} rows of {_TASKS} tasks, without Spark's stream around them. Load {load()}."
+    note = (
+        f"ms, median [min..max]. {each * _PARTITIONS} rows of {_TASKS} tasks, without Spark's stream around them. "
+        f"Load {load()}."
+    )
     table = Table("Position columns of a micro-batch, on the driver", ("", "ms", "least"), rows, note)
     return [
         table,
@@ -102,7 +106,8 @@ class _Nothing:
 
 
 def _alone(spark, each: int, times: int) -> list[float]:
-    """ms of this thread's processor time for all that a batch does more: ranges, types, the columns of each piece, the sum."""
+    """ms of this thread's processor time for all that a batch does more: ranges, types, the columns of each piece, the
+    sum."""
     rows = spark.range(0, each * _PARTITIONS, 1, _TASKS).selectExpr(
         "id", "CAST(id AS STRING) name", *_positions_of(_PARTITIONS)
     )
@@ -144,7 +149,10 @@ def _large(spark, folder: Path, sizes: Sizes) -> list:
 
     in_turns(sizes.rounds + 1, ways, measure)
     rows = [[name, spread(cpu[name], 2), spread(wall[name], 2)] for name in ways]
-    note = f"Seconds, median [min..max]: processor time of all processes, and on the clock. {sizes.large_rows:,} rows. Load {load()}."
+    note = (
+        f"Seconds, median [min..max]: processor time of all processes, and on the clock. {sizes.large_rows:,} "
+        f"rows. Load {load()}."
+    )
     table = Table("Position columns of a large batch", ("", "CPU s", "s"), rows, note)
     goals = [
         at_most(

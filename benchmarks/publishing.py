@@ -82,8 +82,8 @@ def publishing(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
     )
     title = f"{len(trigger[PLAIN])} micro-batches of {sizes.batch_rows:,} rows, by the way of publishing"
     note = (
-        f"Median [min..max]. The whole run has the start, and publishing what was left at the end. By default publishing is "
-        f"{share:.0%} of our function. Load {load()}."
+        f"Median [min..max]. The whole run has the start, and publishing what was left at the end. By default "
+        f"publishing is {share:.0%} of our function. Load {load()}."
     )
     return [Table(title, head, rows, note)]
 

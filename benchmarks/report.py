@@ -1,4 +1,5 @@
-"""What a benchmark returns: tables, goals and bars. Tables as Markdown, printed, and with --write put into docs/BENCHMARKS.md."""
+"""What a benchmark returns: tables, goals and bars. Tables as Markdown, printed, and with --write put into
+docs/BENCHMARKS.md."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
-"""What a commit costs on each store, and on the local disk under the locks whose servers start quickly; without Spark."""
+"""What a commit costs on each store, and on the local disk under the locks whose servers start quickly; without
+Spark."""
 
 import contextlib
 import os
@@ -68,10 +69,11 @@ def stores(spark, folder: Path, sizes: Sizes) -> list[Table]:
         [name, spread(took[name], 1), f"{slow[name]:.1f}", spread(calls[name]), spread(share[name])] for name in ways
     ]
     note = (
-        f"Batches of {ROWS} rows, each one data file and one snapshot; {commits} a round, after one that is not counted. Servers run on "
-        "this machine: a network between adds its round trips. I/O calls are those of the table's store (a write "
-        "into an open file is one, although HDFS and S3 send it later); a lock's own are not among them. "
-        f"Median [min..max]. Load {load()}.{''.join(f' Not measured: {name} ({why}).' for name, why in missing.items())}"
+        f"Batches of {ROWS} rows, each one data file and one snapshot; {commits} a round, after one that is not "
+        "counted. Servers run on this machine: a network between adds its round trips. I/O calls are those of the "
+        "table's store (a write into an open file is one, although HDFS and S3 send it later); a lock's own are not "
+        f"among them. Median [min..max]. Load {load()}."
+        f"{''.join(f' Not measured: {name} ({why}).' for name, why in missing.items())}"
     )
     return [
         Table(

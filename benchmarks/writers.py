@@ -51,8 +51,8 @@ def writers(spark, folder: Path, sizes: Sizes) -> list[Table]:
     ]
     head = ("writers", "commits/s, all together", "ms a batch", "95 of 100 within ms", "tries a commit", "most tries")
     note = (
-        f"Batches of 10 rows, each one data file and one snapshot, everything flushed; {sizes.commits} commits a round. "
-        f"Median [min..max]. Load {load()}."
+        f"Batches of 10 rows, each one data file and one snapshot, everything flushed; {sizes.commits} commits a "
+        f"round. Median [min..max]. Load {load()}."
     )
     return [Table("Concurrent writers on one table, local disk", head, rows, note)]
 

@@ -35,8 +35,12 @@ def test_the_picture_is_an_svg_that_no_name_breaks(tmp_path):
 
 
 def test_processor_time_of_children_is_counted_once():
-    """A child that began before the measurement and ends within it, and one that lives on: only what they took meanwhile."""
-    burn = "import time\nwhile time.process_time() < {}: pass\nprint(1, flush=True)\nimport sys; sys.stdin.readline()\nwhile time.process_time() < {}: pass\n"
+    """A child that began before the measurement and ends within it, and one that lives on: only what they took
+    meanwhile."""
+    burn = (
+        "import time\nwhile time.process_time() < {}: pass\nprint(1, flush=True)\nimport sys; "
+        "sys.stdin.readline()\nwhile time.process_time() < {}: pass\n"
+    )
     early, lasting = (
         subprocess.Popen(
             [sys.executable, "-c", burn.format(*times)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -62,14 +66,16 @@ def test_processor_time_of_children_is_counted_once():
     ],
 )
 def test_an_accident_is_told_in_rows(found, errors, stopped, said):
-    """Lost and doubled do not cancel each other out; what an error kept back is not lost, what is there twice is doubled all the same."""
+    """Lost and doubled do not cancel each other out; what an error kept back is not lost, what is there twice is
+    doubled all the same."""
     ground = Ground(spark=None, sink=None, root=Path(), errors=errors, stopped=stopped)
     assert ground.outcome([1, 2, 3], Counter((i,) for i in found)) == said
 
 
 @pytest.mark.soak
 def test_every_benchmark_runs(tmp_path):
-    """With small sizes and no peers: what they measure means nothing, but a change of the library that breaks one of them is noticed."""
+    """With small sizes and no peers: what they measure means nothing, but a change of the library that breaks one of
+    them is noticed."""
     command = [sys.executable, "benchmarks/run.py", "--quick", "--all", "--no-peers", "--out", str(tmp_path)]
     done = subprocess.run(
         command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

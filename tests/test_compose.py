@@ -1,4 +1,5 @@
-"""docker-compose.yml is well-formed and starts the job against its own broker: checked by a compose client where there is one."""
+"""docker-compose.yml is well-formed and starts the job against its own broker: checked by a compose client where there
+is one."""
 
 import shutil
 import subprocess

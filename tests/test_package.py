@@ -72,7 +72,8 @@ def installed(built, tmp_path_factory) -> Path:
         text=True,
     )
     subprocess.run([*pip_for(folder), "install", "-q", "--no-deps", "--no-index", _only(built, ".whl")], check=True)
-    # A path in a .pth file is searched, and .pth files there are not read: of the checkout, which is linked so, nothing is found.
+    # A path in a .pth file is searched, and .pth files there are not read: of the checkout, which is linked so, nothing
+    # is found.
     Path(site.stdout.strip(), "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return python
 

@@ -1,4 +1,5 @@
-"""mypy --strict over the library. ``untyped.txt`` has the modules that are not clean yet, and may only become shorter."""
+"""mypy --strict over the library. ``untyped.txt`` has the modules that are not clean yet, and may only become
+shorter."""
 
 import re
 import subprocess

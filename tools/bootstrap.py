@@ -7,7 +7,8 @@
     bootstrap.py exec [--for run|test] [--jars KIND ...] -- ARGS   all of it, then `python ARGS` in the environment
 
 Environment: PYTHON (interpreter to build on), SPARK (PySpark version), STREAMSINK_CACHE (default ~/.cache/streamsink),
-STREAMSINK_IVY_SETTINGS (for a mirror of Maven's central repository), STREAMSINK_JAVA_OPTS (options of the JVM of `exec --for run`).
+STREAMSINK_IVY_SETTINGS (for a mirror of Maven's central repository), STREAMSINK_JAVA_OPTS (options of the JVM of `exec
+--for run`).
 """
 
 import argparse
@@ -20,9 +21,8 @@ from pathlib import Path
 
 if sys.version_info < (3, 10):  # noqa: UP036  said before anything fails
     sys.exit("streamsink needs Python 3.10 or newer: run make with PYTHON=/path/to/python3")
-sys.path.insert(
-    0, str(Path(__file__).resolve().parent.parent)
-)  # the checkout, for `tools`; this folder's own entry is harmless
+# the checkout, for `tools`; this folder's own entry is harmless
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tools import cds, jars, java, sparkconf, venvs  # noqa: E402
 from tools.common import ROOT, SetupError, checkout_cache, say, write_atomically  # noqa: E402
@@ -60,7 +60,8 @@ def run_environment(python: str, found: java.Java, kinds: list) -> dict[str, str
 
 
 def test_environment() -> tuple[str, java.Java, dict[str, str]]:
-    """(interpreter, Java, environment) with everything the tests look for, so that no test process prepares anything itself.
+    """(interpreter, Java, environment) with everything the tests look for, so that no test process prepares anything
+    itself.
 
     On a new machine one part waits for the network while another computes: so they are made beside each other."""
     with ThreadPoolExecutor() as pool:

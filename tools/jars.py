@@ -1,10 +1,11 @@
 """Jars that PySpark does not ship, resolved by Spark's own package resolver (no Maven), and remembered.
 
-`jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")` a Kafka broker,
-`jars("hdfs")` an HDFS cluster, `jars("iceberg")`, `jars("delta")`, `jars("hudi")` and `jars("paimon-spark")` the sinks that the benchmarks
-compare with, `jars("jdbc")` what Java needs to reach the tests' databases.
-A registry does not always hold every version of everything: the Kafka source needs Spark's token provider, which some mirrors have in
-other versions only. So the plain coordinate is tried first, and then the two separately; `Resolved.way` says which way was taken.
+`jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")`
+a Kafka broker, `jars("hdfs")` an HDFS cluster, `jars("iceberg")`, `jars("delta")`, `jars("hudi")` and
+`jars("paimon-spark")` the sinks that the benchmarks compare with, `jars("jdbc")` what Java needs to reach the tests'
+databases. A registry does not always hold every version of everything: the Kafka source needs Spark's token provider,
+which some mirrors have in other versions only. So the plain coordinate is tried first, and then the two separately;
+`Resolved.way` says which way was taken.
 """
 
 import functools
@@ -41,7 +42,8 @@ OTHERS = {
 KINDS = ("kafka", "paimon", "broker", "hdfs", *OTHERS)
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_{scala}"
 TOKEN_PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_{scala}"
-# Spark minor version -> (newest connector, newest token provider) known to be published widely; the provider's API did not change in 4.x
+# Spark minor version -> (newest connector, newest token provider) known to be published widely; the provider's API did
+# not change in 4.x
 FALLBACK = {"4.0": ("4.0.2", "4.0.0"), "4.1": ("4.1.3", "4.1.0-preview1"), "4.2": ("4.2.0", "4.1.0-preview1")}
 # for the peers that there are for Spark 3.5 only
 OLDER_FALLBACK = {"3.5": ("3.5.3", "3.5.3")}
@@ -52,15 +54,17 @@ TRANSIENT = re.compile(
     r"|(?:HTTP|response code:) (?:429|5\d\d)"
 )
 
-# The default chain looks into ~/.m2 first, where a description without its jar (left by other tools) makes the whole resolution fail.
-# Ivy knows where Maven's central repository is. $STREAMSINK_IVY_SETTINGS names another file, for a mirror.
+# The default chain looks into ~/.m2 first, where a description without its jar (left by other tools) makes the whole
+# resolution fail. Ivy knows where Maven's central repository is. $STREAMSINK_IVY_SETTINGS names another file, for a
+# mirror.
 IVY_SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
   <resolvers><ibiblio name="central" m2compatible="true"/></resolvers>
 </ivysettings>
 """
 
-# Runs under the interpreter that has PySpark. Starts Spark's launcher only, no context: it resolves the packages and sets spark.jars.
+# Runs under the interpreter that has PySpark. Starts Spark's launcher only, no context: it resolves the packages and
+# sets spark.jars.
 LAUNCH = """
 import json, sys
 from pyspark.java_gateway import launch_gateway
@@ -89,7 +93,10 @@ def pyspark_of(python: str) -> tuple[str, Path]:
             return found.version, Path(str(found.locate_file("pyspark"))) / "jars"
         except importlib.metadata.PackageNotFoundError:
             pass  # reported below, in the same words as for another interpreter
-    code = "import importlib.metadata as m; d = m.distribution('pyspark'); print(d.version); print(d.locate_file('pyspark'))"
+    code = (
+        "import importlib.metadata as m; d = m.distribution('pyspark'); print(d.version); "
+        "print(d.locate_file('pyspark'))"
+    )
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise SetupError(f"{python} has no PySpark")

@@ -1,7 +1,8 @@
 """A Java trust store made of the certificates that Python trusts.
 
-A Java from a wheel brings certificates of its own and does not know those that an administrator added to the machine, so behind a
-company's proxy pip would work and Spark's resolver would not. The JKS format is small enough to be written without keytool.
+A Java from a wheel brings certificates of its own and does not know those that an administrator added to the machine,
+so behind a company's proxy pip would work and Spark's resolver would not. The JKS format is small enough to be written
+without keytool.
 """
 
 import hashlib
@@ -15,7 +16,8 @@ MAGIC, VERSION, TRUSTED = 0xFEEDFEED, 2, 2
 
 
 def trusted_certificates() -> list[bytes]:
-    """DER certificates of OpenSSL's default places, $SSL_CERT_FILE and $SSL_CERT_DIR included; empty when there are none."""
+    """DER certificates of OpenSSL's default places, $SSL_CERT_FILE and $SSL_CERT_DIR included; empty when there are
+    none."""
     paths = ssl.get_default_verify_paths()
     files = [Path(paths.cafile)] if paths.cafile else []
     if not files and paths.capath:

@@ -102,7 +102,8 @@ def _create(venv: Path, python: str) -> None:
     shutil.rmtree(venv, ignore_errors=True)
     if _runs(python, "-c", "import ensurepip, venv") and _runs(python, "-m", "venv", venv):
         return
-    # Debian keeps ensurepip in a package of its own: an environment without pip, filled by a pip from outside, is as good
+    # Debian keeps ensurepip in a package of its own: an environment without pip, filled by a pip from outside, is as
+    # good
     shutil.rmtree(venv, ignore_errors=True)
     if not _runs(python, "-m", "venv", "--without-pip", venv):
         raise SetupError(f"{python} cannot make a virtual environment: its `venv` module is missing")
@@ -138,7 +139,8 @@ def _base_stamp(venv: Path, python: str) -> list:
 def _fill(venv: Path, python: str, content: list, install) -> Path:
     """Make `venv`, or fill it up, unless its stamp says that this was done; `install(venv)` fills it.
 
-    Filling up leaves what is there in place, so that what is tied to the dates of files (a class-data archive) stays valid."""
+    Filling up leaves what is there in place, so that what is tied to the dates of files (a class-data archive) stays
+    valid."""
     stamp_file, stamp = venv / STAMP, {"base": _base_stamp(venv, python), "content": content}
     if read_json(stamp_file) == stamp:
         return venv_python(venv)
@@ -165,7 +167,8 @@ def _project_digest() -> str:
 
 
 def ensure_main(extras: str = "") -> Path:
-    """The interpreter that has the library (editable) and PySpark; `extras` is "" or "test". Idempotent; milliseconds when it is there."""
+    """The interpreter that has the library (editable) and PySpark; `extras` is "" or "test". Idempotent; milliseconds
+    when it is there."""
     python, _ = base_python()
     venv, spark, digest = main_venv(), spark_version(), _project_digest()
     # once filled for tests, an environment serves `run` as well
@@ -187,7 +190,8 @@ def ensure_pypaimon() -> Path:
         if not older:
             newest = ".".join(map(str, PYPAIMON_NEWEST_PYTHON))
             raise SetupError(
-                f"pypaimon needs pyarrow<20, which has no wheel after Python {newest}; none of {', '.join(names)} is on PATH"
+                f"pypaimon needs pyarrow<20, which has no wheel after Python {newest}; none of {', '.join(names)} "
+                "is on PATH"
             )
         say(f"pypaimon: pyarrow<20 has no wheel for Python {version[0]}.{version[1]}, taking {older} for it")
         python, version = _asked(older)

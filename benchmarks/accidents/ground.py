@@ -91,7 +91,8 @@ class Ground:
             self._failed(failed)
 
     def _to_end(self, start) -> None:
-        """A start that fails is repeated once, as any supervisor would; ours by its own, which knows what a restart mends."""
+        """A start that fails is repeated once, as any supervisor would; ours by its own, which knows what a restart
+        mends."""
         for _ in range(STARTS):
             try:
                 if self.sink.ours:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Accidents S14 to S18 and S20 to S22 on real Spark, files and Kafka, for streamsink and each peer: `make accidents`, or
-`make accidents ARGS="--only S16 --sink Delta"`. The report says what is in each table; nothing is asserted."""
+"""Accidents S14 to S18 and S20 to S22 on real Spark, files and Kafka, for streamsink and each peer: `make accidents`,
+or `make accidents ARGS="--only S16 --sink Delta"`. The report says what is in each table; nothing is asserted."""
 
 import argparse
 import contextlib

@@ -1,4 +1,5 @@
-"""The sinks that meet the accidents: how each is started, how its table is read, and how a batch function of the user's own calls it."""
+"""The sinks that meet the accidents: how each is started, how its table is read, and how a batch function of the user's
+own calls it."""
 
 import uuid
 from collections import Counter
@@ -30,8 +31,10 @@ _MORE = {
 class Sink:
     """One column of the table.
 
-    start: the writer of a streaming query into the folder ``out``, partitioned by ``keys``. read: the table as any reader sees it.
-    put: what a user's own batch function calls, where the sink can be called, by the name of the application. run: a bounded job with an id.
+    start: the writer of a streaming query into the folder ``out``, partitioned by ``keys``. read: the table as any
+    reader sees it.
+    put: what a user's own batch function calls, where the sink can be called, by the name of the application. run: a
+    bounded job with an id.
     only: the situations that it is for."""
 
     name: str

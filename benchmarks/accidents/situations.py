@@ -1,4 +1,5 @@
-"""The accidents S14, S16 to S18 and S20 to S22, each on files; kafka.py has S15. A situation returns what is in the table, in words."""
+"""The accidents S14, S16 to S18 and S20 to S22, each on files; kafka.py has S15. A situation returns what is in the
+table, in words."""
 
 import itertools
 import shutil
@@ -176,7 +177,8 @@ def odd_partition(value: str) -> Callable[[Ground], str]:
 
 
 def copied_checkpoint(ground: Ground) -> str:
-    """S20: a second job, for other rows, is started from a copy of the first one's checkpoint; the first has gone on meanwhile."""
+    """S20: a second job, for other rows, is started from a copy of the first one's checkpoint; the first has gone on
+    meanwhile."""
     ids = ground.add_ids(0, 2)
     ground.run(ground.files().where("id % 3 = 0"))
     shutil.copytree(ground.checkpoint, ground.root / "copy")

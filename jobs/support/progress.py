@@ -1,4 +1,5 @@
-"""One line a batch, from the events that the sink emits. Plain lines: they read the same in a terminal, a pipe and a log."""
+"""One line a batch, from the events that the sink emits. Plain lines: they read the same in a terminal, a pipe and a
+log."""
 
 import time
 from collections.abc import Callable

@@ -33,7 +33,8 @@ def quiet(name: str, log: Path) -> SparkSession:
 
 @contextlib.contextmanager
 def _stderr_to(log: Path):
-    """A process started meanwhile keeps the file as its stderr: Java's start-up warnings come before any log level counts."""
+    """A process started meanwhile keeps the file as its stderr: Java's start-up warnings come before any log level
+    counts."""
     kept = os.dup(2)
     with open(log, "ab") as stream:
         os.dup2(stream.fileno(), 2)

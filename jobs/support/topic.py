@@ -108,7 +108,8 @@ class KafkaOrders:
     def outcome(self, table: DataFrame, _interrupted_after: int | None) -> Outcome:
         """Against the offsets that the table records: each one from the topic's first must be there once.
 
-        An offset stands for a message in a topic without transactions and without compaction, which is what this expects.
+        An offset stands for a message in a topic without transactions and without compaction, which is what this
+        expects.
         """
         done = self._recorded()
         # what the topic has dropped by age since it was read is still expected in the table

@@ -41,7 +41,8 @@ def lose_checkpoint(world, query: str = SECOND) -> None:
 
 
 def starting_offset(world, said: Advice) -> int:
-    """What the call of ``streamsink.starting_offsets`` that the error names returns for the one partition there is, as a broker takes it."""
+    """What the call of ``streamsink.starting_offsets`` that the error names returns for the one partition there is, as
+    a broker takes it."""
     (path,), given = said.call("streamsink.starting_offsets")
     assert path == world.driver.root
     application = given.pop("application", "streamsink")
@@ -69,7 +70,8 @@ def renew_topic(world, **change) -> None:
 
 
 def stopped_by(world, ends) -> str | None:
-    """The kind of the error that stops a run, which may have published batches before it; None when it went on to its end."""
+    """The kind of the error that stops a run, which may have published batches before it; None when it went on to its
+    end."""
     try:
         world.run(boundaries=ends)
     except StreamsinkError as told:

@@ -1,4 +1,5 @@
-"""docs/ERRORS.md, made from the code: each kind of error, its class, and what its message says. ``python -m tests.advice.errors_page`` writes it."""
+"""docs/ERRORS.md, made from the code: each kind of error, its class, and what its message says. ``python -m
+tests.advice.errors_page`` writes it."""
 
 import ast
 import re
@@ -13,16 +14,23 @@ _CLASSES = {name for name in vars(errors) if isinstance(vars(errors)[name], type
 _MOST_LETTERS = 420
 # Kinds whose messages are put together from parts that stand in several functions.
 _ELSEWHERE = {
-    "lock.unavailable": "the lock's server cannot be asked just now: the commit is tried again, at last by the restart of the query",
-    "positions.end-below-start": "a batch ends below its start: messages were lost at the topic's end, or it is another topic",
-    "positions.newest-below-recorded": "the topic ends below what is recorded of it: messages were lost at its end, or it is another topic",
+    "lock.unavailable": (
+        "the lock's server cannot be asked just now: the commit is tried again, at last by the restart of the query"
+    ),
+    "positions.end-below-start": (
+        "a batch ends below its start: messages were lost at the topic's end, or it is another topic"
+    ),
+    "positions.newest-below-recorded": (
+        "the topic ends below what is recorded of it: messages were lost at its end, or it is another topic"
+    ),
     "positions.other-cluster": "the batch is of a topic in another Kafka cluster than what is recorded",
     "schema.bad-type": "a column has a type that a Paimon table cannot hold, or whose text cannot be read",
     "positions.topic-recreated": "the topic was deleted and created again since what is recorded of it",
 }
 _HEAD = """# Errors
 
-Every error that streamsink raises on purpose has a `kind`, a word that stays the same for programs; the message is for people and may be improved.
+Every error that streamsink raises on purpose has a `kind`, a word that stays the same for programs; the message is \
+for people and may be improved.
 The class says what a caller shall do:
 
 | class | what it means |
@@ -35,7 +43,8 @@ The class says what a caller shall do:
 | `Corrupt` | a file is torn, altered or missing; the message names it and the way out |
 | `Misuse` | the call, the option, the data or the environment; or an accident that needs your decision |
 
-Below are the messages of each kind, with `…` where they name a table, an option, a number or a word. What they say to do is tested as it is said
+Below are the messages of each kind, with `…` where they name a table, an option, a number or a word. What they \
+say to do is tested as it is said
 (`tests/advice`). This page is made from the code: `python -m tests.advice.errors_page`.
 """
 

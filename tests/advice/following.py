@@ -1,7 +1,8 @@
-"""How a test follows an error's advice: what it does is read out of the message, by ``Advice``, and ``follows`` sees to that.
+"""How a test follows an error's advice: what it does is read out of the message, by ``Advice``, and ``follows`` sees to
+that.
 
-A test that is marked ``@follows("pending.files-gone")`` fails when it ends without having read the advice of that kind. One that
-has an argument ``kind`` which the mark names reads the advice of that kind only.
+A test that is marked ``@follows("pending.files-gone")`` fails when it ends without having read the advice of that kind.
+One that has an argument ``kind`` which the mark names reads the advice of that kind only.
 """
 
 import ast
@@ -18,7 +19,8 @@ _READ: set[str] = set()
 
 
 def follows(*kinds: str) -> Callable:
-    """Marks a test that follows, to the letter, what errors of these kinds say. ``tests/advice/kinds.py`` finds it by its source."""
+    """Marks a test that follows, to the letter, what errors of these kinds say. ``tests/advice/kinds.py`` finds it by
+    its source."""
 
     def mark(test: Callable) -> Callable:
         @functools.wraps(test)

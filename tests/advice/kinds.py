@@ -1,4 +1,5 @@
-"""Every kind of error that the code can raise, and every test that says to follow its advice; both are read from the source."""
+"""Every kind of error that the code can raise, and every test that says to follow its advice; both are read from the
+source."""
 
 import ast
 import re
@@ -10,7 +11,8 @@ from streamsink import faults
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "streamsink"
 KIND = re.compile(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*")
-# Where a kind is chosen from a table or a named constant: each word of that shape there is a kind, but for those named here.
+# Where a kind is chosen from a table or a named constant: each word of that shape there is a kind, but for those named
+# here.
 TABLES = {
     "locks/lock.py": set(),
     "protocol/admission/continuity.py": set(),
@@ -112,7 +114,8 @@ def _marks(test: ast.FunctionDef, tree: ast.Module) -> Iterator[str]:
 
 
 def _words(given: ast.expr, tree: ast.Module) -> list[str]:
-    """The words of a mark's argument: a literal, or ``*NAME`` of a dict or tuple of the module, of which the keys count."""
+    """The words of a mark's argument: a literal, or ``*NAME`` of a dict or tuple of the module, of which the keys
+    count."""
     if isinstance(given, ast.Starred):
         name = ast.unparse(given.value)
         table = next(

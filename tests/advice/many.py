@@ -58,7 +58,8 @@ def once(world, without=()) -> None:
 
 
 def commit_of_another(world, name: str, *, keeps_states: bool = False, keeps_earlier: bool = True) -> None:
-    """It has rewritten or deleted what the table had last, and every snapshot before its own has expired: nobody can tell any more.
+    """It has rewritten or deleted what the table had last, and every snapshot before its own has expired: nobody can
+    tell any more.
 
     keeps_earlier: what the table had before that is there still.
     """

@@ -1,6 +1,8 @@
-"""Advice of errors about the arguments of a call and the options of a table: corrected as they say, the same call works.
+"""Advice of errors about the arguments of a call and the options of a table: corrected as they say, the same call
+works.
 
-What is correct is read out of the message, as a name that it lists or an option that it gives. Nothing is on the disk before.
+What is correct is read out of the message, as a name that it lists or an option that it gives. Nothing is on the disk
+before.
 """
 
 import dataclasses

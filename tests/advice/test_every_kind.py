@@ -1,6 +1,8 @@
-"""Advice is a part of the protocol: for every kind of error a test does what the message says, or it is stated why none can.
+"""Advice is a part of the protocol: for every kind of error a test does what the message says, or it is stated why none
+can.
 
-A kind is named by a test that is marked with ``follows`` (``tests/advice/following.py``), or by a reason (``tests/advice/reasons.py``).
+A kind is named by a test that is marked with ``follows`` (``tests/advice/following.py``), or by a reason
+(``tests/advice/reasons.py``).
 """
 
 import pytest

@@ -1,4 +1,5 @@
-"""Advice of errors about what a table's history cannot tell any more, what others wrote meanwhile, and its options and schema."""
+"""Advice of errors about what a table's history cannot tell any more, what others wrote meanwhile, and its options and
+schema."""
 
 import dataclasses
 import re
@@ -78,7 +79,8 @@ def test_the_word_that_is_left_in_the_job_does_not_answer_when_the_journal_is_lo
 
 
 def _undecidable(gone: bool) -> World:
-    """Killed before the mark; others committed, and what could tell has expired. gone: another engine's cleaning took its files."""
+    """Killed before the mark; others committed, and what could tell has expired. gone: another engine's cleaning took
+    its files."""
     world = memory_world(on_rollback="republish", **PLAIN)
     assert die_at_step("commit.hinted" if not gone else "precommit.saved", 2, world, boundaries=ENDS[:2])
     Prepared(world).rename()
@@ -128,7 +130,8 @@ def _several_undecidable(published: int) -> tuple[World, list[int]]:
 @follows("journal.undecidable")
 @pytest.mark.parametrize("published", [0, 1, 2, 3])
 def test_several_records_of_which_the_first_ones_may_be_published(published):
-    """A power failure among them, which forgot marks as well. By one word for all of them rows were lost, or came twice."""
+    """A power failure among them, which forgot marks as well. By one word for all of them rows were lost, or came
+    twice."""
     world, kept = _several_undecidable(published)
     said = refused(world, "journal.undecidable", ENDS)
     if published in (0, 3):
@@ -145,7 +148,8 @@ def test_several_records_of_which_the_first_ones_may_be_published(published):
 
 @pytest.mark.parametrize("published", [0, 1, 2, 3])
 def test_records_tell_where_their_rows_are_when_the_checkpoint_is_lost(published):
-    """Their batches are nowhere in the new checkpoint: nobody could look whether their rows are in the table, and by a guess they were lost."""
+    """Their batches are nowhere in the new checkpoint: nobody could look whether their rows are in the table, and by a
+    guess they were lost."""
     world, _ = _several_undecidable(published)
     lose_checkpoint(world)
     said = refused(world, "journal.undecidable", ENDS)
@@ -253,8 +257,9 @@ def _evolve(world) -> None:
 
 @follows("snapshot.replaced-undecidable")
 def test_a_replaced_snapshot_of_which_another_one_may_be_the_right_one():
-    """Two in a row were, so that nobody knows whether the newest one descends from the one that rewrote the files. The table is rolled back to
-    the one that is right, which here has none of the first writer's files: they are published again."""
+    """Two in a row were, so that nobody knows whether the newest one descends from the one that rewrote the files. The
+    table is rolled back to the one that is right, which here has none of the first writer's files: they are published
+    again."""
     world = memory_world(**PLAIN)
     world.run(boundaries=ENDS[:1])
     replacing = Prepared(world)

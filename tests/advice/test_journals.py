@@ -1,4 +1,5 @@
-"""Advice of errors about the journal and what is pending in it: restored, deleted, given up, or started again; each row once."""
+"""Advice of errors about the journal and what is pending in it: restored, deleted, given up, or started again; each row
+once."""
 
 import contextlib
 import errno
@@ -134,7 +135,8 @@ def test_a_record_whose_names_the_store_does_not_take_is_given_up():
 @follows("give-up.published")
 @pytest.mark.parametrize("way", ["restored", "rolled-back"])
 def test_a_record_that_a_snapshot_names_is_not_given_up_before_what_the_error_says(way):
-    """Its files are restored, and nothing is given up; or the table is rolled back to the snapshot before, and then it is."""
+    """Its files are restored, and nothing is given up; or the table is rolled back to the snapshot before, and then it
+    is."""
     world = memory_world(**PLAIN)
     world.run(boundaries=ENDS[:1])
     replacing = Prepared(world)
@@ -173,7 +175,8 @@ def test_a_record_that_a_snapshot_names_is_not_given_up_before_what_the_error_sa
 
 @follows("give-up.published")
 def test_a_record_that_every_snapshot_names_is_not_given_up():
-    """Found by a bred walk: the state alone was rolled back, and all snapshots before had expired, so that nobody could roll back to one of them."""
+    """Found by a bred walk: the state alone was rolled back, and all snapshots before had expired, so that nobody could
+    roll back to one of them."""
     world = memory_world(**PLAIN)
     world.run(boundaries=ENDS[:1])
     replacing = Prepared(world)

@@ -1,4 +1,5 @@
-"""Advice of errors about positions and checkpoints: each way on that a message names is gone, and the account is exact."""
+"""Advice of errors about positions and checkpoints: each way on that a message names is gone, and the account is
+exact."""
 
 import dataclasses
 
@@ -84,7 +85,8 @@ def test_overlapping_positions_of_rows_that_were_made_of_several():
 @follows("positions.may-combine")
 @pytest.mark.parametrize("way", ["accept_as_same", "starting_offsets", "accept_as_new", "accept_as_seen"])
 def test_overlapping_positions_of_rows_that_may_be_of_several(way):
-    """One word for a replay in which partitions go at different speeds is tried with files; here one batch holds old and new messages."""
+    """One word for a replay in which partitions go at different speeds is tried with files; here one batch holds old
+    and new messages."""
     world = _query(position_columns=POSITIONS)
     plain = world.driver.describe
     world.driver.describe = lambda checkpoint, batch_id: dataclasses.replace(
@@ -117,7 +119,8 @@ def test_overlapping_positions_accepted_as_seen_each_time_they_are_asked_for():
 @follows("positions.overlap")
 @pytest.mark.parametrize("lost", [True, False], ids=["another-checkpoint", "an-older-copy"])
 def test_overlapping_positions_accepted_as_new_write_what_the_error_says(lost):
-    """This batch alone within one checkpoint; under another one all that follows as well, and the message says which."""
+    """This batch alone within one checkpoint; under another one all that follows as well, and the message says
+    which."""
     world = _query()
     if lost:
         lose_checkpoint(world)
@@ -139,7 +142,8 @@ def test_overlapping_positions_accepted_as_new_write_what_the_error_says(lost):
 @follows("positions.gap")
 @pytest.mark.parametrize("way", ["starting_offsets", "accept_as_new"])
 def test_a_gap_in_positions(way):
-    """A new checkpoint where the table ends reads what would be missing; accepted as new it stays missing, as the error says."""
+    """A new checkpoint where the table ends reads what would be missing; accepted as new it stays missing, as the error
+    says."""
     world = _query()
     said = refused(world, "positions.gap", (), lambda: start_over(world, 11, (14,)))
     said.says("messages between would be missing")
@@ -169,7 +173,8 @@ RENEWED = {"positions.topic-recreated": {"topic_id": "another"}, "positions.othe
 @pytest.mark.parametrize("kind", RENEWED)
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
 def test_another_topic_of_the_name(kind, way):
-    """A new checkpoint at its beginning with the token writes all that it holds; taken as seen, only what comes after."""
+    """A new checkpoint at its beginning with the token writes all that it holds; taken as seen, only what comes
+    after."""
     world = _query(position_columns=POSITIONS)
     renew_topic(world, **RENEWED[kind])
     said = refused(world, kind, (6, 9, 12))
@@ -218,7 +223,8 @@ def test_a_broker_that_was_behind():
 @follows("positions.newest-below-end")
 @pytest.mark.parametrize("way", ["starting_offsets", "restart"])
 def test_messages_that_were_gone_before_they_were_read(way):
-    """A new checkpoint reads what comes to these offsets now; if the broker was only behind, the restarted query reads them."""
+    """A new checkpoint reads what comes to these offsets now; if the broker was only behind, the restarted query reads
+    them."""
     world = _query(position_columns=POSITIONS)
     world.driver.newest = 12
     said = refused(world, "positions.newest-below-end", (6, 9, 14))
@@ -292,7 +298,8 @@ def test_two_sources_of_one_topic_that_stand_at_different_positions():
 
 
 def _two_sources(world):
-    """The query reads the topic twice; rows of the second source have ids from 1,000. A run of it, up to these ends of both."""
+    """The query reads the topic twice; rows of the second source have ids from 1,000. A run of it, up to these ends of
+    both."""
     driver, rows = world.driver, world.driver.rows
     plain = driver.describe
 

@@ -65,7 +65,8 @@ def _take_newest_snapshot(world, name: str) -> tuple[dict, list[int]]:
 
 
 def _go_on_without_it(world, kind: str, said, lost: list[int], *, is_expired: bool = False) -> None:
-    """Under another name, as the error says; no other table gets a row twice. is_expired: what tables say of the other name."""
+    """Under another name, as the error says; no other table gets a row twice. is_expired: what tables say of the other
+    name."""
     if kind == "table.gone":
         _recreate(world)
     said.says("set another application")
@@ -103,7 +104,8 @@ def test_one_of_the_tables_is_lost(world, kind, way):
 @pytest.mark.parametrize("kind", LOST)
 @pytest.mark.parametrize("batches, is_running", [(4, True), (3, False)])
 def test_one_of_the_tables_is_lost_and_a_new_checkpoint_would_double_the_others(kind, batches, is_running):
-    """Under the running query, of which the error said what is right for one table; or behind a batch that put no row into any table."""
+    """Under the running query, of which the error said what is right for one table; or behind a batch that put no row
+    into any table."""
     world = ManyWorld(restore="restore-and-continue")
     sink = world.driver.start(world.file_io(), world.checkpoint)
     world.checkpoint.ends += list(BOUNDARIES)
@@ -167,7 +169,8 @@ def test_one_of_the_tables_is_lost_while_a_batch_is_pending(kind, way):
 @follows("give-up.published")
 @pytest.mark.parametrize("kind", LOST)
 def test_one_of_the_tables_is_lost_while_others_have_their_part_of_a_batch(kind):
-    """Reading the batch again would double those: rolled back as the error says, they lose them, and then it is given up."""
+    """Reading the batch again would double those: rolled back as the error says, they lose them, and then it is given
+    up."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:2])
     assert die_at_step("tables.table_published", 1, world, boundaries=_STRICT_HAS_ROWS)
@@ -206,8 +209,8 @@ def test_one_of_the_tables_is_left_out_where_others_cannot_be_rolled_back(kind, 
 @follows("give-up.published")
 @pytest.mark.parametrize("is_one_lost", [True, False])
 def test_one_of_the_tables_cannot_get_its_part_of_a_batch_any_more(is_one_lost):
-    """It was rolled back with the files of its part, and others have theirs. Found by a walk: the word that publishes the record in all tables
-    that are not lost led back to the files that are gone, for ever."""
+    """It was rolled back with the files of its part, and others have theirs. Found by a walk: the word that publishes
+    the record in all tables that are not lost led back to the files that are gone, for ever."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:2])
     assert die_at_step("tables.table_published", 2, world, boundaries=_STRICT_HAS_ROWS)
@@ -326,7 +329,8 @@ def _give_up(world, path: str, options):
 @follows("tables.journal-behind")
 @pytest.mark.parametrize("way", ["restored", "another-application"])
 def test_an_older_copy_of_the_journal_took_its_place(world, way):
-    """The newest one is put back; or there is none, and the query goes on under another name behind what the tables have."""
+    """The newest one is put back; or there is none, and the query goes on under another name behind what the tables
+    have."""
     newest = max(int(name[7:-5]) for name in world.file_io().names(JOURNAL) if name.startswith("record-"))
     files = files_in(world, JOURNAL)
     for name in (f"record-{newest}.json", f"done-{newest}"):
@@ -350,7 +354,8 @@ def test_an_older_copy_of_the_journal_took_its_place(world, way):
 
 
 def _undecidable(published: int) -> ManyWorld:
-    """Killed when so many tables had their part of the first batch; others committed to these, and what could tell has expired."""
+    """Killed when so many tables had their part of the first batch; others committed to these, and what could tell has
+    expired."""
     world = ManyWorld(restore="restore-and-continue")
     assert die_at_step("tables.table_published", published, world)
     having = [name for name in world.tables if world.table(name) and world.table(name).snapshots.latest()]

@@ -63,7 +63,8 @@ def test_the_journal_of_all_tables_is_lost_behind_a_batch_without_rows():
 
 @follows("checkpoint.begins-anew")
 def test_the_journal_of_all_tables_and_the_checkpoint_are_lost(world):
-    """The tables tell up to where they were written; under the name that the error asks for every row came a second time."""
+    """The tables tell up to where they were written; under the name that the error asks for every row came a second
+    time."""
     world.file_io().delete_tree(f"{ROOT}/streamsink")
     world.checkpoint = SparkCheckpoint(SECOND)
     accept(
@@ -74,7 +75,8 @@ def test_the_journal_of_all_tables_and_the_checkpoint_are_lost(world):
     said = refused(world, "checkpoint.begins-anew")
     at = json.loads(
         said.find(
-            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"
+            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with "
+            r"startingOffsets='([^']*)'"
         )
     )
     accept(world, adopt_from_batch=None)
@@ -86,7 +88,8 @@ def test_the_journal_of_all_tables_and_the_checkpoint_are_lost(world):
 
 @follows("tables.unknown-record", "checkpoint.begins-anew")
 def test_an_older_journal_that_does_not_know_a_table_of_the_rules_and_a_lost_checkpoint():
-    """Batches that have no rows for that table were recorded before anybody looked, and told from where to begin: what it had came twice."""
+    """Batches that have no rows for that table were recorded before anybody looked, and told from where to begin: what
+    it had came twice."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=(1,))
     older = files_in(world, f"{ROOT}/streamsink")
@@ -100,7 +103,8 @@ def test_an_older_journal_that_does_not_know_a_table_of_the_rules_and_a_lost_che
     said = refused(world, "checkpoint.begins-anew", lambda: world.run(boundaries=(1, 12)))
     at = json.loads(
         said.find(
-            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"
+            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with "
+            r"startingOffsets='([^']*)'"
         )
     )
     accept(world, adopt_from_batch=None)
@@ -112,7 +116,8 @@ def test_an_older_journal_that_does_not_know_a_table_of_the_rules_and_a_lost_che
 
 @follows("application.renamed")
 def test_the_journal_of_all_tables_is_lost_and_the_topic_recreated(world):
-    """The first name cannot be started without its journal, and no other one goes on with another topic: there was no way on."""
+    """The first name cannot be started without its journal, and no other one goes on with another topic: there was no
+    way on."""
     world.file_io().delete_tree(f"{ROOT}/streamsink")
     world.driver.topic_id = "another"
     accept(
@@ -123,7 +128,8 @@ def test_the_journal_of_all_tables_is_lost_and_the_topic_recreated(world):
     said = refused(world, "application.renamed")
     at = json.loads(
         said.find(
-            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"
+            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with "
+            r"startingOffsets='([^']*)'"
         )
     )
     assert at == {"t": {"0": -2}}
@@ -137,7 +143,8 @@ def test_the_journal_of_all_tables_is_lost_and_the_topic_recreated(world):
 @follows("tables.other-protocol")
 @pytest.mark.parametrize("way", ["other-program", "its-checkpoint"])
 def test_a_table_that_to_table_has_written_under_this_name(way):
-    """Under another name another program writes its rows, and those of the first one stay; the same program goes on behind them."""
+    """Under another name another program writes its rows, and those of the first one stay; the same program goes on
+    behind them."""
     world, checkpoint = ManyWorld(restore="restore-and-continue"), SparkCheckpoint(SECOND)
     rows = pa.schema([field for field in SCHEMA if field.name != ROUTE])
     options = SinkOptions.of(ROOT, {"partition_by": ("part",)})
@@ -288,7 +295,8 @@ def test_the_journal_is_lost_behind_a_batch_that_one_table_has_which_has_forgott
 @follows("tables.unknown-record", "history.incomplete")
 @pytest.mark.parametrize("is_looked_first", [True, False])
 def test_the_journal_is_lost_and_a_table_has_forgotten_a_batch_that_only_it_has(is_looked_first):
-    """Found by a walk: the others tell an earlier batch for the last one, and its rows were written a second time behind that."""
+    """Found by a walk: the others tell an earlier batch for the last one, and its rows were written a second time
+    behind that."""
     world = ManyWorld(restore="restore-and-continue")
     for _ in range(5):
         next(world._versions)
@@ -304,7 +312,8 @@ def test_the_journal_is_lost_and_a_table_has_forgotten_a_batch_that_only_it_has(
         accept(world, **said.options("adopt_from_batch", "accept_as_seen"))
         accept(world, new_application=refused(world, "history.incomplete").option("new_application"))
         refused(world, "application.renamed").says(
-            "leave adopt_from_batch out and let the query begin behind what is there (a new checkpoint with startingOffsets"
+            "leave adopt_from_batch out and let the query begin behind what is there (a new checkpoint with "
+            "startingOffsets"
         )
         accept(world, adopt_from_batch=None)
     world.checkpoint, world.driver.first_file = (
@@ -333,8 +342,8 @@ def test_the_journal_is_lost_and_the_first_table_has_forgotten(world):
 @follows("journal.other")
 @pytest.mark.parametrize("way", ["restored", "another-application"])
 def test_the_tables_are_those_of_another_past_than_the_journal(way):
-    """Found by a bred walk: a backup of the tables was put back whose last record has the number of the journal's, and is another one. The query went
-    on behind the journal's, and what the tables lack of that was lost without a word."""
+    """Found by a bred walk: a backup of the tables was put back whose last record has the number of the journal's, and
+    is another one. The query went on behind the journal's, and what the tables lack of that was lost without a word."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=(6,))
     all_of_it, checkpoint, versions = files_in(world, ROOT), copy.deepcopy(world.checkpoint), copy.copy(world._versions)
@@ -356,7 +365,8 @@ def test_the_tables_are_those_of_another_past_than_the_journal(way):
     said = refused(world, "application.renamed", lambda: world.run(boundaries=(6, 9, 14)))
     at = json.loads(
         said.find(
-            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"
+            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with "
+            r"startingOffsets='([^']*)'"
         )
     )
     accept(world, adopt_from_batch=None)

@@ -52,7 +52,8 @@ def test_a_query_that_comes_back_under_another_name(way):
 
 @follows("application.renamed")
 def test_a_query_that_comes_back_under_another_name_while_its_topic_was_recreated():
-    """The first name leads on, and what it says of the topic. Its batch was skipped, and what the new topic holds there was lost."""
+    """The first name leads on, and what it says of the topic. Its batch was skipped, and what the new topic holds there
+    was lost."""
     world = _query(position_columns=POSITIONS)
     world.checkpoint.committed = 1
     renew_topic(world, topic_id="another")
@@ -70,7 +71,8 @@ def test_a_query_that_comes_back_under_another_name_while_its_topic_was_recreate
 @pytest.mark.parametrize("pending", [False, True])
 @pytest.mark.parametrize("way", ["restored", "given-up"])
 def test_a_table_that_was_rolled_back_to_before_the_query_had_its_name(way, pending):
-    """The command said that the source was to be read from its beginning, of which the table has a part under the first name."""
+    """The command said that the source was to be read from its beginning, of which the table has a part under the first
+    name."""
     world = _query()
     accept(world, application="new", adopt_from_batch=2, on_rollback="republish")
     if pending:
@@ -102,7 +104,8 @@ def test_a_new_checkpoint_that_begins_behind_the_first_name_is_not_told_to_begin
     world.driver.first_file = 10
     said = refused(world, "checkpoint.begins-anew", (12,))
     said.says(
-        "leave adopt_from_batch out: this checkpoint begins behind what was 'streamsink' before (what lies between them in t:0 is left out)"
+        "leave adopt_from_batch out: this checkpoint begins behind what was 'streamsink' before (what lies between "
+        "them in t:0 is left out)"
     )
     assert "startingOffsets" not in said.message
     accept(world, adopt_from_batch=None)
@@ -112,7 +115,8 @@ def test_a_new_checkpoint_that_begins_behind_the_first_name_is_not_told_to_begin
 
 @follows("table.rolled-back")
 def test_nothing_is_left_under_a_name_that_was_taken_back_with_the_batch_that_another_name_was_to_adopt():
-    """Found by a walk: the number was left in the job, and the batch after what was given up was taken for the one to adopt: rows were lost."""
+    """Found by a walk: the number was left in the job, and the batch after what was given up was taken for the one to
+    adopt: rows were lost."""
     world = _query((6,))
     accept(world, adopt_from_batch=1)
     gone = [f"{world.driver.root}/snapshot/{name}" for name in ("snapshot-1", "LATEST")]
@@ -133,7 +137,8 @@ def test_nothing_is_left_under_a_name_that_was_taken_back_with_the_batch_that_an
 @follows("checkpoint.begins-anew")
 @pytest.mark.parametrize("way", ["offsets", "all"])
 def test_a_query_that_comes_back_under_another_name_without_its_checkpoint(way):
-    """Its user says that batch 2 is its next one, and a new checkpoint begins with batch 0. All rows were written a second time."""
+    """Its user says that batch 2 is its next one, and a new checkpoint begins with batch 0. All rows were written a
+    second time."""
     world = _query()
     accept(world, application="new", adopt_from_batch=2)
     lose_checkpoint(world)
@@ -153,8 +158,8 @@ def test_a_query_that_comes_back_under_another_name_without_its_checkpoint(way):
 @pytest.mark.parametrize("way", ["offsets", "all"])
 @pytest.mark.parametrize("committed", [[2, 4], [4]], ids=["batch 2 comes", "batch 1 comes"])
 def test_a_query_that_comes_back_under_another_name_with_another_checkpoint(way, committed):
-    """Its batch 2 is not the one after the recorded batch 1. Found by walks: what that checkpoint had not read itself was written a second time,
-    by a batch of another number after the advice to adopt that one."""
+    """Its batch 2 is not the one after the recorded batch 1. Found by walks: what that checkpoint had not read itself
+    was written a second time, by a batch of another number after the advice to adopt that one."""
     world = _query()
     accept(world, application="new", adopt_from_batch=2)
     world.checkpoint = SparkCheckpoint(SECOND, list(committed), len(committed))
@@ -173,7 +178,8 @@ def test_a_query_that_comes_back_under_another_name_with_another_checkpoint(way,
 @follows("checkpoint.begins-anew")
 @pytest.mark.parametrize("numeric", [True, False], ids=["topic", "folder"])
 def test_a_query_whose_past_no_name_knows_without_its_checkpoint(numeric):
-    """What was written before is in no record: its user knows where that ends, as the table's rows say. The error had no way on but to write all again."""
+    """What was written before is in no record: its user knows where that ends, as the table's rows say. The error had
+    no way on but to write all again."""
     world = _query(numeric=numeric)
     assert retire(world.file_io(world.calls), world.driver.root, world.driver.options)
     accept(world, adopt_from_batch=2)
@@ -248,7 +254,8 @@ def test_a_name_that_another_query_holds():
 
 @follows("application.in-use")
 def test_a_name_that_an_earlier_start_of_this_query_holds():
-    """Its checkpoint was lost while it hung. A name of its own, which was the only advice, would have written every row again."""
+    """Its checkpoint was lost while it hung. A name of its own, which was the only advice, would have written every row
+    again."""
     world = memory_world(position_columns=POSITIONS)
     first = world.driver.start(world.file_io(world.calls), SparkCheckpoint(world.checkpoint.query))
     first.batch(world.driver.describe(SparkCheckpoint(world.checkpoint.query, [6]), 0))

@@ -23,8 +23,9 @@ ENDS = (6, 9, 12, 15, 18)
 @pytest.mark.parametrize("way", ["first-name", "given-up"])
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_a_query_has_gone_on_under_its_first_name_since_the_table_was_rolled_back(way, on_rollback, is_whole):
-    """Found by a bred walk: what the other name had lost was published again, as its error said, although the first name had written it since. The
-    first name had not been told of it, because the last record of the other one is of another checkpoint. is_whole: all of history is known."""
+    """Found by a bred walk: what the other name had lost was published again, as its error said, although the first
+    name had written it since. The first name had not been told of it, because the last record of the other one is of
+    another checkpoint. is_whole: all of history is known."""
     world = memory_world(restore="restore-and-continue", position_columns=POSITIONS)
     world.run(boundaries=ENDS[:2])
     accept(world, application="new", adopt_from_batch=2)
@@ -87,7 +88,8 @@ def _to_the_first_name(world, ends) -> Advice:
 @follows("table.rolled-back-too-far")
 @pytest.mark.parametrize("start", [0, 9])
 def test_the_checkpoint_is_lost_too_and_the_query_goes_on_under_its_first_name(start):
-    """It has another checkpoint then: what the other name had lost was published again beside what the first one had read again."""
+    """It has another checkpoint then: what the other name had lost was published again beside what the first one had
+    read again."""
     world = _went_back(ENDS[:2], ENDS[:3], position_columns=POSITIONS)
     lose_checkpoint(world)
     said = _to_the_first_name(world, (15,))
@@ -173,7 +175,8 @@ def test_the_other_name_has_pruned_the_record_that_says_what_it_went_on_from():
 
 @follows("table.rolled-back-too-far")
 def test_names_there_and_back_and_the_table_goes_back_behind_both():
-    """Each name was sent to the other one: what the first one has behind the second is not in the table, and comes after it."""
+    """Each name was sent to the other one: what the first one has behind the second is not in the table, and comes
+    after it."""
     world = memory_world(restore="restore-and-continue", journal_retain=10)
     for application, ends, adopted in (
         ("streamsink", ENDS[:2], None),
@@ -196,7 +199,8 @@ def test_names_there_and_back_and_the_table_goes_back_behind_both():
 @pytest.mark.parametrize("way", ["behind it", "all of it is to be written"])
 @pytest.mark.parametrize("retain", [2, 10])
 def test_records_are_given_up_that_went_on_from_another_name_and_the_checkpoint_is_lost(retain, way):
-    """The table says nothing of the name any more, and all that the source has was written, beside what the first name has."""
+    """The table says nothing of the name any more, and all that the source has was written, beside what the first name
+    has."""
     world = _went_back(ENDS[:2], (*ENDS, 21), to=2, retain=retain)
     accept(world, on_rollback="fail")
     given_up = follow(world, refused(world, "table.rolled-back", (*ENDS, 21, 24)))
@@ -228,7 +232,8 @@ def test_the_first_name_went_back_too_and_is_to_be_started_first():
 @follows("table.rolled-back-too-far")
 @pytest.mark.parametrize("way", [{}, {"publish_as": "one-snapshot"}], ids=str)
 def test_names_there_and_back_and_the_table_goes_back_behind_all_three(way):
-    """Each name was sent to the other one, for what the first name had before the second was not published for what it has behind that."""
+    """Each name was sent to the other one, for what the first name had before the second was not published for what it
+    has behind that."""
     world = memory_world(restore="restore-and-continue", journal_retain=10, **way)
     for application, ends, adopted in (
         ("streamsink", ENDS[:2], None),

@@ -1,4 +1,5 @@
-"""Advice of errors where a table goes back under a query that gets another name, and the table says nothing of the first one any more."""
+"""Advice of errors where a table goes back under a query that gets another name, and the table says nothing of the
+first one any more."""
 
 import json
 from types import SimpleNamespace
@@ -16,7 +17,8 @@ from tests.protocol.history import expire_before, io_of, roll_back_to, say_new, 
 
 
 def _another_writer_came() -> tuple[World, int]:
-    """Batches of 4 rows under the first name, of which two are behind another writer's snapshot, before which all have expired: its number."""
+    """Batches of 4 rows under the first name, of which two are behind another writer's snapshot, before which all have
+    expired: its number."""
     world = memory_world(restore="restore-and-continue", journal_retain=10)
     world.run(boundaries=(4,))
     others = snapshot_of_another(_table(world))
@@ -67,7 +69,8 @@ def test_a_table_goes_back_to_another_writers_snapshot_before_the_query_gets_ano
 @pytest.mark.parametrize("pending", [False, True])
 @pytest.mark.parametrize("is_retired", [False, True])
 def test_a_table_goes_back_to_another_writers_snapshot_to_before_the_query_had_its_name(pending, is_retired):
-    """Expired history was taken for all that the first name had written. is_retired: nothing but the record knows what that was."""
+    """Expired history was taken for all that the first name had written. is_retired: nothing but the record knows what
+    that was."""
     world, others = _another_writer_came()
     _gets_another_name(world, on_rollback="republish")
     if pending:
@@ -113,8 +116,8 @@ def test_a_table_with_dead_letters_goes_back_to_another_writers_snapshot_to_befo
 
 @pytest.mark.parametrize("is_torn", [False, True])
 def test_a_name_that_begins_behind_another_writers_snapshots_knows_how_far_the_table_may_go_back(is_torn):
-    """To behind what the first name's mark says. One that was torn does not, and where its snapshot has expired it is to the newest one that there
-    was."""
+    """To behind what the first name's mark says. One that was torn does not, and where its snapshot has expired it is
+    to the newest one that there was."""
     world, _ = _another_writer_came()
     ours = _table(world).snapshots.latest().id
     for _ in range(2):
@@ -150,7 +153,8 @@ def test_where_a_new_checkpoint_begins_is_not_told_of_a_table_that_went_back_bef
 
 
 def test_expiry_alone_takes_nothing_from_a_query_that_gets_another_name():
-    """The first name's mark is of a snapshot that has expired, as the one has on which the first record under the second name was made."""
+    """The first name's mark is of a snapshot that has expired, as the one has on which the first record under the
+    second name was made."""
     world, _ = _another_writer_came()
     expire_before(_table(world), snapshot_of_another(_table(world)))
     _gets_another_name(world)

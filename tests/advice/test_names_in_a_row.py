@@ -1,4 +1,5 @@
-"""Advice for a query that has had several names one after another, or checkpoints under them, and whose table goes back."""
+"""Advice for a query that has had several names one after another, or checkpoints under them, and whose table goes
+back."""
 
 import json
 from types import SimpleNamespace
@@ -18,7 +19,8 @@ ENDS = (6, 9, 12, 15, 18)
 
 
 def _named(*names, retain: int = 10):
-    """A query with two batches under the first name and one under each other, whose user has said each time from which batch on."""
+    """A query with two batches under the first name and one under each other, whose user has said each time from which
+    batch on."""
     world = memory_world(restore="restore-and-continue", journal_retain=retain)
     for number, application in enumerate(names, 2):
         accept(world, application=application, adopt_from_batch=number - 1 if number > 2 else None)
@@ -42,7 +44,8 @@ def _begins_behind(world, given_up, end: int, query: str) -> None:
 
 
 def test_three_names_and_the_table_goes_back_behind_the_second_one():
-    """The command asked the second name, of which the table says nothing, and said that the source was to be read from its beginning."""
+    """The command asked the second name, of which the table says nothing, and said that the source was to be read from
+    its beginning."""
     world = _named("first", "second", "third")
     _go_back(world, 2)
     given_up = follow(world, refused(world, "table.rolled-back", ENDS))

@@ -1,4 +1,5 @@
-"""Advice of errors about checkpoints and queries of which rows cannot be compared by offsets, or that are another query."""
+"""Advice of errors about checkpoints and queries of which rows cannot be compared by offsets, or that are another
+query."""
 
 import dataclasses
 
@@ -93,7 +94,8 @@ def test_an_older_checkpoint_with_other_batches(way):
 @follows("batch.gap")
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
 def test_batches_that_are_missing(way):
-    """The batch is written, and the query goes on; or recorded without rows, and then, as the error says, the next one asks."""
+    """The batch is written, and the query goes on; or recorded without rows, and then, as the error says, the next one
+    asks."""
     world = query(ends=(3, 6), numeric=False)
     world.checkpoint.ends, world.checkpoint.committed = [3, 6, 8], 3
     said = refused(world, "batch.gap", (3, 6, 8, 10))
@@ -108,7 +110,8 @@ def test_batches_that_are_missing(way):
 
 @follows("batch.gap")
 def test_batches_of_files_that_are_missing():
-    """The table is yesterday's copy. The words of the error left out what the missing batches had; a new checkpoint loses nothing."""
+    """The table is yesterday's copy. The words of the error left out what the missing batches had; a new checkpoint
+    loses nothing."""
     world = query(ends=(3, 6), tells_files=True, file_column="file")
     world.checkpoint.ends, world.checkpoint.committed = [3, 6, 8], 3
     refused(world, "batch.gap", (3, 6, 8, 10)).says("To have their rows written, start a new checkpoint")
@@ -152,8 +155,9 @@ OTHER = {
 @pytest.mark.parametrize("way", ["application", "accept_as_same", "accept_as_new", "accept_as_seen"])
 @pytest.mark.parametrize("columns", [POSITIONS, ()], ids=["columns", "no columns"])
 def test_another_query_under_the_first_one_s_name(kind, way, columns):
-    """Each of four ways, over several batches: what the error says is written, and nothing else. Found by a walk: without columns the error was
-    positions.overlap, which said nothing of another query, and by its advice what the first one had left out was left out."""
+    """Each of four ways, over several batches: what the error says is written, and nothing else. Found by a walk:
+    without columns the error was positions.overlap, which said nothing of another query, and by its advice what the
+    first one had left out was left out."""
     world = query(position_columns=columns)
     lose_checkpoint(world)
     world.driver.fingerprint = OTHER[kind]
@@ -165,10 +169,8 @@ def test_another_query_under_the_first_one_s_name(kind, way, columns):
         accept(world, application="own")
     else:
         accept(world, **{way: said.option(way)})
-    if not columns and way in (
-        "accept_as_same",
-        "accept_as_seen",
-    ):  # the rows to filter are told by columns, which the next error asks for
+    # the rows to filter are told by columns, which the next error asks for
+    if not columns and way in ("accept_as_same", "accept_as_seen"):
         again = refused(world, "positions.overlap", (5, 8, 12)).says("option position_columns")
         accept(world, position_columns=POSITIONS)
         if way == "accept_as_same":
@@ -189,7 +191,8 @@ def test_another_query_under_the_first_one_s_name(kind, way, columns):
 @pytest.mark.parametrize("kind", OTHER)
 @pytest.mark.parametrize("way", ["application", "accept_as_new"])
 def test_another_query_under_the_first_one_s_name_that_begins_behind_the_recorded_positions(kind, way):
-    """Found by a walk: where the table ends, as the error says, what the first query had left out is left out, and nothing was said of another one."""
+    """Found by a walk: where the table ends, as the error says, what the first query had left out is left out, and
+    nothing was said of another one."""
     world = query(position_columns=POSITIONS)
     world.driver.fingerprint = OTHER[kind]
     renew_topic(world)
@@ -279,7 +282,8 @@ def test_an_aggregation_whose_results_change(way):
 @pytest.mark.parametrize("numeric", [True, False])
 @pytest.mark.parametrize("last", [True, False], ids=["last", "earlier"])
 def test_a_checkpoint_that_was_copied_to_another_job(last, numeric, way):
-    """Its batches were replays of the first job's, and the rows that this one has left out were lost without an error."""
+    """Its batches were replays of the first job's, and the rows that this one has left out were lost without an
+    error."""
     world = memory_world(numeric=numeric, journal_retain=10, **PLAIN)
     world.run(boundaries=(6, 9, 12))
     copied = World(world.calls, world.driver.root, numeric=numeric, journal_retain=10, **PLAIN)
@@ -304,7 +308,8 @@ def test_a_checkpoint_that_was_copied_to_another_job(last, numeric, way):
 
 
 def _with_a_copy(ends, **options) -> tuple[World, World]:
-    """A query after these batches, and another program with a copy of its checkpoint, whose rows have numbers from 100 on."""
+    """A query after these batches, and another program with a copy of its checkpoint, whose rows have numbers from 100
+    on."""
     world = memory_world(journal_retain=10, **options)
     world.run(boundaries=ends)
     copy = World(world.calls, world.driver.root, journal_retain=10, **options)
@@ -320,7 +325,8 @@ def _with_a_copy(ends, **options) -> tuple[World, World]:
 @pytest.mark.parametrize("taken", [1, 2])
 @pytest.mark.parametrize("kind", ["positions", "filtered positions", "opaque", "files"])
 def test_a_copy_that_took_the_first_job_s_batches(kind, taken):
-    """A second job of another program ran one or two batches from a copy of the checkpoint; then the first job goes on."""
+    """A second job of another program ran one or two batches from a copy of the checkpoint; then the first job goes
+    on."""
     by_rows = {"filtered positions": {"position_columns": POSITIONS}, "files": {"file_column": "file"}}
     world, copy = _with_a_copy(
         (6, 9), **{**PLAIN, **by_rows.get(kind, {}), "numeric": "positions" in kind, "tells_files": kind == "files"}
@@ -336,7 +342,8 @@ def test_a_copy_that_took_the_first_job_s_batches(kind, taken):
 @follows("checkpoint.copied")
 @pytest.mark.parametrize("numeric", [True, False])
 def test_batches_of_its_own_that_the_first_job_repeats_are_no_copy_s(numeric):
-    """Its checkpoint came back from an older backup after a copy had taken a batch: it was told that all were the copy's, and wrote them twice."""
+    """Its checkpoint came back from an older backup after a copy had taken a batch: it was told that all were the
+    copy's, and wrote them twice."""
     world, copy = _with_a_copy((3, 6, 9), numeric=numeric, **PLAIN)
     copy.run(boundaries=(3, 6, 9, 12))
     world.checkpoint = SparkCheckpoint(world.checkpoint.query, [3, 6, 9], 1)

@@ -1,4 +1,5 @@
-"""Advice of errors about files that another checkpoint has read: old and new ones, moved ones, ones without their times."""
+"""Advice of errors about files that another checkpoint has read: old and new ones, moved ones, ones without their
+times."""
 
 import dataclasses
 
@@ -21,7 +22,8 @@ def _read_one_file_a_batch(world, said) -> None:
 @follows("files.combined")
 @pytest.mark.parametrize("way", ["one-file-a-batch", "accept_as_new", "accept_as_seen"])
 def test_old_and_new_files_whose_rows_were_made_into_others(way):
-    """By batches of one file nothing is to be filtered; else the batch is written whole or not at all, as the error says."""
+    """By batches of one file nothing is to be filtered; else the batch is written whole or not at all, as the error
+    says."""
     world = memory_world(**PLAIN, tells_files=True, file_column="file")
     described(world, combines="Deduplicate")
     world.run(boundaries=(6, 9))
@@ -38,7 +40,8 @@ def test_old_and_new_files_whose_rows_were_made_into_others(way):
 @follows("files.may-combine")
 @pytest.mark.parametrize("way", ["accept_as_same", "one-file-a-batch", "accept_as_new", "accept_as_seen"])
 def test_old_and_new_files_whose_rows_may_have_been_made_into_others(way):
-    """Rows are filtered where the user says that each is of one; else it is as where the plan shows that they are not."""
+    """Rows are filtered where the user says that each is of one; else it is as where the plan shows that they are
+    not."""
     world = memory_world(**PLAIN, tells_files=True, file_column="file")
     described(world, may_combine="MapInPandas")
     world.run(boundaries=(6, 9))
@@ -62,7 +65,8 @@ def test_old_and_new_files_whose_rows_may_have_been_made_into_others(way):
 @follows("files.overlap")
 @pytest.mark.parametrize("way", ["file_column", "accept_as_new", "accept_as_seen"])
 def test_old_and_new_files_in_one_batch(way):
-    """The column writes the new ones; without it all rows of this batch and of those after it, or none of this batch."""
+    """The column writes the new ones; without it all rows of this batch and of those after it, or none of this
+    batch."""
     world = query(tells_files=True)
     lose_checkpoint(world)
     said = refused(world, "files.overlap", (12,))
@@ -197,7 +201,8 @@ def test_a_file_that_one_of_two_sources_has_read(way):
     plain, two = world.driver.describe, {}
 
     def describe(checkpoint, batch_id):
-        """The second source reads from file 3 on what the first one reads; batch 1 of the new checkpoint gives it files 0 to 2."""
+        """The second source reads from file 3 on what the first one reads; batch 1 of the new checkpoint gives it files
+        0 to 2."""
         batch = plain(checkpoint, batch_id)
         [source] = batch.sources
         other = dataclasses.replace(source, files=source.files if checkpoint.query == two.get("both") else ())

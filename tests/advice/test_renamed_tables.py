@@ -1,4 +1,5 @@
-"""Advice of errors about one of several tables that lost what the query had written under the name that it had before."""
+"""Advice of errors about one of several tables that lost what the query had written under the name that it had
+before."""
 
 import copy
 import dataclasses
@@ -250,7 +251,8 @@ def _alone(world, batches: int) -> World:
 
 @pytest.mark.parametrize("batches", [1, 2, 3, 4])
 def test_a_query_of_several_tables_goes_on_as_one_of_a_single_table(batches):
-    """Whether or not the last batch has put rows there. The way that was printed led nowhere, or doubled what is in the other tables."""
+    """Whether or not the last batch has put rows there. The way that was printed led nowhere, or doubled what is in the
+    other tables."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:batches])
     alone = _alone(world, batches)
@@ -371,9 +373,8 @@ def test_a_query_of_several_tables_gives_up_the_first_batch_after_that_of_a_sing
     alone.driver.options = dataclasses.replace(alone.driver.options, adopt_from_batch=None)
     alone.run(boundaries=BOUNDARIES[:1])
     accept(world, adopt_from_batch=1)
-    world._versions = itertools.count(
-        6
-    )  # all rows of this batch come to the table that has some, so that it has nothing of it
+    # all rows of this batch come to the table that has some, so that it has nothing of it
+    world._versions = itertools.count(6)
     assert die_at_step("precommit.saved", 1, world, boundaries=BOUNDARIES)
     _lose_files_of_pending(world)
     _begin_where_it_says(world, refused(world, "pending.files-gone"))

@@ -44,7 +44,8 @@ def _parity(world, parity: int) -> None:
 @pytest.mark.parametrize("way", ["a-name-each", "one-call"])
 @pytest.mark.parametrize("called", ["one sink", "two spellings"])
 def test_a_second_part_of_a_batch(way, called, tmp_path):
-    """The first part is published: it stays under its name, the other part gets one; all rows in one call from the next batch on."""
+    """The first part is published: it stays under its name, the other part gets one; all rows in one call from the next
+    batch on."""
     (tmp_path / "linked").symlink_to(tmp_path)
     world, linked = (posix_world(folder, **PLAIN) for folder in (tmp_path, tmp_path / "linked"))
     world.driver.run_id = linked.driver.run_id = "one start"
@@ -157,7 +158,8 @@ def test_a_bounded_run_that_nobody_knows(way):
 
 @follows("run.undecidable")
 def test_runs_that_are_never_repeated_are_asked_for_once():
-    """Each later run was asked for, night for night: the answer for all of them may stay in the job, until a journal is lost again."""
+    """Each later run was asked for, night for night: the answer for all of them may stay in the job, until a journal is
+    lost again."""
     world = _runs_that_nobody_knows()
     said = told("run.undecidable", lambda: _job(world, "thursday", 9, 12)).says("never repeated")
     accept(world, accept_as_new=said.find(r"accept_as_new='(\w+)' for all"))
@@ -255,7 +257,8 @@ def test_a_record_that_is_given_up_although_nobody_knows_whether_it_was_publishe
 @follows("give-up.undecidable")
 @pytest.mark.parametrize("there", [0, 1, 2])
 def test_a_rollback_before_which_nobody_knows_what_was_published(there):
-    """Found by a walk: the message did not say which rows to look for, and sent who had found them to an error that sent him back."""
+    """Found by a walk: the message did not say which rows to look for, and sent who had found them to an error that
+    sent him back."""
     world = memory_world(journal_retain=10, **PLAIN)
     world.run(boundaries=ENDS[:3])
     roll_back(world, 2)

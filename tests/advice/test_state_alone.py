@@ -1,4 +1,5 @@
-"""Advice for a record whose rows are behind a snapshot that another writer's has replaced, so that its state was published alone: and went."""
+"""Advice for a record whose rows are behind a snapshot that another writer's has replaced, so that its state was
+published alone: and went."""
 
 from types import SimpleNamespace
 
@@ -29,11 +30,12 @@ MERGES = {"manifest.full-compaction-threshold-size": "1 b"}
 
 
 def _rolled_back(to: int, *, compacted: int | None = None, is_carried: bool = False, is_torn: bool = False, **settings):
-    """The record is at 2, a third writer's snapshot at 3, a compaction of the record's files at 4, its state alone at 5: and the table goes back.
+    """The record is at 2, a third writer's snapshot at 3, a compaction of the record's files at 4, its state alone at
+    5: and the table goes back.
 
     Another application's snapshot follows, and all before it expires. compacted: how many of the record's files;
-    None for all. is_carried: the newest snapshot says how far the application was. is_torn: a power failure has torn the mark of the record, and a
-    start has found out where it is.
+    None for all. is_carried: the newest snapshot says how far the application was. is_torn: a power failure has torn
+    the mark of the record, and a start has found out where it is.
     """
     world, _ = published_not_marked(table_options=MERGES, **settings)
     compact(world, compacted)
@@ -92,7 +94,8 @@ def test_its_rows_went_too(is_carried):
 
 
 def test_one_of_its_files_is_there_still():
-    """Its manifest has expired, and one of its files was compacted: restoring them and giving up led to each other for ever."""
+    """Its manifest has expired, and one of its files was compacted: restoring them and giving up led to each other for
+    ever."""
     world = _rolled_back(4, compacted=1)
     manifest = record_of(world, 2).payload["manifest"]["final"]
     io_of(world).delete(f"{world.driver.root}/{manifest}")
@@ -128,7 +131,8 @@ def test_the_query_comes_under_another_name():
 
 
 def _gone_back_to_rows_without_a_state(ends, **settings):
-    """Records 2 and 3 come in one snapshot, which is replaced when a third writer has built on it; the table goes back to that writer's."""
+    """Records 2 and 3 come in one snapshot, which is replaced when a third writer has built on it; the table goes back
+    to that writer's."""
     world = memory_world(restore="restore-and-continue", publish_every_batches=2, publish_as="one-snapshot", **settings)
     world.run(boundaries=ends[:1])
     replacing = Prepared(world)
@@ -167,7 +171,8 @@ def test_the_journal_cannot_follow(lost):
 
 
 def _renamed_and_rolled_back(*, is_there: bool):
-    """The query has another name since, whose first record went too. is_there: the rows of the first name's last record."""
+    """The query has another name since, whose first record went too. is_there: the rows of the first name's last
+    record."""
     world, _ = published_not_marked(table_options=MERGES)
     compact(world, None)
     world.run(boundaries=ENDS[:2])

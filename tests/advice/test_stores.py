@@ -1,4 +1,5 @@
-"""Advice of errors of the store, and of what the store must be able to do before there is a record: mended as they say, each row once."""
+"""Advice of errors of the store, and of what the store must be able to do before there is a record: mended as they say,
+each row once."""
 
 import errno
 import os
@@ -136,7 +137,8 @@ def test_a_store_that_takes_no_files_while_a_batch_is_written(kind, store):
 @follows("partition.name-too-long")
 @pytest.mark.parametrize("way", ["filtered", "shorter"])
 def test_a_value_that_no_folder_can_be_named_by(way):
-    """Its row is filtered, or the partition is made of something shorter; dead letters: ``tests/crash/test_names.py``."""
+    """Its row is filtered, or the partition is made of something shorter; dead letters:
+    ``tests/crash/test_names.py``."""
     world = memory_world(**PLAIN)
     rows = world.driver.rows
 

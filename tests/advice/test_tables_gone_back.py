@@ -1,5 +1,5 @@
-"""Advice of errors about one of several tables that was rolled back to where it says nothing of the query: to another writer's snapshot,
-before which all have expired."""
+"""Advice of errors about one of several tables that was rolled back to where it says nothing of the query: to another
+writer's snapshot, before which all have expired."""
 
 import dataclasses
 import json
@@ -181,7 +181,8 @@ def test_a_mark_that_does_not_say_where_is_mended_or_trusted(mark):
 @pytest.mark.parametrize("mark", _SAY_NOTHING)
 @pytest.mark.parametrize("before", [1, 2])
 def test_a_mark_that_does_not_say_where_proves_nothing_that_snapshots_deny(mark, before):
-    """All since the record was made are there, and none names its files. before: so many batches were there before another writer's snapshot."""
+    """All since the record was made are there, and none names its files. before: so many batches were there before
+    another writer's snapshot."""
     world, others = _another_writer_came(before)
     _say_in_marks(world, mark)
     roll_back_to(world.table(X), others)

@@ -1,4 +1,5 @@
-"""Runs under the interpreter that has pypaimon: a JSON request a line in, a JSON answer a line out, rows in Arrow files."""
+"""Runs under the interpreter that has pypaimon: a JSON request a line in, a JSON answer a line out, rows in Arrow
+files."""
 
 import datetime
 import decimal

@@ -76,10 +76,8 @@ def _random_atom(rng: random.Random, t: AtomicType):
     if root == "TIME":
         return rng.choice([0, 86_399_999, rng.randrange(86_400_000)])
     step = 10 ** (9 - (t.precision or 0))
-    far = [
-        9_223_372_036 * 10**9,
-        -9_223_372_036 * 10**9,
-    ]  # what fits into 64 bits of nanoseconds: pypaimon wraps INT96 beyond
+    # what fits into 64 bits of nanoseconds: pypaimon wraps INT96 beyond
+    far = [9_223_372_036 * 10**9, -9_223_372_036 * 10**9]
     nanos = rng.choice([0, 1_704_164_645_123_456_789, rng.randrange(2**60), -1, -rng.randrange(2**60), *far])
     return nanos // step * step
 

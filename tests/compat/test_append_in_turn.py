@@ -65,7 +65,8 @@ def test_three_writers_in_turn_lose_no_row(java, pypaimon, path, rng, owner, par
 
 
 def test_our_states_go_on_over_foreign_snapshots(java, pypaimon, path, rng):
-    """Foreign snapshots record nothing of us; the next commit of one application carries all applications' states on."""
+    """Foreign snapshots record nothing of us; the next commit of one application carries all applications' states
+    on."""
     fields = make("us", java, pypaimon, path, [])
     rows = []
     for application in ("orders", "returns"):
@@ -94,7 +95,8 @@ def test_our_states_go_on_over_foreign_snapshots(java, pypaimon, path, rng):
 
 @pytest.mark.parametrize("commits", [35, 65])
 def test_rows_stay_when_manifests_are_merged(java, pypaimon, path, rng, commits):
-    """After more than 30 commits manifests are merged: fewer files, the same rows, filters on partition and value right."""
+    """After more than 30 commits manifests are merged: fewer files, the same rows, filters on partition and value
+    right."""
     fields = make("us", java, pypaimon, path, ["p"])
     rows = []
     with ArrowSink(path) as sink:

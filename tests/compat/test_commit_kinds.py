@@ -109,9 +109,8 @@ def _race(java, path, commits) -> tuple[collections.Counter, int]:
         batches += 5
         driver.run(local_file_io(False), checkpoint, [2 * n for n in range(1, batches + 1)])
     theirs.join()
-    driver.run(
-        local_file_io(False), checkpoint, [2 * n for n in range(1, batches + 2)]
-    )  # the last one may have been replaced
+    # the last one may have been replaced
+    driver.run(local_file_io(False), checkpoint, [2 * n for n in range(1, batches + 2)])
     found = collections.Counter(row[0] for row in java.read(path))
     told = [e for e in driver.events if isinstance(e, SnapshotReplaced)]
     mine = {n: found[n] for n in range(2 * batches + 2)}
@@ -122,7 +121,8 @@ def _race(java, path, commits) -> tuple[collections.Counter, int]:
 
 
 def test_java_races_us_on_a_bare_disk(java, path):
-    """Its renames may replace our snapshots: every row of ours is there once all the same. (Its own commits it may lose.)"""
+    """Its renames may replace our snapshots: every row of ours is there once all the same. (Its own commits it may
+    lose.)"""
     found, kept = _race(java, path, 25)
     assert max(found.values()) == 1 and kept > 0
 

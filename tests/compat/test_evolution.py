@@ -1,4 +1,5 @@
-"""Does the data fit the table: refused by the column's name before anything is written, or evolved by an explicit option."""
+"""Does the data fit the table: refused by the column's name before anything is written, or evolved by an explicit
+option."""
 
 import os
 
@@ -15,7 +16,10 @@ from tests.compat.spark_writer import run_query
 
 pytestmark = [pytest.mark.compat, pytest.mark.spark]
 
-TABLE = "id BIGINT NOT NULL, name VARCHAR(5), n INT, r ROW<x INT, y STRING>, a ARRAY<INT>, m MAP<STRING, INT>, d DECIMAL(10, 2)"
+TABLE = (
+    "id BIGINT NOT NULL, name VARCHAR(5), n INT, r ROW<x INT, y STRING>, a ARRAY<INT>, m MAP<STRING, INT>, d "
+    "DECIMAL(10, 2)"
+)
 ROW = (1, "a", 2, (3, "y"), [4], {"k": 5}, None)
 # what the data has, and the column that the refusal must name; nothing here is allowed by any option
 NEVER = [
@@ -136,7 +140,8 @@ def test_extra_columns_and_values_that_do_not_fit(path):
 
 @pytest.mark.parametrize("partition_by", [[], ["p"]], ids=["plain", "partitioned"])
 def test_evolved_tables_are_read_by_all(spark, java, pypaimon, path, partition_by):
-    """Columns added (nested too), types widened, NOT NULL dropped, step by step: all readers see all rows, filtered too."""
+    """Columns added (nested too), types widened, NOT NULL dropped, step by step: all readers see all rows, filtered
+    too."""
     streamsink.create_table(
         path, "id INT NOT NULL, p STRING, r ROW<x INT, y STRING>, f FLOAT, m MAP<STRING, ROW<k INT>>", partition_by
     )
@@ -146,7 +151,10 @@ def test_evolved_tables_are_read_by_all(spark, java, pypaimon, path, partition_b
             [(1, "a", (1, "y"), 1.5, {"k": (1,)}), (2, "b", None, None, None), (3, None, (None, None), -0.5, {})],
         ),
         (
-            "id BIGINT NOT NULL, p STRING, r ROW<x BIGINT, y STRING, z DATE>, f DOUBLE, m MAP<STRING, ROW<k INT, l INT>>",
+            (
+                "id BIGINT NOT NULL, p STRING, r ROW<x BIGINT, y STRING, z DATE>, f DOUBLE, m MAP<STRING, ROW<k INT, l "
+                "INT>>"
+            ),
             [(2**40, "a", (2**40, "y", 19724), 0.1, {"k": (1, 2), "j": None})],
         ),
         (
@@ -183,7 +191,8 @@ def test_evolved_tables_are_read_by_all(spark, java, pypaimon, path, partition_b
 
 
 def test_an_old_writer_goes_on_after_another_evolved_the_table(java, path):
-    """It writes what it knows: the new columns are null in its rows only where it may leave columns out, else it is told."""
+    """It writes what it knows: the new columns are null in its rows only where it may leave columns out, else it is
+    told."""
     streamsink.create_table(path, "id INT, n INT")
     old_fields, new_fields = columns("id INT, n INT"), columns("id INT, n BIGINT, extra STRING")
     with (
@@ -274,7 +283,8 @@ def test_unsupported_options_are_refused_at_open(path, option):
 
 
 def test_java_s_unsupported_tables_are_refused_by_a_query(spark, java, path, tmp_path):
-    """A query on a bucketed table of Java's fails with the option's name; with a column of type VARIANT, by the column's."""
+    """A query on a bucketed table of Java's fails with the option's name; with a column of type VARIANT, by the
+    column's."""
     fields = columns("id INT, v STRING")
     java.create(path, fields, [], {"bucket": "2", "bucket-key": "id"})
     with pytest.raises(Exception, match="option bucket"):

@@ -1,4 +1,5 @@
-"""Paimon's Java and our committer on one table of a real HDFS, whose rename never replaces: no lock, and no row lost."""
+"""Paimon's Java and our committer on one table of a real HDFS, whose rename never replaces: no lock, and no row
+lost."""
 
 import collections
 import threading
@@ -69,7 +70,8 @@ def _at_once(java, table, ours):
 
 
 def test_java_reads_and_writes_beside_us(spark, hdfs_cluster, tmp_path):
-    """Java reads our rows; then both append in turns; then at once: every row once for both readers, ids without a hole."""
+    """Java reads our rows; then both append in turns; then at once: every row once for both readers, ids without a
+    hole."""
     table = f"{hdfs_cluster.uri}/{tmp_path.name}/shop.db/orders"
     streamsink.create_table(table, writer.SCHEMA, options=PATIENT)
     java, ours, rows = JavaPaimon(spark, on=table), Ours(table), []

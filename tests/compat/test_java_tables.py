@@ -1,4 +1,5 @@
-"""Tables that Java made, evolved, compacted and overwrote: opened, read, and appended to by us, then read by all three."""
+"""Tables that Java made, evolved, compacted and overwrote: opened, read, and appended to by us, then read by all
+three."""
 
 import pytest
 
@@ -64,7 +65,8 @@ def test_all_types_are_read_and_appended_to(spark, java, pypaimon, path, rng, pa
 
 
 def test_spark_s_types_are_read_by_spark(spark, java, path, rng):
-    """``streamsink.read`` sees Java's rows of every type that Spark has, from several snapshots, and each one by its id."""
+    """``streamsink.read`` sees Java's rows of every type that Spark has, from several snapshots, and each one by its
+    id."""
     ddl = PRIMITIVES.replace("ti TIME(3),", "") + ", " + NESTED
     fields = columns(ddl)
     java.create(path, fields, ["i"])
@@ -172,7 +174,8 @@ CASTS = [
 
 @pytest.mark.parametrize("old,new,value", CASTS, ids=[f"{old}-{new}" for old, new, _ in CASTS])
 def test_other_casts_are_read_as_java_does_or_refused(spark, java, path, old, new, value):
-    """Changes of type that only Java makes: our readers agree with Java's, or say that they cannot; never other values."""
+    """Changes of type that only Java makes: our readers agree with Java's, or say that they cannot; never other
+    values."""
     import decimal
 
     value = decimal.Decimal(value) if old.startswith("DECIMAL") else value

@@ -62,7 +62,8 @@ def bounds(path, ddl):
 
 
 def test_a_table_of_files_from_all_ways_is_read_by_all(spark, java, pypaimon, path, rng):
-    """Every type, random rows, filters on each kind of column: Java, pypaimon, read_arrow and Spark see exactly these rows."""
+    """Every type, random rows, filters on each kind of column: Java, pypaimon, read_arrow and Spark see exactly these
+    rows."""
     fields = columns(TYPES)
     rows = random_rows(rng, fields, 60)
     parts = [frame_of(spark, path, rows[at : at + 20], fields) for at in (0, 20, 40)]
@@ -151,7 +152,8 @@ def test_a_null_count_that_spark_leaves_out_is_unknown(spark, java, path):
 
 
 def test_no_bound_of_floats_from_a_writer_that_leaves_nan_out(spark, path):
-    """parquet-mr up to 1.17 shows a NaN as the greatest value; from 1.18 on it hides it, so its bounds are not taken."""
+    """parquet-mr up to 1.17 shows a NaN as the greatest value; from 1.18 on it hides it, so its bounds are not
+    taken."""
     write(spark.sql("SELECT double(id) d, id FROM range(3)").coalesce(1), path)
     (name,) = glob.glob(f"{path}/bucket-0/*.parquet")
     data, fields = open(name, "rb").read(), parse_ddl("d DOUBLE, id BIGINT")
@@ -249,7 +251,8 @@ def _files(path) -> list[str]:
 
 @follows("spark.not-counted")
 def test_a_batch_that_spark_does_not_count_is_not_published(spark, path, monkeypatch):
-    """The session has lost its listeners, which bring the count: nothing is left of the batch, and it can be written again."""
+    """The session has lost its listeners, which bring the count: nothing is left of the batch, and it can be written
+    again."""
     monkeypatch.setattr(running, "_LISTENER_WAITS_MS", (100,) * 10)
     session = spark.newSession()
     counted = Observation()

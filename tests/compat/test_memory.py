@@ -88,7 +88,8 @@ def check_every_row_once(written, batches):
 @pytest.mark.in_turn("memory", 1)
 @pytest.mark.parametrize("round_number", range(4))
 def test_a_thousand_partitions_within_every_cap(tmp_path, rng, round_number):
-    """Random caps and batch sizes, 1,000 partitions: never more open files or buffered bytes than allowed, every row once."""
+    """Random caps and batch sizes, 1,000 partitions: never more open files or buffered bytes than allowed, every row
+    once."""
     caps = {
         "max_open": rng.choice([1, 2, 17]),
         "memory_bytes": rng.choice([1, 50 * KILO, 2000 * KILO]),
@@ -117,7 +118,8 @@ def test_a_thousand_partitions_within_every_cap(tmp_path, rng, round_number):
 
 
 def test_rows_of_small_batches_are_split_together(tmp_path, rng):
-    """500 batches of 20 rows over 100 partitions: none is split before the end, and each partition's rows keep their order."""
+    """500 batches of 20 rows over 100 partitions: none is split before the end, and each partition's rows keep their
+    order."""
     writer = TableWriter(CountingIO(), spec(tmp_path, ["p"], memory_bytes=64_000 * KILO, max_open=100))
     batches = [batch(rng, at, 20, 100) for at in range(0, 10_000, 20)]
     for part in batches:
@@ -155,7 +157,8 @@ def test_all_thousand_partitions_of_one_batch(tmp_path, rng):
 
 
 def test_a_rare_partition_does_not_keep_whole_batches_alive(tmp_path, rng):
-    """One row of each batch waits in its buffer while the others are written: memory stays at the cap, not at all batches."""
+    """One row of each batch waits in its buffer while the others are written: memory stays at the cap, not at all
+    batches."""
     big = batch(rng, 0, 2000, 1, text_bytes=1000)
     cap = 4 * big.nbytes
     writer = TableWriter(CountingIO(), spec(tmp_path, ["p"], memory_bytes=cap))

@@ -1,4 +1,5 @@
-"""Partition values of every type, special ones too: one directory each, found again by all readers, inside of the table."""
+"""Partition values of every type, special ones too: one directory each, found again by all readers, inside of the
+table."""
 
 import datetime
 import os
@@ -81,7 +82,8 @@ def files_below(path):
 
 
 def test_special_strings_stay_inside_and_are_found_by_all(java, pypaimon, path, tmp_path):
-    """Null, empty, blank, `..`, `/`, escapes and hidden names: each row once for all readers, no file outside of the table."""
+    """Null, empty, blank, `..`, `/`, escapes and hidden names: each row once for all readers, no file outside of the
+    table."""
     fields = columns("id INT, p STRING, q STRING")
     rows = [(i, p, STRINGS[-1 - i]) for i, p in enumerate(STRINGS)]
     streamsink.create_table(path, "id INT, p STRING, q STRING", ["p", "q"])

@@ -170,7 +170,8 @@ def test_a_value_that_repeats_is_found_by_java_s_filter(java, path, kind):
 
 
 def test_only_nanoseconds_are_int96(java, path, rng):
-    """As in Java's files: other timestamps are INT64 of their own unit, and every column's type in the file is Java's."""
+    """As in Java's files: other timestamps are INT64 of their own unit, and every column's type in the file is
+    Java's."""
     fields = columns(f"{PRIMITIVES}, {NANOS}, {NESTED.replace(', at ARRAY<TIMESTAMP(6)>', '')}")
     rows = random_rows(rng, fields, 10)
     streamsink.create_table(path, fields)

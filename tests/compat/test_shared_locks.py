@@ -90,7 +90,8 @@ def test_dead_holders_of_either_side_are_followed_by_the_other(both):
 
 
 def test_a_lock_that_java_released_although_it_was_ours_is_noticed(both):
-    """Paimon deletes by name. Its next writer's row, made in the same second with a lease as long as ours, is not taken for ours."""
+    """Paimon deletes by name. Its next writer's row, made in the same second with a lease as long as ours, is not taken
+    for ours."""
     lock = both.ours(lock_lease_ms=480_000)
     with lock.acquire() as lease:
         both.java.release(lock.lock_id)
@@ -166,7 +167,8 @@ def test_nothing_of_ours_is_published_while_a_java_writer_has_the_lock(both, spa
 
 
 def test_java_s_writers_and_ours_lose_no_commit_under_one_lock(both, spark, locks, tmp_path):
-    """On a local disk Java's rename replaces. Threads of Java's and our committer append at once: every row once, no hole."""
+    """On a local disk Java's rename replaces. Threads of Java's and our committer append at once: every row once, no
+    hole."""
     with both.ours().acquire():
         pass  # SQLite's file is one that readers do not block, from now on
     catalog = locks.catalog(str(tmp_path), both.url, both.user, both.password)

@@ -1,4 +1,5 @@
-"""``streamsink.read``: the newest and a given snapshot as a DataFrame, right under evolution, filters and projections."""
+"""``streamsink.read``: the newest and a given snapshot as a DataFrame, right under evolution, filters and
+projections."""
 
 import datetime
 
@@ -84,7 +85,8 @@ def test_filters_and_projections_give_the_rows_of_a_full_scan(spark, path, rng, 
 
 
 def test_evolved_files_and_new_ones_are_one_frame(spark, path):
-    """Columns added (in rows, arrays and maps of rows too) and widened; filters on such columns; earlier snapshots too."""
+    """Columns added (in rows, arrays and maps of rows too) and widened; filters on such columns; earlier snapshots
+    too."""
     old = columns("id INT, r ROW<x INT>, a ARRAY<ROW<k INT>>, m MAP<STRING, ROW<k FLOAT>>, d DECIMAL(5, 2)")
     new = columns(
         "id BIGINT, r ROW<x BIGINT, y STRING>, a ARRAY<ROW<k BIGINT, l DATE>>, m MAP<STRING, ROW<k DOUBLE, l INT>>, "
@@ -118,7 +120,8 @@ def test_evolved_files_and_new_ones_are_one_frame(spark, path):
 
 
 def test_nanoseconds_are_read_to_the_microsecond(spark, path):
-    """Spark has microseconds: TIMESTAMP(9) and every timestamp of such a file is cut to them, whatever the session's zone."""
+    """Spark has microseconds: TIMESTAMP(9) and every timestamp of such a file is cut to them, whatever the session's
+    zone."""
     fields = columns("id INT, n TIMESTAMP(9), z TIMESTAMP_LTZ(9), u TIMESTAMP(3), far TIMESTAMP(6)")
     far = 253_402_300_799_000_000_000
     rows = [

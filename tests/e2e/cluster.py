@@ -1,6 +1,8 @@
-"""A small Spark cluster of processes of its own: a master, and workers that stand on two hosts (of the loopback interface).
+"""A small Spark cluster of processes of its own: a master, and workers that stand on two hosts (of the loopback
+interface).
 
-Spark never runs a speculative copy on the host of the original, so a local cluster, which is one host, never speculates.
+Spark never runs a speculative copy on the host of the original, so a local cluster, which is one host, never
+speculates.
 """
 
 import json

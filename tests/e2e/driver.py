@@ -1,7 +1,7 @@
 """A Spark driver of its own process: ``python -m tests.e2e.driver job.json``.
 
-Prints one JSON line for each event, and one last line: {"done": rows read} or {"error": class, "kind": ..., "message": ...}.
-Exit code 0 or 1; what $STREAMSINK_FAULT arms ends or stops it before that.
+Prints one JSON line for each event, and one last line: {"done": rows read} or {"error": class, "kind": ..., "message":
+...}. Exit code 0 or 1; what $STREAMSINK_FAULT arms ends or stops it before that.
 """
 
 import ctypes

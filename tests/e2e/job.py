@@ -18,10 +18,12 @@ POSITIONS = ("topic", "partition", "offset")
 class Job:
     """A query: source -> table.
 
-    source: {"kind": "files", "dir"} of JSON lines, {"kind": "kafka", "bootstrap", "topic"[, "starting"][, "options"]} or
+    source: {"kind": "files", "dir"} of JSON lines, {"kind": "kafka", "bootstrap", "topic"[, "starting"][, "options"]}
+    or
     {"kind": "rate-micro-batch"}. per_batch: files, messages or rows a batch. column: SQL of an added column "extra".
     shuffle: repartition by id, which takes Spark's shuffle partitions. conf: Spark settings of a driver of its own.
-    event_time: SQL of an event time with a watermark without delay. many: arguments of ``to_tables``; ``table`` is then the
+    event_time: SQL of an event time with a watermark without delay. many: arguments of ``to_tables``; ``table`` is then
+    the
     warehouse. is_of_docs: into the sink that docs/WRITING_A_SINK.md shows.
     """
 

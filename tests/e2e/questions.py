@@ -9,7 +9,8 @@ _GATEWAYS = "streamsink/spark/gateway"
 
 
 class Questions(Counter):
-    """Questions by batch, of the files of the gateway, whose names begin alike. The function for ``foreachBatch`` is to set ``batch``."""
+    """Questions by batch, of the files of the gateway, whose names begin alike. The function for ``foreachBatch`` is to
+    set ``batch``."""
 
     def __init__(self, monkeypatch):
         super().__init__()

@@ -1,6 +1,7 @@
 """The world of a real walk: Spark drivers that die, a Kafka broker, a folder of files, and a table on the local disk.
 
-It is the world of tests/walks with other parts: sources are kept in memory as well, so that the model and the operator can ask them.
+It is the world of tests/walks with other parts: sources are kept in memory as well, so that the model and the operator
+can ask them.
 """
 
 import itertools
@@ -212,7 +213,8 @@ class RealCheckpoint(Checkpoint):
 
 @dataclass
 class Start:
-    """One start of a query or of a bounded run. more: options of the run. slept: as a run of the walks in memory says it; none does here."""
+    """One start of a query or of a bounded run. more: options of the run. slept: as a run of the walks in memory says
+    it; none does here."""
 
     world: "RealWorld"
     query: Query
@@ -245,7 +247,8 @@ class Start:
         )
 
     def _input_of(self, job: Job) -> Path:
-        """One folder for each run id, whose file is replaced where other rows come under it, or the same ones are made anew."""
+        """One folder for each run id, whose file is replaced where other rows come under it, or the same ones are made
+        anew."""
         folder = self.world.folder / "runs" / job.name
         file = folder / f"{job.files}-{job.rows[0] if job.rows else 'none'}.json"
         if not file.exists():
@@ -315,7 +318,8 @@ class RealWorld(World):
         return self.folder / f"checkpoint-{next(self._number)}"
 
     def batch(self, query, most, fault=None, how="error", batches=1000, kill_after_ms=None) -> bool:
-        """Batches by a new run, until nothing is left or as many are done. Whether all was well and one was written or taken for done."""
+        """Batches by a new run, until nothing is left or as many are done. Whether all was well and one was written or
+        taken for done."""
         checkpoint = query.checkpoint
         before = checkpoint.committed
         if len(checkpoint.planned) == before and query.source.plan(checkpoint, most) is None:

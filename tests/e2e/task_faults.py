@@ -1,8 +1,9 @@
 """Faults of writer tasks: Spark starts this module in the place of ``pyspark.daemon``, so that its workers are armed.
 
-$STREAMSINK_TASK_FAULT is ``step:action:attempts[:partition]``: attempts below that number (from 0) of each task, or of one partition's
-task, ``raise`` an error there, end their worker (``exit``), ``sleep`` (the first one to come, whichever it is: on a busy machine a
-speculative copy may overtake the original), kill -9 their executor (``lose-executor``) or the whole driver (``kill-driver``). Each leaves an empty file in the folder $STREAMSINK_TASK_MARKS.
+$STREAMSINK_TASK_FAULT is ``step:action:attempts[:partition]``: attempts below that number (from 0) of each task, or of
+one partition's task, ``raise`` an error there, end their worker (``exit``), ``sleep`` (the first one to come, whichever
+it is: on a busy machine a speculative copy may overtake the original), kill -9 their executor (``lose-executor``) or
+the whole driver (``kill-driver``). Each leaves an empty file in the folder $STREAMSINK_TASK_MARKS.
 """
 
 import importlib
@@ -64,9 +65,8 @@ def _act(action: str) -> None:
 
 
 if __name__ == "__main__":
-    importlib.import_module(
-        "streamsink.spark.rows.tasks"
-    )  # once, for all workers that are forked from here: attempts that fail are many
+    # once, for all workers that are forked from here: attempts that fail are many
+    importlib.import_module("streamsink.spark.rows.tasks")
     if VARIABLE in os.environ:
         _arm(os.environ[VARIABLE])
     daemon.manager()

@@ -43,7 +43,8 @@ def refused_before_writing(spark, ground, job, kind, *words):
 
 
 def test_s2_same_data_again_is_recognised_by_its_files(spark, ground):
-    """Checkpoint deleted, all files there still, with other boundaries: nothing is asked, nothing written; new files are."""
+    """Checkpoint deleted, all files there still, with other boundaries: nothing is asked, nothing written; new files
+    are."""
     job = three_batches(spark, ground)
     shutil.rmtree(job.checkpoint)
     again = job.but(per_batch=ALL_IN_ONE)
@@ -66,12 +67,14 @@ def test_s2_only_new_data_is_written_without_being_asked_for(spark, ground):
 
 
 def forget_files(ground):
-    """The journal is removed while the query is down: what was published the table knows, of which files it came nobody does."""
+    """The journal is removed while the query is down: what was published the table knows, of which files it came nobody
+    does."""
     shutil.rmtree(Path(ground.table, "streamsink"))
 
 
 def test_s2_files_that_nobody_knows_are_asked_for_until_new_data_begins(spark, ground):
-    """A12: checkpoint and journal deleted, one file a batch: each old batch is asked for; accepted as new, it goes on by itself."""
+    """A12: checkpoint and journal deleted, one file a batch: each old batch is asked for; accepted as new, it goes on
+    by itself."""
     job = three_batches(spark, ground)
     shutil.rmtree(job.checkpoint)
     forget_files(ground)
@@ -219,7 +222,8 @@ def test_s7_a_table_dropped_between_runs_is_noticed(spark, ground):
 
 
 def running_query_meets(spark, ground, accident):
-    """Three batches of a query that goes on; the accident; a fourth file. Returns the error with which the query ends."""
+    """Three batches of a query that goes on; the accident; a fourth file. Returns the error with which the query
+    ends."""
     from streamsink.spark import runs
 
     ground.add_files(0, 3)
@@ -257,7 +261,8 @@ METADATA = {"snapshot": "table.rolled-back", "schema": "table.gone", "manifest":
 
 @pytest.mark.parametrize("folder", ["snapshot", "schema", "manifest", "streamsink"])
 def test_s8_metadata_removed_under_a_running_query_is_noticed(spark, ground, folder):
-    """One folder of metadata is removed between two batches of a running query: an error, nothing written, never silence."""
+    """One folder of metadata is removed between two batches of a running query: an error, nothing written, never
+    silence."""
     error = running_query_meets(spark, ground, lambda: shutil.rmtree(Path(ground.table, folder)))
     assert METADATA[folder] in error.kind, repr(error)
 

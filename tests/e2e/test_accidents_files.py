@@ -1,4 +1,5 @@
-"""S2, S3, S4 over a file source whose rows carry their file: old files are filtered, new ones are written, whatever the batches."""
+"""S2, S3, S4 over a file source whose rows carry their file: old files are filtered, new ones are written, whatever the
+batches."""
 
 import json
 import os
@@ -35,7 +36,8 @@ def add_odd_files(ground, first: int) -> set[int]:
 
 
 def test_s2_old_and_new_files_in_one_batch_whatever_their_names(spark, ground):
-    """Checkpoint deleted; spaces, %, # and letters beyond ASCII in names: each row once, and the file is no column of the table."""
+    """Checkpoint deleted; spaces, %, # and letters beyond ASCII in names: each row once, and the file is no column of
+    the table."""
     ground.source.mkdir()
     expected = add_odd_files(ground, 0)
     job = with_file(ground, per_batch=3)
@@ -53,7 +55,8 @@ def test_s2_old_and_new_files_in_one_batch_whatever_their_names(spark, ground):
 
 
 def test_s4_an_older_checkpoint_with_other_batches_goes_on_by_itself(spark, ground):
-    """Restored from an older copy, two files a batch: one of old files, one of an old and a new one, one of new ones."""
+    """Restored from an older copy, two files a batch: one of old files, one of an old and a new one, one of new
+    ones."""
     ground.add_files(0, 1)
     job = with_file(ground)
     assert run_here(spark, job).code == 0
@@ -70,7 +73,8 @@ def test_s4_an_older_checkpoint_with_other_batches_goes_on_by_itself(spark, grou
 
 @follows("checkpoint.other-past")
 def test_a_checkpoint_that_read_other_files_in_the_batch_before(spark, ground):
-    """Table and checkpoint were restored and went on; then the checkpoint from before that came back. Found by a walk: a file was read twice."""
+    """Table and checkpoint were restored and went on; then the checkpoint from before that came back. Found by a walk:
+    a file was read twice."""
     ground.add_files(0, 1)
     job = with_file(ground)
     assert run_here(spark, job).code == 0
@@ -114,7 +118,8 @@ def test_files_that_were_restored_without_their_times_are_asked_for(spark, groun
 
 
 def test_files_of_which_a_part_was_moved_are_asked_for(spark, ground):
-    """One of two files went to another folder that the query reads, and the checkpoint is lost: its rows came a second time without a word."""
+    """One of two files went to another folder that the query reads, and the checkpoint is lost: its rows came a second
+    time without a word."""
     ground.add_files(0, 2)
     moved = ground.root / "in-moved"
     moved.mkdir()
@@ -145,7 +150,8 @@ def _through_spark_s_file_sink(spark, ground, number: int) -> None:
 @follows("files.not-as-planned", "files.overlap")
 @pytest.mark.parametrize("way", ["times", "accept_as_same", "gone"])
 def test_a_folder_of_spark_s_file_sink_whose_files_have_lost_their_times(spark, ground, way):
-    """Spark plans them with the times of the folder's log, a new checkpoint too, so that its error led to ``files.overlap``, and that to it."""
+    """Spark plans them with the times of the folder's log, a new checkpoint too, so that its error led to
+    ``files.overlap``, and that to it."""
     _through_spark_s_file_sink(spark, ground, 0)
     job = ground.job(per_batch=ALL_IN_ONE)
     assert run_here(spark, job).code == 0
@@ -179,7 +185,8 @@ def test_a_folder_of_spark_s_file_sink_whose_files_have_lost_their_times(spark, 
 
 
 def test_without_the_column_the_error_says_how_to_get_it(spark, ground):
-    """One batch holds old and new files: nothing is written; followed to the letter, the advice leads to each row once."""
+    """One batch holds old and new files: nothing is written; followed to the letter, the advice leads to each row
+    once."""
     ground.add_files(0, 3)
     job = ground.job()
     assert run_here(spark, job).code == 0
@@ -237,7 +244,8 @@ def test_a_column_that_is_not_there_is_refused_at_the_first_batch(spark, ground)
 
 
 def test_a_batch_over_numbers_that_were_left_behind_and_over_compaction(spark, ground):
-    """More than ten batches, so that Spark compacts its log; killed between its two logs, so that one batch has two numbers."""
+    """More than ten batches, so that Spark compacts its log; killed between its two logs, so that one batch has two
+    numbers."""
     ground.add_files(0, 11)
     job = with_file(ground)
     assert run_here(spark, job).code == 0

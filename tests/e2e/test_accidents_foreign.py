@@ -62,7 +62,8 @@ def test_s5_a_running_query_goes_on_after_its_history_has_expired(spark, ground)
 
 
 def test_s5_killed_before_the_journal_knew_that_it_was_published(spark, ground):
-    """Killed right after publishing, then strangers append and expire: the table's manifests tell that the files are in."""
+    """Killed right after publishing, then strangers append and expire: the table's manifests tell that the files are
+    in."""
     ground.add_files(0, 3)
     job = ground.job()
     assert run_driver(ground, job, fault="commit.published@2:kill").code == -signal.SIGKILL
@@ -73,7 +74,8 @@ def test_s5_killed_before_the_journal_knew_that_it_was_published(spark, ground):
 
 
 def test_s5_killed_before_the_journal_knew_then_compacted_and_expired(spark, ground):
-    """As before, and the files have been rewritten into others: each row once, or the error that says it cannot be told."""
+    """As before, and the files have been rewritten into others: each row once, or the error that says it cannot be
+    told."""
     ground.add_files(0, 3)
     job = ground.job()
     assert run_driver(ground, job, fault="commit.published@2:kill").code == -signal.SIGKILL
@@ -113,7 +115,8 @@ def test_s6_rolled_back_under_a_running_query(spark, ground, way):
 
 @pytest.mark.parametrize("way", ROLLBACKS)
 def test_s6_the_lost_batches_are_published_again_with_the_option(spark, ground, way):
-    """With on_rollback='republish' chosen from the start, under a running query: the journal gives the lost batches back."""
+    """With on_rollback='republish' chosen from the start, under a running query: the journal gives the lost batches
+    back."""
     ground.add_files(0, 3)
     job = ground.job(processing_time="50 milliseconds", options={"on_rollback": "republish"})
     query = start(spark, job, lambda event: None)
@@ -144,7 +147,8 @@ def test_s6_the_option_may_be_chosen_after_the_error(spark, ground, way):
 
 
 def test_s6_files_that_are_gone_are_missed_not_guessed(spark, ground):
-    """Orphan cleaning after a rollback: republish chosen only afterwards says which files are gone and publishes nothing."""
+    """Orphan cleaning after a rollback: republish chosen only afterwards says which files are gone and publishes
+    nothing."""
     ground.add_files(0, 3)
     job = ground.job()
     assert run_here(spark, job).code == 0

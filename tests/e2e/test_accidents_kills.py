@@ -89,7 +89,8 @@ def test_s11_restarted_with_other_cores_and_shuffle_partitions(ground):
 
 
 def test_s12_a_query_that_is_not_deterministic_has_one_version_of_each_row(spark, ground):
-    """Killed between pre-commit and publishing: the files of the pre-commit are published, nothing is computed again."""
+    """Killed between pre-commit and publishing: the files of the pre-commit are published, nothing is computed
+    again."""
     ground.add_files(0, 4)
     job = ground.job(column="concat(rand(), ' ', current_timestamp())")
     assert run_driver(ground, job, fault="precommit.saved@2:kill").code == -signal.SIGKILL

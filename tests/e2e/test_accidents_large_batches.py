@@ -1,4 +1,5 @@
-"""S9 and S13 where Spark's own writer writes: attempts that fail, run twice or lose their executor, and a driver killed in the middle."""
+"""S9 and S13 where Spark's own writer writes: attempts that fail, run twice or lose their executor, and a driver killed
+in the middle."""
 
 import pytest
 
@@ -20,7 +21,10 @@ FAILS_ONCE = (
 
 def on_executor_0(action: str) -> str:
     """A condition that is true, after the executor with this number has done something at a last row."""
-    return f"NOT ({LAST_ROW}) OR java_method('java.lang.System', 'getProperty', 'user.dir') NOT LIKE '%/0' OR {action} IS NOT NULL"
+    return (
+        f"NOT ({LAST_ROW}) OR java_method('java.lang.System', 'getProperty', 'user.dir') NOT LIKE '%/0' OR "
+        f"{action} IS NOT NULL"
+    )
 
 
 SLEEPS = "java_method('java.lang.Thread', 'sleep', 250000L)"
@@ -61,7 +65,8 @@ def test_s9_a_task_that_fails(ground, spark_settings):
 
 @pytest.mark.soak
 def test_s9_speculative_execution(ground, cluster):
-    """One task hangs for longer than a driver may take, its copy on the other host wins: each row once, no file left."""
+    """One task hangs for longer than a driver may take, its copy on the other host wins: each row once, no file
+    left."""
     job = writers_job(ground, on_executor_0(SLEEPS), cluster.conf({}) | SPECULATION, per_batch=4)
     assert_written_once(ground, run_driver(ground, job), 1)
 

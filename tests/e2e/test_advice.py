@@ -77,7 +77,8 @@ def test_a_call_from_another_thread(spark, ground):
 
 @follows("application.two-sinks")
 def test_two_sinks_of_one_name_with_other_options(spark, ground):
-    """The first one's part is published: it keeps its name, the other one gets one; one sink for all rows takes the batches after that."""
+    """The first one's part is published: it keeps its name, the other one gets one; one sink for all rows takes the
+    batches after that."""
     ground.add_files(0, 2)
 
     def both(*names):
@@ -106,7 +107,8 @@ def test_two_sinks_of_one_name_with_other_options(spark, ground):
     ids=["driver", "tasks", "spark"],
 )
 def test_a_new_column_that_is_never_null(spark, ground, way):
-    """A constant, a count, an offset: Spark says NOT NULL. What the error says makes it nullable for every way of writing."""
+    """A constant, a count, an offset: Spark says NOT NULL. What the error says makes it nullable for every way of
+    writing."""
     ground.add_files(0, 2)
     streamsink.create_table(ground.table, "id BIGINT, name STRING, deep ROW<one BIGINT>")
     columns, made = ("id", "name", "'x' AS more", "map('k', id) AS pairs", "struct(id AS one, 2 AS two) AS deep"), {}
@@ -134,7 +136,8 @@ def test_a_new_column_that_is_never_null(spark, ground, way):
     "accident", ["the folder is not mounted", "a file is away", "a file is gone", "a file was written again"]
 )
 def test_files_that_are_gone_when_a_planned_batch_is_read(spark, ground, accident):
-    """Spark leaves them out without a word. They were recorded as read: their rows were lost, under a new checkpoint too."""
+    """Spark leaves them out without a word. They were recorded as read: their rows were lost, under a new checkpoint
+    too."""
     sink, planned, away = (
         streamsink.to_table(ground.table, silent, flush=False, file_column="file"),
         ground.source / "00001.json",

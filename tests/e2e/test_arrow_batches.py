@@ -1,4 +1,5 @@
-"""How many rows a Python task is given at once: bounded by their number where rows are known to be narrow, by Spark everywhere else."""
+"""How many rows a Python task is given at once: bounded by their number where rows are known to be narrow, by Spark
+everywhere else."""
 
 import sys
 
@@ -100,7 +101,8 @@ def test_limits_of_the_session_are_kept(spark):
 @pytest.mark.in_turn("tasks at once", 1)
 @pytest.mark.parametrize("daemon", [False, True], ids=["spark's-daemon", "our-daemon"])
 def test_auto_takes_tasks_where_they_start_at_once(ground, spark_settings, daemon):
-    """The first batch of files is bounded, and later ones are known. Tasks that start slowly are left to Spark's own writer."""
+    """The first batch of files is bounded, and later ones are known. Tasks that start slowly are left to Spark's own
+    writer."""
     ground.add_files(0, 3)
     conf = {"spark.python.daemon.module": worker_daemon.MODULE} if daemon else {}
     outcome = run_driver(ground, ground.job(per_batch=1, options={"driver_max_rows": 0}, conf=conf))

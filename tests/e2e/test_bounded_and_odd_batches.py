@@ -53,7 +53,8 @@ def test_a_bounded_write_repeated_changes_nothing(spark, ground):
 @pytest.mark.spark
 @follows("run.other")
 def test_two_jobs_under_one_run_id(spark, ground):
-    """The second one returned 0, and its rows were lost. What the same program sets anew at each start is no difference."""
+    """The second one returned 0, and its rows were lost. What the same program sets anew at each start is no
+    difference."""
     days = [str(ground.source / day) for day in ("2026-11-21", "2026-11-22")]
     for number, day in enumerate(days):
         spark.range(10 * number, 10 * number + 10).write.mode("overwrite").parquet(day)
@@ -81,14 +82,16 @@ def test_two_jobs_under_one_run_id(spark, ground):
 
 @pytest.mark.spark
 def test_a_repeated_run_is_the_same_in_another_process_and_over_a_table_that_is_written(spark, ground):
-    """A run of a table's rows, a query of a database, a view and local rows: in another session each is skipped, in no order of files."""
+    """A run of a table's rows, a query of a database, a view and local rows: in another session each is skipped, in no
+    order of files."""
     source = f"{ground.table}_source"
     streamsink.write(spark.range(5), source, "rows", flush=False)
     spark.range(8).createOrReplaceTempView("numbers_of_this_run")
     made = {
         "table": lambda of: streamsink.read(of, source).where("id < 5"),
         "view": lambda of: of.sql(
-            "WITH n AS (SELECT * FROM numbers_of_this_run) SELECT id FROM n WHERE id > (SELECT min(id) FROM numbers_of_this_run)"
+            "WITH n AS (SELECT * FROM numbers_of_this_run) SELECT id FROM n WHERE id > (SELECT min(id) FROM "
+            "numbers_of_this_run)"
         ),
         "local": lambda of: of.createDataFrame([(1,), (2,)], "id BIGINT"),
         "drawn": lambda of: of.range(100).where("rand() < 0.5"),
@@ -261,9 +264,13 @@ def test_a_checkpoint_registered_twice_is_an_error(ground, protocol):
 @pytest.mark.in_turn("nested and empty", 1)
 @pytest.mark.parametrize("way", ["driver", "tasks"])
 def test_nested_columns_that_are_empty_in_every_row_are_written(ground, spark_settings, way):
-    """Spark sends what is inside of them without offsets. A worker that dies takes its task with it, and a driver that dies the query."""
+    """Spark sends what is inside of them without offsets. A worker that dies takes its task with it, and a driver that
+    dies the query."""
     expected = ground.add_files(0, 2)
-    nothing = "struct(CAST(array() AS ARRAY<MAP<STRING, INT>>) AS a, CAST(NULL AS MAP<STRING, MAP<STRING, INT>>) AS b, array(CAST(array() AS ARRAY<INT>)) AS c)"
+    nothing = (
+        "struct(CAST(array() AS ARRAY<MAP<STRING, INT>>) AS a, CAST(NULL AS MAP<STRING, MAP<STRING, INT>>) AS "
+        "b, array(CAST(array() AS ARRAY<INT>)) AS c)"
+    )
     options = {"driver_max_rows": 0, "large_batches": "tasks"} if way == "tasks" else {}
     outcome = run_driver(ground, ground.job(column=nothing, per_batch=2, options=options))
     assert outcome.code == 0, outcome

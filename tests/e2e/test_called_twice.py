@@ -83,7 +83,8 @@ def test_a_table_whose_path_is_spelled_in_two_ways_is_one(spark, ground):
 
 @pytest.mark.spark
 def test_a_table_whose_place_gets_another_path_meanwhile_is_one(spark, ground):
-    """No path says that both lead to one place, as with a port, an alias of an endpoint or a mount: the second half of each batch was skipped."""
+    """No path says that both lead to one place, as with a port, an alias of an endpoint or a mount: the second half of
+    each batch was skipped."""
     folder, away = Path(ground.table).parent, ground.root / "away"
     streamsink.create_table(ground.table, "id BIGINT, name STRING")
 
@@ -133,7 +134,8 @@ def _sink(table: str, name: str, **options):
 
 @pytest.mark.spark
 def test_a_query_that_is_renamed_before_spark_has_committed_its_first_batch(spark, ground):
-    """Batch 0 came again under the new name, as a second sink's would, and was doubled. A sink of another table is no second sink of this one."""
+    """Batch 0 came again under the new name, as a second sink's would, and was doubled. A sink of another table is no
+    second sink of this one."""
     beside, table = f"{ground.table}_beside", ground.table
     [died] = _run(spark, ground, _dies((_sink(table, "first"), "true"), (_sink(beside, "first"), EVEN)))
     assert isinstance(died, InterruptedError)
@@ -152,7 +154,8 @@ def test_a_query_that_is_renamed_before_spark_has_committed_its_first_batch(spar
 
 @pytest.mark.spark
 def test_two_names_of_one_function_are_no_earlier_names_of_each_other(spark, ground):
-    """Its query dies when both, or only one of them, have written batch 0; several tables of one folder are another name of each of them."""
+    """Its query dies when both, or only one of them, have written batch 0; several tables of one folder are another
+    name of each of them."""
     folder, name = ground.table.rsplit("/", 1)
     streamsink.create_table(ground.table, "id BIGINT, name STRING")
 
@@ -207,7 +210,8 @@ def test_a_call_from_another_thread_is_refused_with_the_reason(spark, ground):
 @pytest.mark.spark
 @pytest.mark.parametrize("empty, kind", [(1, "batch.gap"), (0, "gap.first-batch")])
 def test_a_sink_that_is_called_only_for_batches_with_rows_is_told_to_take_all_of_them(spark, ground, empty, kind):
-    """A habit of many batch functions. The error blamed the table or the checkpoint, and its advice led back to the same error."""
+    """A habit of many batch functions. The error blamed the table or the checkpoint, and its advice led back to the
+    same error."""
     ground.add_files(0, 3)
     none_of = ids_of(empty, 1)
     rows = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source))

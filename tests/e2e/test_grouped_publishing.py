@@ -31,7 +31,8 @@ MORE_KILLS = ("group.queued@3", KILLS[0], "commit.published@2", KILLS[1])
     ids=["", "more"],
 )
 def test_drivers_killed_while_checkpoints_are_pending_lose_and_double_nothing(ground, spark_settings, kills):
-    """SIGKILL upon SIGKILL, then a run to the end: a reader always sees whole batches in order, and in the end each row once."""
+    """SIGKILL upon SIGKILL, then a run to the end: a reader always sees whole batches in order, and in the end each row
+    once."""
     files = 8 * len(kills)
     ground.add_files(0, files)
     for fault in kills:
@@ -100,7 +101,8 @@ from tests.protocol.query import QUERY, Query
 world = posix_world(sys.argv[1], publish_every_batches=100)
 query = Query(world, background=None)
 query.batch(6)
-runs.add(world.driver.root, "streamsink", runs.Run(None, query.sink.opened, query.sink.run, Batch(0, QUERY, "run"), lambda: False))
+run = runs.Run(None, query.sink.opened, query.sink.run, Batch(0, QUERY, "run"), lambda: False)
+runs.add(world.driver.root, "streamsink", run)
 assert world.ids() == []
 """
 

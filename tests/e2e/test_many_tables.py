@@ -1,4 +1,5 @@
-"""One query into several tables, with dead letters, under Spark: kills of real drivers, tasks that fail, rows that do not fit."""
+"""One query into several tables, with dead letters, under Spark: kills of real drivers, tasks that fail, rows that do
+not fit."""
 
 import datetime
 import decimal
@@ -19,7 +20,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_settings")]
 RANDOM_ROUTE = "CASE WHEN id % 7 = 0 THEN 'nowhere' ELSE concat('t_', abs(hash(uuid())) % 3) END"
 RANDOM = {"route": RANDOM_ROUTE, "tables": {"t_*": {}}, "dead_letters": "rejected", "unrouted": "dead-letter"}
 # Where drivers die, one after another: after the one record, and between two tables. Without Spark,
-# tests/crash/test_many_tables.py dies at every step. In MORE_KILLS the record is left to a start that is killed before publishing it.
+# tests/crash/test_many_tables.py dies at every step. In MORE_KILLS the record is left to a start that is killed before
+# publishing it.
 KILLS = ["precommit.saved@2", "tables.table_published@3"]
 MORE_KILLS = ["table.created@2", KILLS[0], "restore.before_publish@1", "tables.before_table@2", KILLS[1]]
 
@@ -71,7 +73,8 @@ def test_two_sinks_of_one_name_with_other_rules_are_refused(spark, ground):
 @pytest.mark.slow
 @pytest.mark.in_turn("pending beyond a batch", 1)
 def test_drivers_killed_around_the_record_lose_and_double_nothing(ground):
-    """Each start is killed where another one was not; what is routed elsewhere at each evaluation is in one table only."""
+    """Each start is killed where another one was not; what is routed elsewhere at each evaluation is in one table
+    only."""
     _killed_one_after_another(ground, KILLS)
 
 

@@ -1,4 +1,5 @@
-"""Columns whose names Spark takes for one, and names that are there twice: exactly what is named is meant, or it is an error."""
+"""Columns whose names Spark takes for one, and names that are there twice: exactly what is named is meant, or it is an
+error."""
 
 import pytest
 

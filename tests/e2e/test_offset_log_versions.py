@@ -1,4 +1,5 @@
-"""Queries whose offset log is in version 1 or 2, with sources by place or by name: what this PySpark knows. Two file sources each."""
+"""Queries whose offset log is in version 1 or 2, with sources by place or by name: what this PySpark knows. Two file
+sources each."""
 
 import json
 from pathlib import Path
@@ -73,7 +74,8 @@ class Two:
 
 @pytest.mark.parametrize("log", LOGS)
 def test_batches_replays_and_restarts_are_exact(spark, ground, log):
-    """Several batches, of which some have rows of one source only; the last one is replayed, alone and with new files."""
+    """Several batches, of which some have rows of one source only; the last one is replayed, alone and with new
+    files."""
     two = Two(spark, ground, log)
     two.add("a", "b", "a")
     two.run()
@@ -87,7 +89,8 @@ def test_batches_replays_and_restarts_are_exact(spark, ground, log):
 
 @pytest.mark.parametrize("log", LOGS)
 def test_a_checkpoint_that_is_restored_from_an_older_copy_is_refused(spark, ground, log):
-    """Positions of an earlier batch come back with a file more: the error that a file source without a file column gets, never a guess."""
+    """Positions of an earlier batch come back with a file more: the error that a file source without a file column
+    gets, never a guess."""
     two = Two(spark, ground, log)
     two.add("a", "b")
     two.run()
@@ -126,7 +129,8 @@ if "named" in LOGS:
 
     @pytest.mark.parametrize("replayed", [False, True])
     def test_a_log_of_version_1_goes_on_in_version_2(spark, ground, replayed):
-        """The entry of the last batch is one of version 2, whose lines are in another order; its batch is done, or is replayed."""
+        """The entry of the last batch is one of version 2, whose lines are in another order; its batch is done, or is
+        replayed."""
         two = Two(spark, ground, "v2")
         two.session.conf.set("spark.sql.streaming.offsetLog.formatVersion", "1")
         two.add("a", "b", "a")

@@ -1,4 +1,5 @@
-"""A3: rows are filtered by themselves only for the same query. Another one under the same name is an error with ways on."""
+"""A3: rows are filtered by themselves only for the same query. Another one under the same name is an error with ways
+on."""
 
 import os
 import re
@@ -59,7 +60,8 @@ def run_function(spark, job, function, checkpoint: str, **options) -> Misuse | N
 
 
 def test_a_second_job_with_another_filter_is_refused_before_anything_is_written(spark, job, sent):
-    """Two scheduled jobs after each other, one topic, one table, no names: the rows of the second are not filtered away."""
+    """Two scheduled jobs after each other, one topic, one table, no names: the rows of the second are not filtered
+    away."""
     ids = sent(0, 30)
     assert run_here(spark, job.but(where="id % 3 = 0")).code == 0
     before = content(job.table)
@@ -72,7 +74,8 @@ def test_a_second_job_with_another_filter_is_refused_before_anything_is_written(
 
 
 def test_a_second_job_that_was_given_a_copy_of_the_checkpoint(spark, job, sent):
-    """Its batches were taken for replays of the first job's: it ended without an error and without its rows. A folder that is moved goes on."""
+    """Its batches were taken for replays of the first job's: it ended without an error and without its rows. A folder
+    that is moved goes on."""
     ids = sent(0, 30)
     assert run_here(spark, job.but(where="id % 3 = 0")).code == 0
     copy = job.checkpoint + "-copy"
@@ -108,7 +111,8 @@ def test_a_new_version_without_its_filter_is_written_whole_by_accept_as_new(spar
 
 
 def test_what_the_function_does_before_the_sink_belongs_to_the_query(spark, job, sent):
-    """The streaming plan is the same, but the function filters otherwise; accept_as_same then filters as for one query."""
+    """The streaming plan is the same, but the function filters otherwise; accept_as_same then filters as for one
+    query."""
     ids = sent(0, 30)
     assert run_function(spark, job, lambda df: df.where("id % 2 = 0"), job.checkpoint + "-1") is None
     refused = run_function(spark, job, lambda df: df.where("id % 2 = 1"), job.checkpoint + "-2")
@@ -123,7 +127,8 @@ def test_what_the_function_does_before_the_sink_belongs_to_the_query(spark, job,
 
 @follows("positions.combined")
 def test_rows_that_the_function_has_combined_are_not_filtered(spark, job, sent):
-    """Of an old and a new message of one key dropDuplicates kept the old one, and the filter dropped that: the new one was lost."""
+    """Of an old and a new message of one key dropDuplicates kept the old one, and the filter dropped that: the new one
+    was lost."""
 
     def one_of_each_key(df):
         return df.withColumn("key", F.col("id") % 20).dropDuplicates(["key"]).drop("key")

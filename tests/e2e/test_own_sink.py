@@ -1,4 +1,5 @@
-"""The sink that docs/WRITING_A_SINK.md shows, in real drivers: batches on the driver and by tasks, and kills between every two of its steps."""
+"""The sink that docs/WRITING_A_SINK.md shows, in real drivers: batches on the driver and by tasks, and kills between
+every two of its steps."""
 
 import signal
 
@@ -10,8 +11,8 @@ from tests.sinks.shown import rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-# The steps that every sink has; each driver but the last one is killed at one, and the next one goes on from there. What the third one leaves
-# pending the fourth one is about to publish.
+# The steps that every sink has; each driver but the last one is killed at one, and the next one goes on from there.
+# What the third one leaves pending the fourth one is about to publish.
 STEPS = ("write.staged", "precommit.before_record", "precommit.saved", "restore.before_publish", "commit.marked")
 
 

@@ -1,4 +1,5 @@
-"""Position columns are proven in every batch, in all ways of writing; and what they filter costs the same for any number of partitions."""
+"""Position columns are proven in every batch, in all ways of writing; and what they filter costs the same for any
+number of partitions."""
 
 import re
 from dataclasses import replace
@@ -48,7 +49,8 @@ SHAPES = {
     "the largest number": (*FITTING[:2], "9223372036854775807L AS offset", 40),
     "partition and offset exchanged": (FITTING[0], "id * 10 AS partition", "id % 4 DIV 2 AS offset", 39),
 }
-# Of which tasks and Spark's writer try these: what they are told of any row is that test_spark_finds_... compares with Arrow.
+# Of which tasks and Spark's writer try these: what they are told of any row is that test_spark_finds_... compares with
+# Arrow.
 FEW = ("an outer join", "offset + 1", "the largest number")
 BEGIN = {"t0": {"0": 0, "1": 0}, "t1": {"0": 0, "1": 0}}
 END = {"t0": {"0": 361, "1": 381}, "t1": {"0": 371, "1": 391}}
@@ -104,7 +106,10 @@ def assert_refused(sink, rows, given: Batch, outside: int, of: int = 40) -> None
         sink._micro_batch(rows, given)
     message = str(refused.value)
     advice(refused.value, "positions.columns").says(
-        "Carry the three columns unchanged from the source to the sink, and name them in the order topic, partition, offset",
+        (
+            "Carry the three columns unchanged from the source to the sink, and name them in the order topic, "
+            "partition, offset"
+        ),
         "or leave position_columns out",
     )
     for word in (
@@ -147,7 +152,8 @@ def test_leaving_position_columns_out_goes_on(spark, ground, way):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_later_batch_is_proven_against_its_own_range(spark, ground, way):
-    """Rows of the batch before lie outside, as with a constant; what the source says of a second source counts as well."""
+    """Rows of the batch before lie outside, as with a constant; what the source says of a second source counts as
+    well."""
     sink = sink_of(ground.table, way, store_position_columns=True)
     sink._micro_batch(frame(spark, *FITTING), batch())
     again = {topic: {part: end + 400 for part, end in parts.items()} for topic, parts in END.items()}
@@ -260,7 +266,8 @@ def test_the_plan_has_the_same_size_for_three_partitions_and_three_thousand():
 
 
 def test_spark_finds_the_rows_outside_that_arrow_finds(spark, rng):
-    """Any rows and any ranges, one topic or many, several sources; in every row, whatever it holds, without an error of Spark's."""
+    """Any rows and any ranges, one topic or many, several sources; in every row, whatever it holds, without an error of
+    Spark's."""
     names = [f"t{number}" for number in range(40)] + ["", "T1", None]
     values = [
         (

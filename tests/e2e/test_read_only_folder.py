@@ -1,4 +1,5 @@
-"""A folder that nobody may write in: every public function that writes says the table, what is the matter and the way on."""
+"""A folder that nobody may write in: every public function that writes says the table, what is the matter and the way
+on."""
 
 import pytest
 

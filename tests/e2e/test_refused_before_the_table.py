@@ -11,7 +11,8 @@ pytestmark = pytest.mark.spark
 
 
 def refused(spark, ground, columns: list[str], **options) -> Misuse:
-    """The error of a query over these columns; nothing is on disk. Over files: what is looked at is the types of the columns."""
+    """The error of a query over these columns; nothing is on disk. Over files: what is looked at is the types of the
+    columns."""
     ground.add_files(0, 1)
     stream = spark.readStream.schema("id BIGINT, name STRING").json(str(ground.source)).selectExpr("id", *columns)
     many = options.pop("many", None)

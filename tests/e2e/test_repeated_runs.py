@@ -1,4 +1,5 @@
-"""A bounded run that comes again over files that are others by then: the same rows are skipped, other ones are asked for."""
+"""A bounded run that comes again over files that are others by then: the same rows are skipped, other ones are asked
+for."""
 
 import datetime
 from pathlib import Path
@@ -72,7 +73,8 @@ def test_files_that_were_replaced_by_as_many_other_rows_are_no_repeated_run(spar
 
 @pytest.mark.parametrize("large_batches", ["spark", "tasks"])
 def test_a_run_whose_files_were_made_anew_of_the_same_rows_is_a_repeated_one(spark, ground, large_batches):
-    """As when all of a day's jobs are repeated after the last one was killed. The number of files, and their order, are no difference."""
+    """As when all of a day's jobs are repeated after the last one was killed. The number of files, and their order, are
+    no difference."""
     options = {"large_batches": large_batches, "partition_by": ("day",), "target_file_bytes": 1_000_000}
     _rates(spark, ground, 0)
     assert _load(spark, ground, **options) == 10
@@ -183,8 +185,14 @@ SHAPES = {
     ),
     "limits of arrays": ("id, array(array(1), array(2, 3)) AS a", "id, array(array(1, 2), array(3)) AS a", _plain),
     "maps": (
-        "id, map(named_struct('x', id), timestamp'2020-01-01 00:00:00.000001', named_struct('x', -id - 1), NULL) AS m, map(CAST('a' AS BINARY), 1) AS b",
-        "id, map(named_struct('x', id), timestamp'2020-01-01 00:00:00.000002', named_struct('x', -id - 1), NULL) AS m, map(CAST('a' AS BINARY), 1) AS b",
+        (
+            "id, map(named_struct('x', id), timestamp'2020-01-01 00:00:00.000001', named_struct('x', -id - 1), NULL) "
+            "AS m, map(CAST('a' AS BINARY), 1) AS b"
+        ),
+        (
+            "id, map(named_struct('x', id), timestamp'2020-01-01 00:00:00.000002', named_struct('x', -id - 1), NULL) "
+            "AS m, map(CAST('a' AS BINARY), 1) AS b"
+        ),
         _plain,
     ),
     "a function that leaves all out": (
@@ -214,7 +222,8 @@ def _split(columns: str) -> list[str]:
 @pytest.mark.in_turn("rows in other files", 4)
 @pytest.mark.parametrize("by", SHAPES)
 def test_the_same_rows_in_other_files_are_skipped_and_other_rows_are_not(spark, ground, by):
-    """Each was skipped in silence, or stopped although nothing had changed, when what a run reads was first compared."""
+    """Each was skipped in silence, or stopped although nothing had changed, when what a run reads was first
+    compared."""
     same, other, job = SHAPES[by]
 
     def load() -> int:
@@ -232,7 +241,8 @@ def test_the_same_rows_in_other_files_are_skipped_and_other_rows_are_not(spark, 
 
 
 def test_what_only_a_column_with_the_time_shows_is_asked_for(spark, ground):
-    """It is another value by each try, so it is left out; where other columns show what was read for it, that is no matter."""
+    """It is another value by each try, so it is left out; where other columns show what was read for it, that is no
+    matter."""
     for number, columns in enumerate((["id", "price"], ["id"])):
         for prices, expected in ((_A, 5), (_A, 0 if len(columns) == 2 else None), (_B, None)):
             _make(spark, ground.source / "in", prices, 2)

@@ -1,4 +1,5 @@
-"""Old and new files in one batch, whose rows a function may have made of several where no plan shows it: asked before a row is filtered."""
+"""Old and new files in one batch, whose rows a function may have made of several where no plan shows it: asked before a
+row is filtered."""
 
 import shutil
 
@@ -112,7 +113,8 @@ def an_older_copy(spark, ground, function, files: int = 2, **more) -> None:
 @pytest.mark.in_turn("rows of several", 3)
 @pytest.mark.parametrize("name", COMBINING)
 def test_rows_that_may_be_of_several_are_not_filtered(spark, ground, name):
-    """Of an old and a new file's rows one was kept, and filtered or written with what the old ones gave: new rows were lost, or old ones doubled."""
+    """Of an old and a new file's rows one was kept, and filtered or written with what the old ones gave: new rows were
+    lost, or old ones doubled."""
     an_older_copy(spark, ground, COMBINING[name])
     before = content(ground.table)
     advice(run(spark, ground, COMBINING[name], 2), KIND).says("Nothing was written", "accept_as_same")
@@ -161,7 +163,8 @@ def test_a_stream_whose_rows_may_be_of_several(spark, ground, stream):
     ids=["checkpoint", "driver", "partitions"],
 )
 def test_one_word_is_for_all_batches_of_a_replay(spark, ground, function):
-    """The checkpoint is deleted, and three batches hold an old and a new file each: asked for the query and for its rows, and not again."""
+    """The checkpoint is deleted, and three batches hold an old and a new file each: asked for the query and for its
+    rows, and not again."""
     for number in (0, 2, 4):
         ground.add_files(number, 1)
     assert run(spark, ground, function, 1) is None

@@ -1,4 +1,5 @@
-"""A4 and A13: what a query keeps in its state is lost with its checkpoint, and results that change are no rows to append."""
+"""A4 and A13: what a query keeps in its state is lost with its checkpoint, and results that change are no rows to
+append."""
 
 import re
 import shutil

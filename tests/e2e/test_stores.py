@@ -25,7 +25,8 @@ def _each_once(made, table, files):
 @pytest.mark.in_turn("remote stores", 1)
 @pytest.mark.parametrize("kind", REMOTE)
 def test_a_query_is_killed_and_started_again(kind, request, ground, spark_settings, spark):
-    """Killed between pre-commit and publishing while tasks write; the restart writes on the driver. Spark reads the table."""
+    """Killed between pre-commit and publishing while tasks write; the restart writes on the driver. Spark reads the
+    table."""
     made = back_end(kind, request)
     table = f"{made.root}/shop.db/orders"
     ground.add_files(0, FILES)

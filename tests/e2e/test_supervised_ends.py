@@ -1,4 +1,5 @@
-"""How a supervised query ends: by Ctrl-C, by a failure of Spark's job, by an error in a task; and that it restarts when it should."""
+"""How a supervised query ends: by Ctrl-C, by a failure of Spark's job, by an error in a task; and that it restarts when
+it should."""
 
 import contextlib
 import signal
@@ -39,7 +40,8 @@ def supervised(spark, ground, function) -> None:
 @follows("query.not-returned")
 @pytest.mark.parametrize("given", ["nothing", "writer"])
 def test_a_start_that_does_not_hand_over_its_query(spark, ground, given):
-    """Python's own error said that None has no runId, or hung on what a writer is not. The query runs on until it is stopped, as the error says."""
+    """Python's own error said that None has no runId, or hung on what a writer is not. The query runs on until it is
+    stopped, as the error says."""
     ground.add_files(0, 2)
     sink = streamsink.to_table(Path(ground.table), lambda event: None, flush=False)
 
@@ -187,7 +189,8 @@ def test_an_error_that_the_batch_function_has_mended_is_not_taken_for_a_later_on
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_query_that_is_stopped_within_a_batch_has_not_failed(spark, ground, way):
-    """Spark cancels the batch's job and takes that for an end in order; the run raised it as an error of the job, with advice to mend it."""
+    """Spark cancels the batch's job and takes that for an end in order; the run raised it as an error of the job, with
+    advice to mend it."""
     ground.add_files(0, 2)
     sink, is_called = streamsink.to_table(ground.table, lambda event: None, flush=False, **WAYS[way]), threading.Event()
     slowly = F.udf(lambda number: time.sleep(2) or number, "BIGINT")

@@ -79,10 +79,12 @@ for _ in range(3):  # what one task leaves in a worker, the next one finds
 spark.sparkContext.addPyFile(f"{folder}/zipped_later.zip")
 sums = [rows.select(later("id").alias("id")).agg({"id": "sum"}).collect()[0][0] for _ in range(2)]
 plain = spark.sparkContext.parallelize(range(10), 2).map(lambda n: n * n).sum()
-written = streamsink.write(rows.selectExpr("nullif(id, -1) AS id"), f"{folder}/table", "run", driver_max_rows=0, large_batches="tasks")
-sink = streamsink.to_table(f"{folder}/table", application="stream", driver_max_rows=0, large_batches="tasks")
+by_tasks = {"driver_max_rows": 0, "large_batches": "tasks"}
+written = streamsink.write(rows.selectExpr("nullif(id, -1) AS id"), f"{folder}/table", "run", **by_tasks)
+sink = streamsink.to_table(f"{folder}/table", application="stream", **by_tasks)
 stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load().selectExpr("value AS id")
-query = stream.writeStream.foreachBatch(sink).option("checkpointLocation", f"{folder}/checkpoint").trigger(processingTime="0 seconds").start()
+writer = stream.writeStream.foreachBatch(sink).option("checkpointLocation", f"{folder}/checkpoint")
+query = writer.trigger(processingTime="0 seconds").start()
 while not query.lastProgress or query.lastProgress["batchId"] < 2:
     query.awaitTermination(0.2)
 query.stop()
@@ -94,7 +96,8 @@ print("FOUND=" + json.dumps({"looked": looked, "sums": sums, "plain": plain, "wr
 @pytest.mark.spark
 @pytest.mark.in_turn("workers", 1)
 def test_udfs_arrow_functions_zip_files_and_the_sink_run_under_it(tmp_path, spark_settings):
-    """A real session of its own: no archive of PySpark is left in a worker, and the user's archives are imported from."""
+    """A real session of its own: no archive of PySpark is left in a worker, and the user's archives are imported
+    from."""
     for name in ("zipped_before", "zipped_later"):
         with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
             archive.writestr(f"{name}.py", "VALUE = 7\n")
@@ -157,7 +160,8 @@ except streamsink.errors.Misuse as refused:
     ],
 )
 def test_tasks_of_a_python_without_streamsink_are_told_what_to_set(tmp_path, spark_settings, daemon):
-    """Spark starts 'python3' of the path unless it is told; that one has PySpark by Spark's own archive, and no streamsink."""
+    """Spark starts 'python3' of the path unless it is told; that one has PySpark by Spark's own archive, and no
+    streamsink."""
     conf = spark_conf() | {"spark.python.daemon.module": daemon, "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}
     environment = os.environ | {"PYSPARK_PYTHON": os.path.realpath(sys.executable)}
     environment.pop("PYTHONPATH", None)

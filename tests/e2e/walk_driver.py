@@ -1,7 +1,7 @@
 """A Spark driver that does one order after another, ``python -m tests.e2e.walk_driver``, and who gives the orders.
 
-It reads one JSON line for each order and answers with one: {"said": null} or the error. An order whose fault comes about ends the
-process instead of an answer.
+It reads one JSON line for each order and answers with one: {"said": null} or the error. An order whose fault comes
+about ends the process instead of an answer.
 """
 
 import contextlib
@@ -102,7 +102,8 @@ class Driver:
 
 
 class Drivers:
-    """One that is there for orders, and one that starts meanwhile, for after a kill. As a context manager none is left."""
+    """One that is there for orders, and one that starts meanwhile, for after a kill. As a context manager none is
+    left."""
 
     def __init__(self, folder: Path):
         self._folder = folder

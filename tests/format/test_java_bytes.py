@@ -1,4 +1,5 @@
-"""Our bytes against Java Paimon's own, for the same rows. Needs STREAMSINK_PAIMON_JAR (paimon-bundle) and pyspark's jars."""
+"""Our bytes against Java Paimon's own, for the same rows. Needs STREAMSINK_PAIMON_JAR (paimon-bundle) and pyspark's
+jars."""
 
 import datetime
 import decimal
@@ -23,7 +24,8 @@ from streamsink.format.types import parse_ddl, parse_type
 JAR = os.environ.get("STREAMSINK_PAIMON_JAR")
 pytestmark = pytest.mark.skipif(not JAR, reason="STREAMSINK_PAIMON_JAR is not set")
 
-COLUMNS = """b BOOLEAN, t TINYINT, s SMALLINT, i INT, l BIGINT, f FLOAT, d DOUBLE, c CHAR(30), v VARCHAR(100), st STRING,
+COLUMNS = """\
+b BOOLEAN, t TINYINT, s SMALLINT, i INT, l BIGINT, f FLOAT, d DOUBLE, c CHAR(30), v VARCHAR(100), st STRING,
   bi BINARY(3), vb VARBINARY(9), by BYTES, d1 DECIMAL(5,2), d2 DECIMAL(18,4), d3 DECIMAL(38,10), dt DATE, ti TIME(3),
   ts0 TIMESTAMP(0), ts3 TIMESTAMP(3), ts6 TIMESTAMP(6), ts9 TIMESTAMP(9), lt3 TIMESTAMP_LTZ(3), lt6 TIMESTAMP_LTZ(6),
   lt9 TIMESTAMP_LTZ(9), a ARRAY<INT>, m MAP<STRING, BIGINT>, r ROW<x INT, y STRING>, e STRING"""

@@ -264,7 +264,8 @@ def test_every_other_change_is_refused_and_explained(ddl, wanted, add, widen, pa
     ],
 )
 def test_a_change_that_no_option_alone_allows_says_so_at_once(ddl, wanted, partition, hints):
-    """The first error named an option, and with that the next one said what else was wrong, or that it could never be."""
+    """The first error named an option, and with that the next one said what else was wrong, or that it could never
+    be."""
     errors = []
     for options in (False, True):
         with pytest.raises(Misuse) as caught:

@@ -1,4 +1,5 @@
-"""The jobs end with what they promise: each event once, after restarts, kills and a lost checkpoint. As users start them."""
+"""The jobs end with what they promise: each event once, after restarts, kills and a lost checkpoint. As users start
+them."""
 
 import os
 import re

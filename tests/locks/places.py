@@ -13,8 +13,8 @@ SHORT_LEASE_S = 2
 class Place:
     """Where a lock of one kind is: its options, its server if it has one, and how long a silent holder keeps it.
 
-    By default no lease ends while a test runs, however slow the machine is; what waits for one to end takes the ``short`` one.
-    Only a metastore has a single length for all, ``lease_s``.
+    By default no lease ends while a test runs, however slow the machine is; what waits for one to end takes the
+    ``short`` one. Only a metastore has a single length for all, ``lease_s``.
     """
 
     def __init__(self, kind, settings, server, tmp_path, lease_s):

@@ -1,4 +1,5 @@
-"""What every lock promises, on its real server: nobody beside the holder, nobody waits for the dead, nobody wakes up as the holder."""
+"""What every lock promises, on its real server: nobody beside the holder, nobody waits for the dead, nobody wakes up as
+the holder."""
 
 import os
 import signal
@@ -57,7 +58,8 @@ def test_sixteen_processes_never_overlap(place, processes):
 
 
 def test_a_killed_holder_is_followed_by_the_next(place, processes):
-    """SIGKILL: the next one gets the lock when the lease has ended, with a greater token; never before, but for flock."""
+    """SIGKILL: the next one gets the lock when the lease has ended, with a greater token; never before, but for
+    flock."""
     child, said, token = _holder(processes, place, worker.hold_and_say)
     before_its_lease = said.recv()
     os.kill(child.pid, signal.SIGKILL)
@@ -68,7 +70,8 @@ def test_a_killed_holder_is_followed_by_the_next(place, processes):
 
 
 def test_a_paused_holder_is_fenced(place, processes):
-    """SIGSTOP for longer than its lease: the next one has the lock, and the sleeper's check fails. flock waits for the sleeper."""
+    """SIGSTOP for longer than its lease: the next one has the lock, and the sleeper's check fails. flock waits for the
+    sleeper."""
     child, said, token = _holder(processes, place, worker.hold_then_check)
     os.kill(child.pid, signal.SIGSTOP)
     try:
@@ -158,7 +161,8 @@ def test_a_lease_that_was_given_back_is_no_lease(place):
 
 
 def test_a_server_that_restarts_is_waited_for(place):
-    """Killed while one holds and another waits: the lock outlives it, the holder's check works again, then the other has it."""
+    """Killed while one holds and another waits: the lock outlives it, the holder's check works again, then the other
+    has it."""
     if place.server is None:
         return  # no server: nothing to restart
     lease = place.lock().acquire()

@@ -71,7 +71,8 @@ def _deadlock(lease, session):
 
 
 def test_the_victim_of_a_deadlock_decides_again(place, session):
-    """Another transaction has the lock's row and wants the token's, which a check holds: the check is undone, and succeeds."""
+    """Another transaction has the lock's row and wants the token's, which a check holds: the check is undone, and
+    succeeds."""
     with place.lock().acquire() as lease:
         lock = lease._lock
         undone = []

@@ -1,4 +1,5 @@
-"""Commits to a store that replaces: the lock alone keeps writers apart, and a writer that lost it publishes nothing, or says so."""
+"""Commits to a store that replaces: the lock alone keeps writers apart, and a writer that lost it publishes nothing, or
+says so."""
 
 import collections
 import json
@@ -69,7 +70,8 @@ def _other_commits(table, settings):
 
 
 def test_a_holder_that_slept_before_its_check_replaces_nothing(two):
-    """It has the lock and has seen that the number is free; when it wakes up, the number is another's: it takes the next one."""
+    """It has the lock and has seen that the number is free; when it wakes up, the number is another's: it takes the
+    next one."""
     table, settings = two
 
     class Sleeping(replacing.ReplacingFileIO):
@@ -91,7 +93,8 @@ def test_a_holder_that_slept_before_its_check_replaces_nothing(two):
 
 @follows("publish.lock-lost")
 def test_a_holder_that_slept_after_its_check_says_so_and_nobody_goes_on_silently(two):
-    """The window that no lock can close: it replaces the other's snapshot. Its own outcome is unknown; the other publishes again."""
+    """The window that no lock can close: it replaces the other's snapshot. Its own outcome is unknown; the other
+    publishes again."""
     table, settings = two
     others = []
 
@@ -114,7 +117,8 @@ def test_a_holder_that_slept_after_its_check_says_so_and_nobody_goes_on_silently
 
 
 def test_a_writer_killed_under_the_lock_is_followed_and_publishes_at_its_restart(two):
-    """SIGKILL right before the creation, the lock held: another writer goes on after the lease; the restart publishes the rest."""
+    """SIGKILL right before the creation, the lock held: another writer goes on after the lease; the restart publishes
+    the rest."""
     table, settings = two
     command = [sys.executable, "-m", "tests.locks.replacing", table, "killed", "4", "2", json.dumps(settings)]
     dead = subprocess.run(command, cwd=ROOT, env={**os.environ, "STREAMSINK_FAULT": "commit.before_publish@3:kill"})
@@ -126,7 +130,8 @@ def test_a_writer_killed_under_the_lock_is_followed_and_publishes_at_its_restart
 
 
 def test_epochs_records_and_schemas_are_created_under_the_lock_as_well(two, processes):
-    """Four processes race for the same names, which the store would write over: each name is won once, and keeps its winner's bytes."""
+    """Four processes race for the same names, which the store would write over: each name is won once, and keeps its
+    winner's bytes."""
     table, settings = two
     settings = {**settings, "lock_lease_ms": 30_000}
     with processes.Pool(WRITERS + 1) as pool:

@@ -1,4 +1,5 @@
-"""What tests of history share: snapshots that expire or are rolled back, other applications, and writers that are not ours."""
+"""What tests of history share: snapshots that expire or are rolled back, other applications, and writers that are not
+ours."""
 
 import dataclasses
 import re
@@ -28,7 +29,8 @@ def expire(world, first: int, last: int) -> None:
 
 
 def published_not_marked(step: str = "commit.published", **settings) -> tuple[World, Prepared]:
-    """Ours is at 2, not marked, when the driver dies; another's 2 replaces it, and a third writer's 3, which is returned, was built on ours."""
+    """Ours is at 2, not marked, when the driver dies; another's 2 replaces it, and a third writer's 3, which is
+    returned, was built on ours."""
     world = memory_world(restore="restore-and-continue", **settings)
     world.run(boundaries=BOUNDARIES[:1])
     replacing = Prepared(world)
@@ -95,7 +97,8 @@ def roll_back(world, to: int) -> None:
 
 
 def assert_republished_when_told(world) -> None:
-    """The rollback is an error before anything is written; its option publishes again what was lost, and all behind it."""
+    """The rollback is an error before anything is written; its option publishes again what was lost, and all behind
+    it."""
     with pytest.raises(Misuse) as refused:
         world.run(boundaries=(6, 9, 14))
     assert refused.value.kind == "table.rolled-back" and "on_rollback='republish'" in str(refused.value)
@@ -125,7 +128,8 @@ def drop_from_newest(world) -> None:
 
 
 def snapshot_of_another(table: Table, *, uuid: str = "of-another", later_ms: int = 0) -> int:
-    """A writer that carries no properties forward commits, and changes no row: its number. later_ms: than the newest one, as its clock says."""
+    """A writer that carries no properties forward commits, and changes no row: its number. later_ms: than the newest
+    one, as its clock says."""
     newest = table.snapshots.latest()
     at_ms = newest.time_millis + later_ms
     other = dataclasses.replace(

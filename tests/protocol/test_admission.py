@@ -1,4 +1,5 @@
-"""Admission decides from positions and identity: replay, overlap, gap or new. Each rule of docs/PROTOCOL.md has its row here."""
+"""Admission decides from positions and identity: replay, overlap, gap or new. Each rule of docs/PROTOCOL.md has its row
+here."""
 
 import dataclasses
 
@@ -138,7 +139,8 @@ def test_the_same_file_positions_with_other_files_are_no_replay():
     ],
 )
 def test_the_batch_before_in_the_checkpoint_must_be_the_recorded_one(told, begins, journal_id, same):
-    """A log's position counts the source's own steps: two checkpoints that went on in different ways after a restore have the same numbers."""
+    """A log's position counts the source's own steps: two checkpoints that went on in different ways after a restore
+    have the same numbers."""
     last = dataclasses.replace(state(files(4, 5, "d5")), journal_id=journal_id)
     before = told and tuple(dataclasses.replace(source, files=told[1]) for source in files(4, 5, told[0]))
     batch = Batch(6, "q", "r", files(5, 6, "d6"), fingerprint=SAME_QUERY, before=lambda: before)
@@ -259,7 +261,8 @@ def test_named_sources_stand_in_any_order_and_come_and_go():
 
 
 def test_sources_of_a_recorded_batch_may_get_names():
-    """The record knows places, the checkpoint names by now: the next batch follows, a replay is known, another batch is not."""
+    """The record knows places, the checkpoint names by now: the next batch follows, a replay is known, another batch is
+    not."""
     last = state(places((1, 2), (5, 6)))
     assert decide(Batch(6, "q", "r", named(a=(6, 7), z=(2, 3))), last).verdict is Verdict.NEW
     assert decide(Batch(5, "q", "r", named(a=(5, 6), z=(1, 2))), last).verdict is Verdict.SKIP
@@ -281,8 +284,8 @@ def test_the_name_of_a_source_is_kept_in_the_state():
     [({"topic_id": "id-2"}, "positions.topic-recreated"), ({"cluster": "c-2"}, "positions.other-cluster")],
 )
 def test_a_batch_that_was_seen_is_another_one_when_its_topic_is_another_one(change, kind):
-    """Found by a walk: the plan did not compare, its user said that the rows were there, the topic was created again, and Spark read the batch that it
-    had planned from the new one."""
+    """Found by a walk: the plan did not compare, its user said that the rows were there, the topic was created again,
+    and Spark read the batch that it had planned from the new one."""
     last = admitting.state(admitting.source(50, 60))
     given = dataclasses.replace(
         admitting.batch(admitting.source(0, 60)), fingerprint=dataclasses.replace(last.fingerprint, comparable=False)

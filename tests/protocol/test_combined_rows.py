@@ -1,4 +1,5 @@
-"""Rows that one message did not make alone are not filtered by positions: what is refused, and what each way on does."""
+"""Rows that one message did not make alone are not filtered by positions: what is refused, and what each way on
+does."""
 
 import dataclasses
 import re
@@ -15,7 +16,8 @@ from tests.protocol.two_queries import COLUMNS, QUERY, batch, decide, kafka, oth
 
 
 def test_rows_that_were_combined_are_not_filtered():
-    """One row stands for several, with the position of one of them: what came of old and new messages together was dropped or doubled."""
+    """One row stands for several, with the position of one of them: what came of old and new messages together was
+    dropped or doubled."""
     combined = batch(kafka(0, 70), combines="Deduplicate")
     message = refused("positions.combined", combined, state(kafka(50, 60)), **COLUMNS)
     assert "Deduplicate" in message and "startingOffsets=streamsink.starting_offsets(" in message
@@ -24,7 +26,8 @@ def test_rows_that_were_combined_are_not_filtered():
 
 
 def test_rows_that_were_combined_go_on_where_old_and_new_ones_do_not_meet():
-    """Of a batch that is all old nothing is left, whatever was made of it. Without the columns nothing tells its rows."""
+    """Of a batch that is all old nothing is left, whatever was made of it. Without the columns nothing tells its
+    rows."""
     last = state(kafka(50, 60))
     assert decide(batch(kafka(60, 70), combines="Aggregate"), last, **COLUMNS).verdict is Verdict.NEW
     assert decide(batch(kafka(40, 60), number=4, combines="Aggregate"), last, **COLUMNS).verdict is Verdict.FILTER
@@ -94,7 +97,8 @@ def test_the_word_for_rows_is_of_one_replay():
 
 
 def test_the_word_for_the_query_is_not_the_one_for_its_rows():
-    """Both questions of a lost checkpoint in one message; or one after another, and the second message keeps the first answer."""
+    """Both questions of a lost checkpoint in one message; or one after another, and the second message keeps the first
+    answer."""
     lost, last = hiding(kafka(0, 70), number=0, query="q2"), state(kafka(50, 60), fingerprint=HIDDEN)
     message = refused("query.not-comparable", lost, last, **COLUMNS)
     word, both = token(message, "accept_as_same"), re.search(r"accept_as_same='(\w+ \w+)'", message)[1]

@@ -1,4 +1,5 @@
-"""A file source's own log as Spark 4 writes it: which files a batch has, over compaction and numbers that were left behind."""
+"""A file source's own log as Spark 4 writes it: which files a batch has, over compaction and numbers that were left
+behind."""
 
 import json
 
@@ -107,7 +108,8 @@ def test_a_log_that_is_not_understood_tells_no_files(folder, text):
 
 
 def test_a_compacted_file_is_read_from_its_end():
-    """100,000 files were read before: 64 KiB tell the two of this batch. Where one batch has them all, all of it is read."""
+    """100,000 files were read before: 64 KiB tell the two of this batch. Where one batch has them all, all of it is
+    read."""
     folder = Folder()
     folder.add(0, paths(*range(100_000)))
     folder.add(1, paths("x", "ü"), compact_from=0)

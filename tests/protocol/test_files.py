@@ -84,7 +84,8 @@ def test_rows_that_the_batch_function_has_combined_are_not_filtered_by_their_fil
 
 
 def test_rows_that_may_have_been_combined_are_asked_for_before_they_are_filtered_by_their_file():
-    """Where old and new files meet. The word is for this, also in later batches of the replay; the token that names the query is not."""
+    """Where old and new files meet. The word is for this, also in later batches of the replay; the token that names the
+    query is not."""
     known, given = [reads("a", "b")], {"hides": "MapInPandas", "file_column": "f"}
     message = refused("files.may-combine", [reads("a", "c")], known, **given)
     assert "MapInPandas" in message and "maxFilesPerTrigger=1" in message
@@ -204,7 +205,8 @@ def test_moved_files_beside_known_ones_are_asked_for():
 
 
 def test_new_files_beside_moved_ones_are_written():
-    """The answer says what these files are, and nothing of the others. ``accept_as_seen`` was for the whole batch, and lost them."""
+    """The answer says what these files are, and nothing of the others. ``accept_as_seen`` was for the whole batch, and
+    lost them."""
     known, batch = [reads("a", "b")], [reads("d"), reads("b", folder="file:///other", end=1)]
     seen, new = (
         decide(batch, known, file_column="f", **{way: word})
@@ -227,7 +229,8 @@ def test_what_is_said_of_moved_files_is_said_of_these_alone():
     "first, second", [(a, b) for a in ("accept_as_seen", "accept_as_new") for b in ("accept_as_seen", "accept_as_new")]
 )
 def test_one_batch_may_have_to_be_asked_for_both(first, second):
-    """Moved files, and others without their times: the second error repeats what was answered, where it names the same option."""
+    """Moved files, and others without their times: the second error repeats what was answered, where it names the same
+    option."""
     known = [reads("a", "b")]
     batch = [reads("a", time=2), reads("b", folder="file:///other", end=1)]
     given = {first: _words(refused("files.other-times", batch, known))[first]}

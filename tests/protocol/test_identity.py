@@ -1,4 +1,5 @@
-"""Admission by ids: another cluster, a recreated topic, lost messages, unknown partitions, one topic that several sources read.
+"""Admission by ids: another cluster, a recreated topic, lost messages, unknown partitions, one topic that several
+sources read.
 
 Each error is before anything is written, and its way on is followed here.
 """
@@ -110,7 +111,8 @@ def test_topics_of_one_name_in_two_clusters_have_positions_of_their_own():
     ],
 )
 def test_a_topic_whose_id_stayed_and_whose_end_moved_back_is_refused(given, kind):
-    """The new messages below the recorded offset were taken for old ones. The token takes the record back, or leaves it."""
+    """The new messages below the recorded offset were taken for old ones. The token takes the record back, or leaves
+    it."""
     last = state(source(50, 60))
     word = refused(kind, batch(given), last, "30", "60", **COLUMNS)
     lowered = decide(batch(given), last, accept_as_new=word, **COLUMNS)
@@ -120,7 +122,8 @@ def test_a_topic_whose_id_stayed_and_whose_end_moved_back_is_refused(given, kind
 
 
 def test_a_start_behind_the_record_is_of_a_checkpoint_that_is_older_than_the_topic():
-    """Found by a walk: the checkpoint from before the topic was created again came back, and its end took the new topic's record back."""
+    """Found by a walk: the checkpoint from before the topic was created again came back, and its end took the new
+    topic's record back."""
     last, given = state(source(30, 40)), batch(source(60, 30, newest={"t": {"0": 45}}))
     with pytest.raises(Misuse) as caught:
         decide(given, last, **COLUMNS)
@@ -138,7 +141,8 @@ def test_a_start_behind_the_record_is_of_a_checkpoint_that_is_older_than_the_top
 
 @pytest.mark.parametrize("begin", [40, 35])
 def test_an_end_below_its_start_may_be_of_a_checkpoint_that_is_older_than_the_topic(begin):
-    """Found by a bred walk: the new topic had grown to where the old checkpoint began, so that its end took the new topic's record back."""
+    """Found by a bred walk: the new topic had grown to where the old checkpoint began, so that its end took the new
+    topic's record back."""
     last, given = state(source(30, 40)), source(begin, 30, newest={"t": {"0": 45}})
     for query, is_said in (("q", False), ("q2", True)):
         with pytest.raises(Misuse) as caught:
@@ -146,8 +150,9 @@ def test_an_end_below_its_start_may_be_of_a_checkpoint_that_is_older_than_the_to
         message = str(caught.value)
         assert caught.value.kind == "positions.end-below-start" and "If messages were lost, accept_as_new" in message
         assert (
-            "another one than wrote last: if it is an older one, from before the topic was created again, restore the one that wrote last, or start a "
-            "new checkpoint with startingOffsets=streamsink.starting_offsets('lake/t')" in message
+            "another one than wrote last: if it is an older one, from before the topic was created again, restore the "
+            "one that wrote last, or start a new checkpoint with startingOffsets="
+            "streamsink.starting_offsets('lake/t')" in message
         ) is is_said
 
 
@@ -165,7 +170,8 @@ def test_without_ids_an_end_that_moved_back_drops_the_record():
 
 @pytest.mark.parametrize("last, begin", [(None, 0), ("one", 60)])
 def test_a_batch_that_ends_behind_what_the_broker_has_is_refused(last, begin):
-    """Planned, and the topic lost messages or was created again before the rows were read: those that come there now were taken for read."""
+    """Planned, and the topic lost messages or was created again before the rows were read: those that come there now
+    were taken for read."""
     last = last and state(source(50, 60))
     given = batch(source(begin, 90, newest={"t": {"0": 70, "1": 5}}), query="q", number=6 if last else 0)
     with pytest.raises(Misuse) as caught:
@@ -209,7 +215,8 @@ def test_a_batch_that_was_accepted_is_a_replay_when_it_comes_again():
     [(7, 7, Verdict.NEW), (5, 7, Verdict.NEW), (7, 5, None), (7, None, None), (0, None, Verdict.NEW)],
 )
 def test_a_partition_unknown_to_the_table_begins_at_its_beginning_or_it_is_a_gap(begin, earliest, verdict):
-    """A2b: a lost checkpoint and startingOffsets=latest. Retention moves the beginning; what is not known is no proof."""
+    """A2b: a lost checkpoint and startingOffsets=latest. Retention moves the beginning; what is not known is no
+    proof."""
     first = None if earliest is None else {"t": {"0": 0, "1": earliest}}
     given = batch(source({"0": 60, "1": begin}, {"0": 70, "1": 9}, earliest=first))
     if verdict:
@@ -297,7 +304,8 @@ def test_a_topic_recreated_while_its_batch_is_written_is_found_before_the_record
 
 
 def test_who_only_says_that_a_topic_is_another_one_is_told_to_begin_with_it():
-    """Its record stands in the table until a batch is written, and a new checkpoint was told the offsets of the topic before."""
+    """Its record stands in the table until a batch is written, and a new checkpoint was told the offsets of the topic
+    before."""
     two = {"cluster": "c-1", "topic_ids": {"t": "id-2", "u": "id-u"}}
     last = state(
         SourceRange(

@@ -119,7 +119,8 @@ def test_rows_of_dead_letters_are_counted_once_they_are_visible():
 
 @pytest.mark.parametrize("first_letters", [6, 9])
 def test_a_record_that_is_published_again_within_a_run_takes_its_dead_letters_along(first_letters):
-    """Another writer's rename hides its snapshot between two batches; the next one knows of the dead letters, whichever were the first."""
+    """Another writer's rename hides its snapshot between two batches; the next one knows of the dead letters, whichever
+    were the first."""
     world = LettersWorld()
     world.run(boundaries=(6,), how=LETTERS if first_letters == 6 else PLAIN)
     table = world.table(NAME)
@@ -184,7 +185,8 @@ def test_a_dead_letter_table_that_lost_rows_is_named_and_another_name_goes_on(ac
 
 
 def _replaced_under_the_query(world, occurrence: int, boundaries) -> None:
-    """The dead-letter table is dropped and created anew by somebody else after so many batches of a run, which stops at the next."""
+    """The dead-letter table is dropped and created anew by somebody else after so many batches of a run, which stops at
+    the next."""
     table = world.table("rejected")
 
     def replace() -> None:
@@ -240,7 +242,8 @@ def test_an_application_that_is_retired_begins_anew_with_its_dead_letters():
 
 @follows("dead-letters.unknown-record")
 def test_dead_letters_whose_record_is_lost_are_named_and_the_advice_goes_on():
-    """Killed after the dead letters, and the journal removed: the batch comes again, and its dead letters would be there twice."""
+    """Killed after the dead letters, and the journal removed: the batch comes again, and its dead letters would be
+    there twice."""
     world = LettersWorld()
     world.run(boundaries=(6,))
     assert die_at_step("letters.published", 1, world, boundaries=(6, 9))
@@ -299,7 +302,8 @@ def test_what_is_among_the_dead_letters_is_not_given_up():
 @follows("give-up.published")
 @pytest.mark.parametrize("before", [0, 1])
 def test_what_is_among_the_dead_letters_and_can_never_be_published_whole(before):
-    """The table for dead letters goes back, or is dropped when there was nothing in it before; then the rows are read again."""
+    """The table for dead letters goes back, or is dropped when there was nothing in it before; then the rows are read
+    again."""
     world = LettersWorld()
     if before:
         world.run(boundaries=(6,))

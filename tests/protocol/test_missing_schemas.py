@@ -35,7 +35,8 @@ def _restored_from_an_old_copy(world) -> bytes:
 
 
 def _republishing():
-    """Two batches of the second schema are published, and the table is an older copy. The world, and the lost schema file."""
+    """Two batches of the second schema are published, and the table is an older copy. The world, and the lost schema
+    file."""
     world = memory_world(on_rollback="republish", journal_retain=10, add_columns=True)
     world.run(boundaries=ENDS[:1])
     _evolve(world)

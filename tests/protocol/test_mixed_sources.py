@@ -1,4 +1,5 @@
-"""A topic that a query reads beside a folder, whose positions do not compare: it is known by its ids and offsets all the same."""
+"""A topic that a query reads beside a folder, whose positions do not compare: it is known by its ids and offsets all
+the same."""
 
 import re
 
@@ -27,7 +28,8 @@ def files_at(number):
 )
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_topic_beside_a_folder_is_known_by_its_id_and_its_offsets(given, kind, place):
-    """A topic recreated under a query that reads a folder too: what the new one held below the offsets was never read, in silence."""
+    """A topic recreated under a query that reads a folder too: what the new one held below the offsets was never read,
+    in silence."""
 
     def both(topic, number):
         return (topic, files_at(number)) if place == 0 else (files_at(number), topic)

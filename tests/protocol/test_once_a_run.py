@@ -1,4 +1,5 @@
-"""A batch id comes once in a run: the same id again in the same run is no replay, but a second part of the batch that would be lost."""
+"""A batch id comes once in a run: the same id again in the same run is no replay, but a second part of the batch that
+would be lost."""
 
 import os
 import threading
@@ -56,7 +57,8 @@ def test_after_a_call_that_raised_the_same_rows_may_be_given_again():
 
 
 def test_a_call_that_ended_behind_its_record_is_published_by_the_call_that_repeats_it():
-    """Ctrl-C between the record and the snapshot: the retry is skipped, and when it returns the rows are there to be read."""
+    """Ctrl-C between the record and the snapshot: the retry is skipped, and when it returns the rows are there to be
+    read."""
     world = memory_world()
     query = Query(world)
 
@@ -88,7 +90,8 @@ def test_a_replay_in_a_new_run_is_a_skip():
 
 
 def _meanwhile(query, step, call):
-    """What happens to the call for batch 0, in a thread of its own, while ``call`` is made at its step: None, or the kind of its error."""
+    """What happens to the call for batch 0, in a thread of its own, while ``call`` is made at its step: None, or the
+    kind of its error."""
     inside, go_on, kinds = threading.Event(), threading.Event(), []
 
     def wait() -> None:
@@ -123,7 +126,8 @@ def _refused(call) -> Misuse:
 
 @pytest.mark.parametrize("step", ["write.begin", "write.staged"])
 def test_of_two_calls_at_one_time_neither_is_recorded(step):
-    """From a pool of threads, each with a part of the batch: what one of them records would be taken for all of it by a restart."""
+    """From a pool of threads, each with a part of the batch: what one of them records would be taken for all of it by a
+    restart."""
     world = memory_world()
     query, kinds = Query(world), []
     kinds.append(_meanwhile(query, step, lambda: kinds.append(_refused(lambda: query.again(0)).kind)))
@@ -151,7 +155,8 @@ def test_a_call_beside_one_that_is_recorded_waits_for_its_end_and_is_a_second_pa
 
 
 def test_a_later_batch_beside_one_that_is_under_way_is_refused_and_the_first_one_is_recorded():
-    """A function that hands its batch to a thread and returns: Spark has the first batch behind it, so nobody gives its rows again."""
+    """A function that hands its batch to a thread and returns: Spark has the first batch behind it, so nobody gives its
+    rows again."""
     world = memory_world()
     query, kinds = Query(world), []
     assert _meanwhile(query, "write.staged", lambda: kinds.append(_refused(lambda: query.batch(9)).kind)) is None
@@ -211,7 +216,8 @@ def test_a_sink_that_was_closed_in_the_middle_of_a_run_is_its_first_sink_all_the
 
 
 def test_a_start_that_fails_is_tried_again_in_the_same_run(tmp_path):
-    """A retry around the sink whose first batch found the store away, by whichever spelling: nothing was given to the sink that failed."""
+    """A retry around the sink whose first batch found the store away, by whichever spelling: nothing was given to the
+    sink that failed."""
     worlds = _two_spellings(tmp_path)
 
     def fail_once() -> None:

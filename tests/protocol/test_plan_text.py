@@ -10,7 +10,8 @@ SOURCE = (
 )
 PLAN = (
     """~Project [id#{a}L, name#{b}, {now} AS at#{c}, rand({seed}) AS r#{d}, uuid(Some({seed})) AS u#{e}]
-+- ~Filter (((id#{a}L > cast(5 as bigint)) AND (at#{c} < {day})) OR (from_json(StructField(x,IntegerType,true), name#{b}, Some({zone}), false)))
++- ~Filter (((id#{a}L > cast(5 as bigint)) AND (at#{c} < {day})) OR \
+(from_json(StructField(x,IntegerType,true), name#{b}, Some({zone}), false)))
    +- ~EventTimeWatermark {uuid}, at#{c}: timestamp, 1 seconds
       +- ~SubqueryAlias view_{seed}
          +- """
@@ -91,7 +92,10 @@ def test_what_passes_rows_through_does_not_count(operator):
     assert of(f"~Filter (id#1L > 5)\n+- ~{operator}\n   +- kafka", {"kafka"}) == of(plain, {"kafka"})
 
 
-STREAMS_JOIN = "~Join Inner, (id#1L = id#2L)\n:- ~Filter (id#1L > 0)\n:  +- kafka\n+- ~SubqueryAlias b\n   +- View (`t`, [id#2L])\n      +- kafka"
+STREAMS_JOIN = (
+    "~Join Inner, (id#1L = id#2L)\n:- ~Filter (id#1L > 0)\n:  +- kafka\n+- ~SubqueryAlias b\n   +- View "
+    "(`t`, [id#2L])\n      +- kafka"
+)
 STATIC_JOIN = (
     "~Join LeftOuter, (id#1L = id#2L)\n:- kafka\n+- Aggregate [id#2L], [id#2L]\n   +- LogicalRDD [id#2L], false"
 )
@@ -138,7 +142,10 @@ COLUMNS = {"id#1L", "id#8L", "id#9L"}
         (f"FlatMapGroupsInPandas [id#1L], f(id#1L)#2, [id#3L]\n+- {BATCH}", "FlatMapGroupsInPandas"),
         (f"Except false\n:- {BATCH}\n+- {BATCH}", "Except"),
         (
-            f"Join Inner, (id#1L = key#2L)\n:- {BATCH}\n+- Aggregate [key#2L], [key#2L]\n   +- LogicalRDD [key#2L], false",
+            (
+                f"Join Inner, (id#1L = key#2L)\n:- {BATCH}\n+- Aggregate [key#2L], [key#2L]\n   +- LogicalRDD "
+                "[key#2L], false"
+            ),
             "",
         ),
         (f"Join Inner, (id#1L = id#1L)\n:- {BATCH}\n+- Filter (id#1L > 0)\n   +- {BATCH}", "Join"),
@@ -146,22 +153,32 @@ COLUMNS = {"id#1L", "id#8L", "id#9L"}
         (f"Join LeftAnti, (id#1L = id#7L)\n:- {BATCH}\n+- LogicalRDD [id#7L], false", ""),
         ("Deduplicate [id#7L]\n+- LogicalRDD [id#7L], false", ""),
         (
-            f"Project [id#1L]\n+- Join Inner, (id#1L = id#9L)\n   :- {BATCH}\n   +- Aggregate [id#9L], [id#9L]\n      +- LogicalRDD [id#9L], false",
+            (
+                f"Project [id#1L]\n+- Join Inner, (id#1L = id#9L)\n   :- {BATCH}\n   +- Aggregate [id#9L], [id#9L]\n"
+                "      +- LogicalRDD [id#9L], false"
+            ),
             "Join",
         ),
         (f"Filter id#1L IN (list#3 [])\n:  +- LogicalRDD [id#8L], false\n+- {BATCH}", "Filter"),
         (
-            f"Filter (id#1L = scalar-subquery#5 [])\n:  +- Aggregate [max(id#8L) AS m#9L]\n:     +- LogicalRDD [id#8L], false\n+- {BATCH}",
+            (
+                f"Filter (id#1L = scalar-subquery#5 [])\n:  +- Aggregate [max(id#8L) AS m#9L]\n:     +- LogicalRDD "
+                f"[id#8L], false\n+- {BATCH}"
+            ),
             "Filter",
         ),
         (
-            f"Project [id#1L]\n+- Union false, false\n   :- {BATCH}\n   +- Filter (id#1L > 0)\n      +- LogicalRDD [id#8L], false",
+            (
+                f"Project [id#1L]\n+- Union false, false\n   :- {BATCH}\n   +- Filter (id#1L > 0)\n      +- LogicalRDD "
+                "[id#8L], false"
+            ),
             "",
         ),
     ],
 )
 def test_rows_of_a_batch_are_combined_by_operators_over_the_batch_only(plan, operator):
-    """What a static table went through is no matter, whatever its columns are called; nor is a union of parts of the batch."""
+    """What a static table went through is no matter, whatever its columns are called; nor is a union of parts of the
+    batch."""
     assert plan_text.combines(plan_text.operators(plan), COLUMNS) == operator
 
 
@@ -187,7 +204,8 @@ STATIC = "LocalRelation [key#2L]"
     ],
 )
 def test_what_a_plan_hides_of_rows_that_may_be_of_several(plan, hidden):
-    """Functions over many rows of the batch, and rows that no plan leads back to it. One over a row at a time makes none of several."""
+    """Functions over many rows of the batch, and rows that no plan leads back to it. One over a row at a time makes
+    none of several."""
     assert plan_text.may_combine(plan_text.operators(plan), COLUMNS, True) == hidden
     assert plan_text.may_combine(plan_text.operators(plan), COLUMNS, False) == ELSEWHERE
 

@@ -1,4 +1,5 @@
-"""A position is (cluster id, topic id, partition, offset) of one source. What is recorded of it, how, and how large that is."""
+"""A position is (cluster id, topic id, partition, offset) of one source. What is recorded of it, how, and how large
+that is."""
 
 import dataclasses
 import json
@@ -37,7 +38,8 @@ def test_partitions_that_are_far_apart_are_not_an_array_of_holes():
 
 
 def test_any_range_and_any_record_are_read_as_they_were_written(rng):
-    """Also partitions that began and have no end, topics that are gone, sources without positions, and records ahead of a batch."""
+    """Also partitions that began and have no end, topics that are gone, sources without positions, and records ahead of
+    a batch."""
 
     def offsets():
         topics = rng.sample(["a", "b", "c", "d"], rng.randint(1, 3))
@@ -99,5 +101,6 @@ def test_where_a_batch_begins_is_one_option_or_one_for_each_source():
     other = SourceRange({"u": {"0": 5}}, {"u": {"0": 6}})
     assert starting_at([one, other]) == """startingOffsets='{"t": {"0": 3, "1": -2}, "u": {"0": 5}}'"""
     assert starting_at([one, apart]) == (
-        """startingOffsets='{"t": {"0": 3, "1": -2}}' for its source '0' and startingOffsets='{"t": {"0": 4, "1": -2}}' for its source '1'"""
+        """startingOffsets='{"t": {"0": 3, "1": -2}}' for its source '0' and """
+        """startingOffsets='{"t": {"0": 4, "1": -2}}' for its source '1'"""
     )

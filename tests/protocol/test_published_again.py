@@ -1,4 +1,5 @@
-"""Marks of records that a start was about to publish once more: from then on nobody knows by them whether the records are there."""
+"""Marks of records that a start was about to publish once more: from then on nobody knows by them whether the records
+are there."""
 
 import dataclasses
 import re
@@ -56,7 +57,8 @@ def _answer(world, way: str) -> None:
 
 @pytest.mark.parametrize("is_started_again", [True, False])
 def test_a_record_that_is_published_again_and_not_marked_and_goes_once_more(is_started_again):
-    """Its first mark said nothing of a table that went back behind it and is longer than that again: the rows were lost in silence."""
+    """Its first mark said nothing of a table that went back behind it and is longer than that again: the rows were lost
+    in silence."""
     world = memory_world(restore="restore-and-continue", on_rollback="republish", journal_retain=5)
     world.run(boundaries=(6, 9))
     roll_back(world, 1)
@@ -79,7 +81,8 @@ def test_a_record_that_is_published_again_and_not_marked_and_goes_once_more(is_s
 
 
 def test_a_start_finds_out_where_a_record_is_that_was_published_again_and_not_marked():
-    """Its mark still said that another writer had replaced it, and what its user then rolled back was published again unasked."""
+    """Its mark still said that another writer had replaced it, and what its user then rolled back was published again
+    unasked."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
     replacing = Prepared(world)
@@ -231,7 +234,7 @@ def test_it_is_pending_for_verify():
     ], "the latter of record 1"
 
 
-# -- which a start finds in the table, and from then on its mark says where it is ---------------------------------------
+# -- which a start finds in the table, and from then on its mark says where it is ------------------------------------
 
 
 def _found_in_the_table(how: str):
@@ -344,7 +347,8 @@ def test_it_is_not_retired(application):
 
 @pytest.mark.parametrize("is_expired", [True, False])
 def test_another_name_believes_the_first_one_that_has_found_it_since(is_expired):
-    """Found by a walk: where it had been was not known any more, the table went back behind what was, and the names were sent to each other.
+    """Found by a walk: where it had been was not known any more, the table went back behind what was, and the names
+    were sent to each other.
     is_expired: the snapshot that tells where it is, when the query gets its name."""
     world, _ = _again()
     assert die_at_step("commit.published", 1, world, boundaries=(6, 9))
@@ -368,7 +372,8 @@ def test_another_name_believes_the_first_one_that_has_found_it_since(is_expired)
 
 
 def test_what_its_user_has_seen_behind_it_is_not_denied_by_an_older_mark():
-    """Found by a walk: the query was restarted for ever, since the mark of the record behind the one that had come again said that it had gone."""
+    """Found by a walk: the query was restarted for ever, since the mark of the record behind the one that had come
+    again said that it had gone."""
     world = memory_world(restore="restore-and-continue", on_rollback="republish", journal_retain=5)
     world.run(boundaries=(6, 9))
     assert die_at_step("precommit.saved", 1, world, boundaries=(6, 9, 14))

@@ -1,4 +1,5 @@
-"""Grouped and asynchronous publishing: what a group's snapshot says, admission against what is recorded, fences, errors, stopping."""
+"""Grouped and asynchronous publishing: what a group's snapshot says, admission against what is recorded, fences,
+errors, stopping."""
 
 import dataclasses
 import json
@@ -185,7 +186,8 @@ def test_a_group_is_published_over_the_record_before_it_and_nothing_else():
 
 @pytest.mark.parametrize("way", [{}, {"publish_every_batches": 2}], ids=["in the batch", "grouped"])
 def test_nothing_is_published_over_another_writers_snapshot_that_the_table_went_back_to(way):
-    """It says nothing of the application, and all before it have expired: the mark says that what came before the record is gone."""
+    """It says nothing of the application, and all before it have expired: the mark says that what came before the
+    record is gone."""
     world = memory_world(restore="restore-and-continue", **way)
     of_others(world)
     query, base = Query(world), newest_of(world)

@@ -47,7 +47,8 @@ def test_the_error_of_a_renamed_application_names_the_first_name_and_it_works():
 
 
 def test_a_renamed_application_may_not_adopt_a_batch_that_is_published():
-    """A11: killed before Spark's commit log, renamed, and started with adopt_from_batch as the old error said: 3 doubled."""
+    """A11: killed before Spark's commit log, renamed, and started with adopt_from_batch as the old error said: 3
+    doubled."""
     world = memory_world(restore="restore-and-continue")
     assert die_at_step("commit.marked", 2, world, boundaries=(6, 9))
     other = _renamed(world, "new-name", adopt_from_batch=1)
@@ -58,7 +59,8 @@ def test_a_renamed_application_may_not_adopt_a_batch_that_is_published():
 
 
 def test_a_renamed_application_that_leaves_nothing_behind_may_go_on():
-    """The second way that the error names: everything is published under the first name, and the next batch is adopted."""
+    """The second way that the error names: everything is published under the first name, and the next batch is
+    adopted."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     other = _renamed(world, "new-name")
@@ -70,7 +72,8 @@ def test_a_renamed_application_that_leaves_nothing_behind_may_go_on():
 
 
 def test_two_sinks_of_one_query_under_two_names_are_not_renamed():
-    """The way on of a sink that was called twice: both begin with batch 0 of the same query, and either may be a batch ahead after a kill."""
+    """The way on of a sink that was called twice: both begin with batch 0 of the same query, and either may be a batch
+    ahead after a kill."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
     other = _second_sink(world)
@@ -83,7 +86,8 @@ def test_two_sinks_of_one_query_under_two_names_are_not_renamed():
 @pytest.mark.parametrize("number", [0, 1, 3])
 @pytest.mark.parametrize("step", ["commit.published", "commit.marked"])
 def test_a_query_that_is_renamed_while_its_last_batch_is_to_be_repeated(step, number, numeric):
-    """Killed before Spark's commit log: batch 0 came under the new name and was written a second time; a later one had no way on."""
+    """Killed before Spark's commit log: batch 0 came under the new name and was written a second time; a later one had
+    no way on."""
     ends = (6, 9, 12, 14, 20)
     world = memory_world(numeric=numeric, restore="restore-and-continue")
     assert die_at_step(step, number + 1, world, boundaries=ends)
@@ -224,7 +228,8 @@ def test_what_was_rolled_back_is_not_published_under_the_first_name(is_whole, ot
 
 @pytest.mark.parametrize("pending", [False, True])
 def test_a_rollback_past_the_first_name_is_not_mended_by_the_second_one(pending):
-    """Found by a walk: the second name's records were published again, and what the first one had written behind the snapshot was lost in silence."""
+    """Found by a walk: the second name's records were published again, and what the first one had written behind the
+    snapshot was lost in silence."""
     ends = (6, 9, 14)
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=ends[:2])
@@ -242,7 +247,8 @@ def test_a_rollback_past_the_first_name_is_not_mended_by_the_second_one(pending)
 
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_rollback_past_the_first_name_under_a_running_query(every):
-    """Found by a walk: pending records were published in a table that had lost what was written under the first name, in silence."""
+    """Found by a walk: pending records were published in a table that had lost what was written under the first name,
+    in silence."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     other = _renamed(world, "new-name", adopt_from_batch=2, publish_every_batches=every)
@@ -272,7 +278,8 @@ def test_a_rollback_behind_the_first_name_is_mended_by_the_second_one():
 
 @pytest.mark.parametrize("accident", ["rolled back", "recreated", "recreated, and expired"])
 def test_what_the_table_has_nothing_of_is_not_published_under_the_first_name(accident):
-    """Found by a walk: the mark counted although all of the table's history is there, or it is another table. The batch was skipped."""
+    """Found by a walk: the mark counted although all of the table's history is there, or it is another table. The batch
+    was skipped."""
     world = memory_world(restore="restore-and-continue")
     root = world.driver.root
     if accident == "rolled back":

@@ -1,4 +1,5 @@
-"""What the first name of a query would not have let through is not let through under another name: admission without a table."""
+"""What the first name of a query would not have let through is not let through under another name: admission without a
+table."""
 
 import dataclasses
 
@@ -24,7 +25,8 @@ def _led_on(given, last, adopt):
 @pytest.mark.parametrize("ids", [{"topic_id": "id-2"}, {"cluster": "c-2"}])
 @pytest.mark.parametrize("given, number", [((50, 60), 5), ((60, 70), 6)])
 def test_a_topic_that_is_another_one_by_now_is_for_the_first_name_to_judge(given, number, ids):
-    """Found by a walk: batch 0 was to be repeated, its topic was recreated, and what the new one holds at these offsets was skipped."""
+    """Found by a walk: batch 0 was to be repeated, its topic was recreated, and what the new one holds at these offsets
+    was skipped."""
     last = state(source(50, 60))
     assert _led_on(batch(source(*given), query="q", number=number), last, adopt=6)
     with pytest.raises(Misuse) as refused:
@@ -85,9 +87,8 @@ def test_files_that_another_checkpoint_has_read_are_filtered_under_the_first_nam
     ) as refused:
         _led_on(batch(given, query="q", number=6), dataclasses.replace(last, replaying=True), adopt=6)
     assert refused.value.kind == "application.renamed" and "set adopt_from_batch" not in str(refused.value)
-    assert "start a new checkpoint whose source has only what is not written yet" in str(
-        refused.value
-    )  # or nobody gets on when a table is lost
+    # or nobody gets on when a table is lost
+    assert "start a new checkpoint whose source has only what is not written yet" in str(refused.value)
 
 
 def test_files_of_another_past_are_for_the_first_name_to_judge():

@@ -40,7 +40,8 @@ def test_a_run_is_found_in_the_table_when_the_journal_was_deleted(jobs):
 
 
 def test_a_journal_whose_identity_was_deleted_does_not_answer_for_runs_that_it_never_knew(jobs):
-    """The journal was removed, and began anew; then the file that said so was damaged and deleted, as its error advises."""
+    """The journal was removed, and began anew; then the file that said so was damaged and deleted, as its error
+    advises."""
     world, ends = jobs
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
     run_job(world, "thursday", (9, 12))
@@ -51,7 +52,8 @@ def test_a_journal_whose_identity_was_deleted_does_not_answer_for_runs_that_it_n
 
 
 def test_nor_does_it_where_the_table_says_nothing_of_the_application_any_more(jobs):
-    """Found by a walk: its own records were taken for all that there ever were, and such a run was written a second time."""
+    """Found by a walk: its own records were taken for all that there ever were, and such a run was written a second
+    time."""
     world, ends = jobs
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
     run_job(world, "thursday", (9, 12))
@@ -155,7 +157,8 @@ def _run_each(world, ends) -> None:
 
 @pytest.mark.parametrize("pruned", [False, True], ids=["", "records between are pruned"])
 def test_runs_that_are_given_up_after_a_rollback_are_written_again(jobs, pruned):
-    """Their marks said that they are published, so that each was skipped in silence. Of a pruned record nobody knows whose it was."""
+    """Their marks said that they are published, so that each was skipped in silence. Of a pruned record nobody knows
+    whose it was."""
     world, ends = jobs
     if pruned:
         ends["thursday"] = (9, 12)
@@ -173,7 +176,8 @@ def test_runs_that_are_given_up_after_a_rollback_are_written_again(jobs, pruned)
 
 
 def test_a_journal_of_which_all_was_given_up_still_knows_every_run():
-    """It has no record any more, which looked like an older copy: each later run was undecidable once snapshots had expired."""
+    """It has no record any more, which looked like an older copy: each later run was undecidable once snapshots had
+    expired."""
     world = memory_world(application="batch", restore="restore-and-continue")
     run_job(world, "monday", (0, 3))
     history.other_application(world, "other")
@@ -193,7 +197,8 @@ def test_a_journal_of_which_all_was_given_up_still_knows_every_run():
 
 
 def test_a_run_whose_record_was_pruned_is_undecidable_when_no_snapshot_tells_of_the_application():
-    """Given up beside expired history, its mark was dropped, and the journal said that it knew every run: the run was written again."""
+    """Given up beside expired history, its mark was dropped, and the journal said that it knew every run: the run was
+    written again."""
     world = memory_world(application="batch", restore="restore-and-continue")
     history.of_others(world)
     run_job(world, "monday", (0, 3))
@@ -264,7 +269,8 @@ def test_what_cannot_be_compared_is_the_run_that_its_id_says(jobs, changed):
 
 @pytest.mark.parametrize("again", [1, 2])
 def test_a_mark_that_a_sleeper_makes_in_the_journal_of_another_table_says_nothing(again):
-    """Found by a walk: a driver had published its run, and slept while the table was dropped with its journal, and written by another run."""
+    """Found by a walk: a driver had published its run, and slept while the table was dropped with its journal, and
+    written by another run."""
     world = _of_a_sleeper()
     for _ in range(again):
         run_job(world, "monday", (0, 3))
@@ -272,7 +278,8 @@ def test_a_mark_that_a_sleeper_makes_in_the_journal_of_another_table_says_nothin
 
 
 def test_a_sleeper_takes_no_mark_of_the_table_that_is_there_away():
-    """Found by a bred walk: the same run had been repeated in the new table, and a late mark of the dropped one let it come a second time."""
+    """Found by a bred walk: the same run had been repeated in the new table, and a late mark of the dropped one let it
+    come a second time."""
     world = memory_world(application="batch", restore="restore-and-continue")
     run_job(world, "monday", (0, 3))
     io, runs = io_of(world), Runs(io_of(world), f"{world.driver.root}/streamsink/batch/runs")
@@ -296,7 +303,8 @@ def test_a_run_has_a_mark_of_this_table_beside_that_of_a_sleeper():
 
 
 def _of_a_sleeper(**settings):
-    """A driver slept that had published monday, its table was dropped and written by tuesday, and then it made its mark."""
+    """A driver slept that had published monday, its table was dropped and written by tuesday, and then it made its
+    mark."""
     world = memory_world(application="batch", restore="restore-and-continue", **settings)
     run_job(world, "monday", (0, 3))
     io, mark = io_of(world), f"{world.driver.root}/streamsink/batch/runs/monday"
@@ -362,7 +370,8 @@ def test_a_run_that_was_accepted_as_seen_is_counted(jobs):
 
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_a_journal_of_another_past_does_not_say_that_a_run_is_published(is_whole):
-    """Found by a walk: its mark was believed although the table had gone back behind the run, and been written again. is_whole: all of history."""
+    """Found by a walk: its mark was believed although the table had gone back behind the run, and been written again.
+    is_whole: all of history."""
     world = memory_world(application="batch", restore="restore-and-continue", journal_retain=2)
     journal = f"{world.driver.root}/streamsink/batch"
     run_job(world, "monday", (0, 3))

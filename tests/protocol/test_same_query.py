@@ -1,4 +1,5 @@
-"""A3, A4, A13 without Spark: which batches are asked what their query is, what is an error, and what each way on does."""
+"""A3, A4, A13 without Spark: which batches are asked what their query is, what is an error, and what each way on
+does."""
 
 import dataclasses
 import json

@@ -8,7 +8,8 @@ from tests.protocol.admitting import COLUMNS, batch, decide, recorded, refused, 
 
 
 def test_each_source_is_told_its_own_topics():
-    """Spark refuses startingOffsets of a source that name another one's topic, as much as those that leave out one of its own."""
+    """Spark refuses startingOffsets of a source that name another one's topic, as much as those that leave out one of
+    its own."""
     last = state(source(50, 60), source(5, 8, "id-u", topic="u"))
     first, second = (source(0, 70), source({"0": 0, "1": 0}, {"0": 9, "1": 2}, "id-u", topic="u"))
     refused(
@@ -16,7 +17,8 @@ def test_each_source_is_told_its_own_topics():
         batch(first, second),
         last,
         "startingOffsets=streamsink.starting_offsets('lake/t', source=0) for source 0, "
-        "streamsink.starting_offsets('lake/t', partitions={'u': 2}, source=1) for source 1 (in their order in the query, from 0), or",
+        "streamsink.starting_offsets('lake/t', partitions={'u': 2}, source=1) for source 1 (in their order in the "
+        "query, from 0), or",
     )
     anew = source(8, 9, "id-2", topic="u")
     refused(
@@ -48,7 +50,10 @@ def test_a_topic_that_the_query_reads_no_longer_is_left_out():
 
 def test_sources_that_have_changed_places_are_told_their_own_topics():
     last = state(source(50, 60), source(5, 8, "id-u", topic="u"))
-    calls = "starting_offsets('lake/t', source=1) for source 0, streamsink.starting_offsets('lake/t', source=0) for source 1"
+    calls = (
+        "starting_offsets('lake/t', source=1) for source 0, streamsink.starting_offsets('lake/t', source=0) for "
+        "source 1"
+    )
     refused("positions.overlap", batch(source(0, 9, "id-u", topic="u"), source(0, 70)), last, calls)
 
 

@@ -1,4 +1,5 @@
-"""A driver is paused, its successor restores and sweeps, the sleeper goes on: it is fenced, or its record is whole and published."""
+"""A driver is paused, its successor restores and sweeps, the sleeper goes on: it is fenced, or its record is whole and
+published."""
 
 import contextlib
 import copy
@@ -83,8 +84,8 @@ def _check_at_the_end(world, what=""):
 @pytest.mark.parametrize("way", WAYS)
 @_EACH_WORLD
 def test_a_sleeper_that_is_overtaken_at_any_call(make_world, way, rng):
-    """Its successor restores before that call; then either one goes on first. The sleeper may get an error, the successor only one
-    that asks for a restart; what Spark was told is done is there."""
+    """Its successor restores before that call; then either one goes on first. The sleeper may get an error, the
+    successor only one that asks for a restart; what Spark was told is done is there."""
     ends = set()
     for n in range(rng.randint(1, STRIDE), _MOST_CALLS, STRIDE):
         world, first = _started(make_world, **WAYS[way]), rng.choice(["sleeper", "successor"])
@@ -129,7 +130,8 @@ def test_a_sleeper_whose_record_comes_is_published_by_the_restart_that_the_error
 
 @_EACH_WORLD
 def test_a_sleeper_right_before_its_record(make_world):
-    """All is flushed and it has looked who owns the application. On a disk what it prepared is gone; on S3 its record comes, whole."""
+    """All is flushed and it has looked who owns the application. On a disk what it prepared is gone; on S3 its record
+    comes, whole."""
     world, successors = _started(make_world), []
     sleeper = world.driver.start(world.file_io(world.calls), copy.deepcopy(world.checkpoint))
     arm("precommit.before_record", 1, lambda: successors.append(_successor(world)))
@@ -149,7 +151,8 @@ def test_a_sleeper_right_before_its_record(make_world):
 
 @_EACH_WORLD
 def test_a_sleeper_that_finds_its_files_swept_is_fenced(make_world):
-    """It has looked who owns the application; its successor publishes and sweeps, and the table is rolled back: it was a bare error."""
+    """It has looked who owns the application; its successor publishes and sweeps, and the table is rolled back: it was
+    a bare error."""
     world = _started(make_world)
     sleeper = world.driver.start(world.file_io(world.calls), copy.deepcopy(world.checkpoint))
 
@@ -225,7 +228,8 @@ def _staged(world) -> list[str]:
 @pytest.mark.parametrize("step", COMPLETE + INCOMPLETE)
 @_EACH_WORLD
 def test_what_a_dead_driver_staged_goes_as_soon_as_no_record_can_name_it(make_world, step):
-    """A death in the middle of writing: with the next start, however often. With all of it staged: when the number is taken."""
+    """A death in the middle of writing: with the next start, however often. With all of it staged: when the number is
+    taken."""
     world = _started(make_world)
     for _ in range(3):
         assert die_at_step(step, 1, world, boundaries=BOUNDARIES)

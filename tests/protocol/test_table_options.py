@@ -1,4 +1,5 @@
-"""Options of the table that a commit needs are looked at before the record: a foreign writer may have set them wrong."""
+"""Options of the table that a commit needs are looked at before the record: a foreign writer may have set them
+wrong."""
 
 import dataclasses
 

@@ -1,4 +1,5 @@
-"""Marks that do not say where a record was published: torn by a power failure, or made by a start that found it published."""
+"""Marks that do not say where a record was published: torn by a power failure, or made by a start that found it
+published."""
 
 import copy
 import dataclasses
@@ -29,7 +30,8 @@ from tests.table.foreign import Prepared
 
 @pytest.mark.parametrize("happened", ["rolled back", "and another came", "replaced"])
 def test_a_torn_mark_does_not_prove_that_its_record_is_there(happened):
-    """Its snapshot went, history before it has expired, and all that is retained since shows that its rows are not there. A walk lost them."""
+    """Its snapshot went, history before it has expired, and all that is retained since shows that its rows are not
+    there. A walk lost them."""
     world = memory_world(restore="restore-and-continue")
     of_others(world)
     prepared = Prepared(world, 1)
@@ -65,7 +67,8 @@ def test_a_torn_mark_of_a_record_that_a_rollback_took_is_given_up():
 
 
 def test_a_torn_mark_is_trusted_where_nothing_speaks_against_it():
-    """What could tell has expired, and nothing happened to the table: its rows were compacted away. Nobody is asked, at any later start."""
+    """What could tell has expired, and nothing happened to the table: its rows were compacted away. Nobody is asked, at
+    any later start."""
     world = memory_world(restore="restore-and-continue")
     of_others(world)
     world.run(boundaries=(6,))
@@ -111,7 +114,8 @@ def test_a_record_that_is_accepted_as_seen_is_the_only_one(options):
 
 @pytest.mark.parametrize("accident", ["killed before the mark", "torn"])
 def test_a_mark_that_does_not_say_where_is_mended_while_the_table_can_tell(accident):
-    """A rollback that happens later is seen by it, when neither our snapshots nor all since the record was made are there."""
+    """A rollback that happens later is seen by it, when neither our snapshots nor all since the record was made are
+    there."""
     world = memory_world(restore="restore-and-continue")
     of_others(world)
     assert die_at_step("precommit.saved", 1, world, boundaries=(6,))

@@ -181,7 +181,8 @@ def test_a_successor_of_the_same_checkpoint_fences_the_zombie():
 
 
 def test_a_zombie_gives_no_file_its_name_back():
-    """What its successor has published others may have compacted and removed: it asks for its ownership before it touches a file."""
+    """What its successor has published others may have compacted and removed: it asks for its ownership before it
+    touches a file."""
     world = memory_world(restore="restore-and-continue", on_rollback="republish", partition_by=())
     zombie = _sink(world)
     _pre_commit(world, zombie, 0, 5, 0)
@@ -219,7 +220,8 @@ def test_each_guard_against_a_zombie_holds_alone():
 
 
 def test_a_zombie_is_fenced_although_all_snapshots_that_could_tell_have_expired():
-    """It passed its own check, slept before reading the table, and finds a history without a word of its application."""
+    """It passed its own check, slept before reading the table, and finds a history without a word of its
+    application."""
     world = memory_world(restore="restore-and-continue")
     zombie = _sink(world)
     _pre_commit(world, zombie, 0, 5, 0)

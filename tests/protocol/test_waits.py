@@ -1,4 +1,5 @@
-"""How often a batch waits for the disk: once for what its record names and says, once for what its snapshot does, and once for each name."""
+"""How often a batch waits for the disk: once for what its record names and says, once for what its snapshot does, and
+once for each name."""
 
 from streamsink.clock import IdSource
 from streamsink.storage.file_io import FileIO
@@ -39,7 +40,8 @@ class _Waits(CrashingCalls):
 
 
 def test_a_batch_waits_four_times():
-    """File, manifest and the record's bytes; the record's name; lists, the snapshot's bytes and final names; the snapshot's name."""
+    """File, manifest and the record's bytes; the record's name; lists, the snapshot's bytes and final names; the
+    snapshot's name."""
     world = memory_world(table_options={"manifest.merge-min-count": "1000"})
     calls = _Waits(world.calls, world.driver.root)
     sink = world.driver.start(FileIO(calls, IdSource().new_id), SparkCheckpoint(QUERY))
@@ -57,7 +59,8 @@ def test_a_batch_waits_four_times():
 
 
 def test_the_folder_of_a_new_partition_is_durable_with_the_record():
-    """Made before the record, with the same wait: so a power failure leaves a record whose files can get their names. Later it costs nothing."""
+    """Made before the record, with the same wait: so a power failure leaves a record whose files can get their names.
+    Later it costs nothing."""
     world = memory_world(table_options={"manifest.merge-min-count": "1000"})
     calls = _Waits(world.calls, world.driver.root)
     sink = world.driver.start(FileIO(calls, IdSource().new_id), SparkCheckpoint(QUERY))

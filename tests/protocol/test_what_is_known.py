@@ -1,4 +1,5 @@
-"""What is not known stays not known: other writers, expired history, lost journals, and tables that take another one's place."""
+"""What is not known stays not known: other writers, expired history, lost journals, and tables that take another one's
+place."""
 
 import dataclasses
 import json
@@ -34,7 +35,8 @@ from tests.table.foreign import Prepared
     ids=["each", "one"],
 )
 def test_a_query_knows_what_it_has_not_published_itself(way):
-    """Others commit and expire while a group is pending: the running query asked its user whether it had published it."""
+    """Others commit and expire while a group is pending: the running query asked its user whether it had published
+    it."""
     world = memory_world(restore="restore-and-continue", **way)
     world.run(boundaries=(3,))
     rows = world.driver.rows
@@ -91,7 +93,8 @@ def test_without_its_journal_nobody_knows_it_and_the_answer_is_an_error():
 
 @pytest.mark.parametrize("others_came", [False, True], ids=["ends before", "another in its place"])
 def test_a_rollback_is_seen_although_the_history_before_it_has_expired(others_came):
-    """A mark says which snapshot published the record: the table ends before it, or a later one has its number. It was a silent skip."""
+    """A mark says which snapshot published the record: the table ends before it, or a later one has its number. It was
+    a silent skip."""
     world = memory_world(restore="restore-and-continue")
     of_others(world)
     world.run(boundaries=(6,))
@@ -131,7 +134,8 @@ def test_a_record_before_a_rollback_that_a_snapshot_names_is_published():
 
 
 def test_records_that_were_pruned_before_a_rollback_are_not_taken_for_published():
-    """Nobody knows whether the rollback took them too: a walk lost their rows. What is given up is read again from where they end."""
+    """Nobody knows whether the rollback took them too: a walk lost their rows. What is given up is read again from
+    where they end."""
     world = memory_world(restore="restore-and-continue")
     _rolled_back_beside_expired_history(world, to=2)
     assert not io_of(world).exists(f"{world.driver.root}/streamsink/streamsink/record-1.json")
@@ -143,7 +147,8 @@ def test_records_that_were_pruned_before_a_rollback_are_not_taken_for_published(
 
 
 def _rolled_back_beside_expired_history(world, to: int, others: int = 1, keep: int | None = None) -> None:
-    """Snapshots 3 to 5 are ours, on two of others. Back to ``to``, more of others, and all before ``keep`` or the newest has expired."""
+    """Snapshots 3 to 5 are ours, on two of others. Back to ``to``, more of others, and all before ``keep`` or the
+    newest has expired."""
     of_others(world)
     world.run(boundaries=(3, 6, 9))
     for number in range(newest_of(world) - 1, to - 1, -1):
@@ -175,7 +180,8 @@ def test_verify_knows_that_expired_history_is_not_a_rollback():
     ids=" ".join,
 )
 def test_what_a_dropped_table_left_is_named_with_the_way_on(left):
-    """A driver that was at work when the table was dropped writes there again; the next start found a folder that is neither."""
+    """A driver that was at work when the table was dropped writes there again; the next start found a folder that is
+    neither."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
     for name in [name for name in io_of(world).names(world.driver.root) if name not in left]:
@@ -198,7 +204,8 @@ def test_what_a_dropped_table_left_is_named_with_the_way_on(left):
 
 @pytest.mark.parametrize("options", [{"on_rollback": "republish"}, {}], ids=["originals-stay", "final-names-stay"])
 def test_a_record_that_may_be_published_is_not_published_again(options):
-    """A9: killed before the mark, then every snapshot that could tell expired while the files stayed (under a tag): doubled."""
+    """A9: killed before the mark, then every snapshot that could tell expired while the files stayed (under a tag):
+    doubled."""
     world = memory_world(restore="restore-and-continue", **options)
     assert die_at_step("commit.hinted", 2, world, boundaries=(6, 9))
     prepared = Prepared(world)
@@ -284,7 +291,8 @@ def test_both_ways_on_that_the_conflict_names(option, expected):
 
 
 def test_an_overwrite_behind_pending_ones_of_its_own_is_no_conflict():
-    """A10: two are pending, and the first one's snapshot comes after the second one's record: nobody else has changed anything."""
+    """A10: two are pending, and the first one's snapshot comes after the second one's record: nobody else has changed
+    anything."""
     world = memory_world(mode="overwrite", restore="restore-and-continue", publish_every_batches=5)
     assert die_at_step("precommit.saved", 2, world, boundaries=(6, 9))
     assert world.ids() == []

@@ -9,8 +9,8 @@ from tools.java import find_java
 
 JVM = ["-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
 JVM += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-# With one DataNode, a client that closes a file often asks before that one's report of the block has come, and then waits
-# half a second; with two, the last one of the pipeline has reported by then.
+# With one DataNode, a client that closes a file often asks before that one's report of the block has come, and then
+# waits half a second; with two, the last one of the pipeline has reported by then.
 DATANODES = 2
 # there is one user here, and a small disk is enough
 SETTINGS = {"dfs.permissions.enabled": "false", "dfs.datanode.du.reserved": "0"}

@@ -1,7 +1,7 @@
 """A Hive Metastore 2.3 from the jars that PySpark ships, with its own Derby and working locks.
 
-Its main class would listen on every interface, make no lock tables and need a compiler to be changed. So a bare JVM is started,
-and what the main class does is done from here, through py4j.
+Its main class would listen on every interface, make no lock tables and need a compiler to be changed. So a bare JVM is
+started, and what the main class does is done from here, through py4j.
 """
 
 import shutil
@@ -69,7 +69,8 @@ class HiveMetastore(Server):
         self.kill()  # its data are written when a call returns; an orderly end of a bare JVM does no more
 
     def _make(self) -> None:
-        """What HiveMetaStore.main does, on one interface; with lock tables, and a thread that ends the locks of the dead."""
+        """What HiveMetaStore.main does, on one interface; with lock tables, and a thread that ends the locks of the
+        dead."""
         gateway = JavaGateway(gateway_parameters=_gateway_parameters(self._ports[1]))
         java = gateway.jvm
         conf, handler = _handler(java, self.data_dir, self.lock_timeout_s)

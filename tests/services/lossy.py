@@ -1,4 +1,5 @@
-"""A TCP relay before a server that can lose replies: the server has done what was asked, and the client never hears of it."""
+"""A TCP relay before a server that can lose replies: the server has done what was asked, and the client never hears of
+it."""
 
 import contextlib
 import socket

@@ -3,7 +3,8 @@
 import random
 import socket
 
-# below the range from which the kernel picks ports for outgoing connections: such a connection could sit on a killed server's port
+# below the range from which the kernel picks ports for outgoing connections: such a connection could sit on a killed
+# server's port
 FIRST, LAST = 20000, 31999
 ATTEMPTS = 200
 LOOPBACK = "127.0.0.1"

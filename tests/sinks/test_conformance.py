@@ -75,8 +75,9 @@ def _publishes_whatever_is_there(self, committable, *, expect, restored, fence):
     """Neither the last record nor the name is looked at."""
     for file in committable.files:
         self._io.place(f"{self._path}/{file.staged}", f"{self._path}/{file.final}", True)
-    path = f"{self._path}/commits/{committable.application}/{committable.state.sequence:010}{committable.state.record_id}.json"
-    self._io.replace(path, _manifest_of(committable), committable.state.record_id)
+    state = committable.state
+    path = f"{self._path}/commits/{committable.application}/{state.sequence:010}{state.record_id}.json"
+    self._io.replace(path, _manifest_of(committable), state.record_id)
     return Published(committable.state.checkpoint_id, committable.state.sequence, 1)
 
 

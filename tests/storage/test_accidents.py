@@ -1,4 +1,5 @@
-"""The main job's accidents on a real HDFS and a real S3, without Spark: each row once, or an error that says what happened."""
+"""The main job's accidents on a real HDFS and a real S3, without Spark: each row once, or an error that says what
+happened."""
 
 import collections
 import copy
@@ -52,7 +53,8 @@ def test_an_old_copy_of_the_checkpoint_with_other_boundaries_is_filtered_by_row(
 
 
 def test_a_deleted_checkpoint_is_filtered_by_row_or_refused(make_world, world):
-    """A new query that reads from the beginning; without position columns it gets an error before anything is written."""
+    """A new query that reads from the beginning; without position columns it gets an error before anything is
+    written."""
     fresh = make_world()
     fresh.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000002")
     with pytest.raises(Misuse) as caught:
@@ -104,7 +106,8 @@ def test_expired_history_is_no_gap(world):
 
 
 def test_a_rolled_back_table_is_an_error_and_mended_on_request(make_world, world):
-    """The newest snapshot is gone: refused before anything is written; with on_rollback='republish' the journal gives the batch back."""
+    """The newest snapshot is gone: refused before anything is written; with on_rollback='republish' the journal gives
+    the batch back."""
     world.file_io(world.calls).delete(f"{world.driver.root}/snapshot/snapshot-2")
     with pytest.raises(Misuse) as caught:
         world.run(boundaries=(*BOUNDARIES, 9))
@@ -144,7 +147,8 @@ def test_removed_metadata_is_an_error(world):
 
 @pytest.mark.parametrize("kind", REMOTE)
 def test_writers_at_once_lose_nothing_although_one_is_killed(kind, request):
-    """Four processes on one table, one of them ended by SIGKILL and started again: every row once, ids without a hole."""
+    """Four processes on one table, one of them ended by SIGKILL and started again: every row once, ids without a
+    hole."""
     made = back_end(kind, request)
     table = f"{made.root}/shop.db/raced"
     streamsink.create_table(table, writer.SCHEMA, store_options=made.options)

@@ -15,7 +15,8 @@ _LONG_S = 60
 
 
 class _Disk(PosixCalls):
-    """Says when a file is flushed. A file named ``bad`` cannot be, and the disk says so once, as Linux does; ``gone`` vanishes before."""
+    """Says when a file is flushed. A file named ``bad`` cannot be, and the disk says so once, as Linux does; ``gone``
+    vanishes before."""
 
     def __init__(self):
         self.looks = threading.Semaphore(0)

@@ -1,4 +1,5 @@
-"""What a store promises, as tests that every back end passes: what is atomic, what is durable, what a missing name means."""
+"""What a store promises, as tests that every back end passes: what is atomic, what is durable, what a missing name
+means."""
 
 import collections
 import json

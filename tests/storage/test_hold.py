@@ -78,7 +78,8 @@ def test_a_superseded_driver_stops_beating(kind, request):
 
 @pytest.mark.parametrize("kind", ["local"])
 def test_a_forked_child_holds_nothing(kind, request):
-    """A pool of processes that outlives its driver kept every other query of that name out, and the error named a process that was gone."""
+    """A pool of processes that outlives its driver kept every other query of that name out, and the error named a
+    process that was gone."""
     made = back_end(kind, request)
     folder = f"{made.root}/streamsink/app"
     made.io().make_dir(folder)

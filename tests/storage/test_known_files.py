@@ -1,4 +1,5 @@
-"""What a journal keeps of the files that its records were made of: all of them, whatever is pruned, at a cost that does not grow."""
+"""What a journal keeps of the files that its records were made of: all of them, whatever is pruned, at a cost that does
+not grow."""
 
 import dataclasses
 import hashlib
@@ -123,7 +124,8 @@ def last_of(names: list[str]) -> int:
 
 
 def test_a_source_that_tells_no_files_pays_nothing():
-    """Kafka: the same calls as with files, but for the files; nothing is listed, nothing is read; a start pays nothing either."""
+    """Kafka: the same calls as with files, but for the files; nothing is listed, nothing is read; a start pays nothing
+    either."""
     journal = Journal(2)
     journal.record(1, 2, tells=False)
     before = journal.calls.by_name
@@ -317,7 +319,8 @@ def test_files_of_earlier_code_are_put_together_with_others(version):
 
 @pytest.mark.parametrize("retain, is_known", [(100, False), (2, True)])
 def test_files_of_earlier_code_are_read_and_go_whole_when_some_of_their_records_are_given_up(retain, is_known):
-    """It did not write down how many each record has: where one of them is pruned nothing is known any more, and it is asked for."""
+    """It did not write down how many each record has: where one of them is pruned nothing is known any more, and it is
+    asked for."""
     journal = Journal(retain)
     journal.record(1, 101)
     _as_earlier_code_wrote(journal, 1)
@@ -330,7 +333,8 @@ def test_files_of_earlier_code_are_read_and_go_whole_when_some_of_their_records_
 
 
 def test_a_death_while_records_are_given_up_leaves_no_wrong_knowledge():
-    """At each I/O call, also with the power: a file is known as long as its record is there. Called again it ends the same."""
+    """At each I/O call, also with the power: a file is known as long as its record is there. Called again it ends the
+    same."""
     for power, call in itertools.product((False, True), range(1, 40)):
         journal = Journal(3)
         journal.record(1, 9)
@@ -379,5 +383,6 @@ def test_a_million_files(capsys):
     assert len(known) == 1_000_000 and all_seen(known, 1, 10_000, per_batch=100) and reads < 300
     with capsys.disabled():
         print(
-            f"\nRESULT 1,000,000 files: {recorded / 10_000:.2f} ms a batch of 100; a start reads {reads} files and knows all in {loaded:.0f} ms"
+            f"\nRESULT 1,000,000 files: {recorded / 10_000:.2f} ms a batch of 100; a start reads {reads} files and "
+            f"knows all in {loaded:.0f} ms"
         )

@@ -1,4 +1,5 @@
-"""A pending record that is torn, truncated or altered is refused by name; nothing in it could run code or show a value."""
+"""A pending record that is torn, truncated or altered is refused by name; nothing in it could run code or show a
+value."""
 
 import dataclasses
 import json
@@ -107,7 +108,8 @@ def test_a_missing_file_of_a_pending_checkpoint_stops_the_start(world):
 
 @pytest.mark.parametrize("keep", [False, True], ids=["", "keep-staging"])
 def test_a_sweep_keeps_the_files_of_records_that_are_not_published(world, keep):
-    """Whenever it is called: only what no record names goes, and of published records what nobody needs to mend a rollback."""
+    """Whenever it is called: only what no record names goes, and of published records what nobody needs to mend a
+    rollback."""
     root, io = world.driver.root, FileIO(world.calls, IdSource().new_id)
     record = decode_record(_record(world), RECORD)
     named = sorted(
@@ -127,7 +129,8 @@ def test_a_sweep_keeps_the_files_of_records_that_are_not_published(world, keep):
 
 @pytest.mark.parametrize("published", [False, True])
 def test_a_sweep_takes_what_other_epochs_staged_for_the_number_of_a_record(world, published):
-    """Also where the files of published records are kept: a power failure may bring back what their writer had deleted."""
+    """Also where the files of published records are kept: a power failure may bring back what their writer had
+    deleted."""
     root, io = world.driver.root, FileIO(world.calls, IdSource().new_id)
     record = decode_record(_record(world), RECORD)
     log = FileJournal(io, root, "streamsink", 2, keep_staging=True)
@@ -144,7 +147,8 @@ def test_a_sweep_takes_what_other_epochs_staged_for_the_number_of_a_record(world
 
 
 def test_a_driver_whose_journal_was_removed_owns_nothing_of_the_next_one():
-    """Which counts its epochs anew: with the same number it was taken for the owner, and deleted what the other one had staged."""
+    """Which counts its epochs anew: with the same number it was taken for the owner, and deleted what the other one had
+    staged."""
     io = FileIO(MemoryCalls(), IdSource().new_id)
     first, second = (FileJournal(io, "/lake/t", "app", 2) for _ in range(2))
     writer = first.claim("query", 0)

@@ -1,4 +1,5 @@
-"""What is special about S3: requests that the client repeats by itself, servers that ignore conditions, uploads in parts."""
+"""What is special about S3: requests that the client repeats by itself, servers that ignore conditions, uploads in
+parts."""
 
 import uuid
 from pathlib import Path

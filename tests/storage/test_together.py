@@ -1,4 +1,5 @@
-"""What is flushed together: all of it, on every kind of calls; an error is raised when nothing is under way any more."""
+"""What is flushed together: all of it, on every kind of calls; an error is raised when nothing is under way any
+more."""
 
 import errno
 import os

@@ -1,6 +1,7 @@
 """One writer process of several on one table of any store: ``writer.py ROOT STORE_OPTIONS APPLICATION BATCHES ROWS``.
 
-Its source is the same each time and its checkpoint says that nothing was done: what is published is recognised and skipped.
+Its source is the same each time and its checkpoint says that nothing was done: what is published is recognised and
+skipped.
 """
 
 import json

@@ -14,11 +14,12 @@ from streamsink.table.table import Table
 def commit_messages(
     table: Table, options: SinkOptions, messages: Iterable[CommitMessage], commit_user: str, identifier: int
 ) -> list[Committed]:
-    """Commit these messages as Paimon does: the append part, then the compact part, each as a snapshot of its own when it has
-    anything. A crash between them loses the compaction only, of which the next one finds the same input.
+    """Commit these messages as Paimon does: the append part, then the compact part, each as a snapshot of its own when
+    it has anything. A crash between them loses the compaction only, of which the next one finds the same input.
 
     commit_user: of maintenance, never one of a sink, whose later checkpoints an identifier of maintenance would hide.
-    Raises: Conflict, which is not retried, when another commit changed the files meanwhile; else as ``TableCommit.commit``.
+    Raises: Conflict, which is not retried, when another commit changed the files meanwhile; else as
+    ``TableCommit.commit``.
     """
     append, compact = collect(messages)
     commit, name = TableCommit(table, options), IdSource().new_id()

@@ -1,4 +1,5 @@
-"""Another writer as Paimon's own are on a bare local disk: prepares a snapshot, and renames it over whatever has its number."""
+"""Another writer as Paimon's own are on a bare local disk: prepares a snapshot, and renames it over whatever has its
+number."""
 
 import dataclasses
 import os

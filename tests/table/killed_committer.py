@@ -1,8 +1,9 @@
 """A process that commits to a table, may be killed at any time, and goes on where its query's checkpoint says.
 
-    python -m tests.table.killed_committer TABLE APPLICATION BATCHES ROWS FOLDER [RETRIES]
+python -m tests.table.killed_committer TABLE APPLICATION BATCHES ROWS FOLDER [RETRIES]
 
-FOLDER holds what Spark's checkpoint would: ``<application>.committed``; and ``<application>.attempts``, one line a commit.
+FOLDER holds what Spark's checkpoint would: ``<application>.committed``; and ``<application>.attempts``, one line a
+commit.
 """
 
 import os
@@ -42,7 +43,8 @@ def committed(file: Path) -> int:
 
 
 def main(table: str, application: str, batches: int, rows: int, folder: Path, retries: int | None) -> None:
-    """``batches`` micro-batches of ``rows`` rows under one application's name, from where the last process was killed."""
+    """``batches`` micro-batches of ``rows`` rows under one application's name, from where the last process was
+    killed."""
 
     def make(start, end):
         return pa.RecordBatch.from_pydict(

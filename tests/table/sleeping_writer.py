@@ -15,8 +15,8 @@ MERGES = pytest.mark.parametrize("merge", ["2", "1000"], ids=["merging", "append
 
 
 class _Sleeps(FileIO):
-    """What happens while this writer has read the newest snapshot and written nothing (``early``), is about to create its own
-    (``before``), has just created it (``after``), or is about to name it in LATEST (``hint``)."""
+    """What happens while this writer has read the newest snapshot and written nothing (``early``), is about to create
+    its own (``before``), has just created it (``after``), or is about to name it in LATEST (``hint``)."""
 
     early = before = after = hint = None
 

@@ -1,7 +1,8 @@
-"""A mark says that its snapshot has the record's state alone, by whichever way that came, so that a rollback behind it is no proof of the rows.
+"""A mark says that its snapshot has the record's state alone, by whichever way that came, so that a rollback behind it
+is no proof of the rows.
 
-In each test the rows of record 2 are behind a snapshot that another writer's rename has replaced, a compaction has rewritten them, and the
-state that was published alone goes with a rollback. They must not be published again unasked.
+In each test the rows of record 2 are behind a snapshot that another writer's rename has replaced, a compaction has
+rewritten them, and the state that was published alone goes with a rollback. They must not be published again unasked.
 """
 
 import contextlib
@@ -55,7 +56,8 @@ def _back(world, to: int, is_carried: bool) -> None:
 
 
 def _is_asked(world, ends, word: str = r"set accept_as_seen='(\w+)'") -> None:
-    """Told that the rows are there, the query goes on with each row once. word: where the message has the one for these rows."""
+    """Told that the rows are there, the query goes on with each row once. word: where the message has the one for these
+    rows."""
     accept(world, on_rollback="republish")
     accept(world, accept_as_seen=refused(world, "journal.undecidable", ends).find(word))
     world.run(boundaries=ends)
@@ -92,9 +94,8 @@ def test_rows_of_a_group_that_were_there_and_went_while_it_was_published(way):
         io_of(world).replace(f"{world.driver.root}/snapshot/LATEST", b"1", IdSource().new_id())
 
     arm("commit.before_filter", 1, roll_back)
-    with contextlib.suppress(
-        StreamsinkError
-    ):  # a group is found to be another one; a single record is found by the next batch
+    # a group is found to be another one; a single record is found by the next batch
+    with contextlib.suppress(StreamsinkError):
         world.run(boundaries=THREES)
     faults.arm(None)
     accept(world, on_rollback="republish")
@@ -117,7 +118,8 @@ def test_its_snapshot_was_replaced_too():
 
 
 def test_its_snapshot_was_replaced_and_so_was_the_next_one():
-    """Found by reading: what its user had said of the first record was taken for the next one too, whose rows were lost."""
+    """Found by reading: what its user had said of the first record was taken for the next one too, whose rows were
+    lost."""
     world, _ = published_not_marked(table_options=MERGES)
     compact(world)
     late = Prepared(world, 3)
@@ -154,7 +156,8 @@ def test_of_what_its_user_has_seen(is_carried):
 
 
 def _marked_and_alone():
-    """The record was marked where its snapshot was replaced, and the driver died before it marked its state, which it had published alone."""
+    """The record was marked where its snapshot was replaced, and the driver died before it marked its state, which it
+    had published alone."""
     world = memory_world(**SETTINGS)
     world.run(boundaries=BOUNDARIES[:1])
     replacing = Prepared(world)
@@ -175,7 +178,8 @@ def test_where_the_driver_died_before_it_marked_that():
 
 @pytest.mark.parametrize("is_started_again", [True, False])
 def test_where_the_driver_died_before_it_marked_that_and_the_rows_went_too(is_started_again):
-    """The mark of the snapshot that was replaced said nothing of a table that went back behind it and is longer than that again."""
+    """The mark of the snapshot that was replaced said nothing of a table that went back behind it and is longer than
+    that again."""
     world = _marked_and_alone()
     if is_started_again:
         world.run(boundaries=ENDS[:2])

@@ -56,7 +56,8 @@ def test_a_snapshot_of_a_table_that_was_emptied_meanwhile_is_taken_back(snapshot
 
 
 def test_a_first_snapshot_whose_data_files_went_meanwhile_is_taken_back(monkeypatch):
-    """A backup of the table from before its first snapshot took its place: the manifest came after that, the data files before. A walk found it."""
+    """A backup of the table from before its first snapshot took its place: the manifest came after that, the data files
+    before. A walk found it."""
     calls = MemoryCalls()
     table = new_table(calls)
     later = Clock.now_ms
@@ -76,7 +77,8 @@ def test_a_snapshot_in_the_folder_of_a_table_that_was_dropped_meanwhile_is_taken
 @pytest.mark.parametrize("others", [0, 3])
 @pytest.mark.parametrize("keeps", ["lists", "manifests"])
 def test_a_snapshot_in_a_table_that_was_created_anew_meanwhile_is_taken_back(keeps, others, when):
-    """Its lists came after the drop, or all manifests: the base is gone, and it has not expired; or that of an older table is in its place."""
+    """Its lists came after the drop, or all manifests: the base is gone, and it has not expired; or that of an older
+    table is in its place."""
     calls, table = three_snapshots("1000")
 
     def created_anew():
@@ -117,7 +119,8 @@ def _a_minute_later(monkeypatch) -> None:
 
 
 def test_a_slow_writer_leaves_its_snapshot_when_others_have_built_on_it(monkeypatch):
-    """Data files vanished behind both: without it the other writer's snapshot would stand on a hole, and everybody's state with it."""
+    """Data files vanished behind both: without it the other writer's snapshot would stand on a hole, and everybody's
+    state with it."""
     calls, table = three_snapshots("1000")
 
     def others_go_on() -> None:

@@ -1,4 +1,5 @@
-"""The table commit: safe between processes, right over foreign writers, fenced where history has expired, constant in cost."""
+"""The table commit: safe between processes, right over foreign writers, fenced where history has expired, constant in
+cost."""
 
 import collections
 

@@ -37,7 +37,8 @@ def _table(ddl: str):
         ("v DECIMAL(5, 2)", pa.decimal128(20, 4), [D("999.99"), D("-1.5"), None], [D("1000"), D("0.001")], "data.cast"),
         ("v BIGINT", pa.string(), ["12", "-7", None], ["", " 12", "1.5", "x", "9223372036854775808"], "data.cast"),
         ("v DECIMAL(5, 2)", pa.string(), ["1.25", "7"], ["1.255", "1000", "one"], "data.cast"),
-        # Arrow takes hexadecimal digits for the bits of a number, and lets a decimal of too many digits come round to another one
+        # Arrow takes hexadecimal digits for the bits of a number, and lets a decimal of too many digits come round to
+        # another one
         (
             "v INT",
             pa.string(),
@@ -249,7 +250,8 @@ def test_text_that_is_not_utf_8_keeps_its_bytes():
     ],
 )
 def test_a_date_that_has_no_folder_is_set_aside(ddl, arrow, values):
-    """Of a table whose folders have dates as text, where years beyond four digits have none. The others of the batch are written."""
+    """Of a table whose folders have dates as text, where years beyond four digits have none. The others of the batch
+    are written."""
     schema = new_schema(parse_ddl(ddl), ("day",), {"partition.legacy-name": "false"})
     rows = pa.RecordBatch.from_pydict({"day": pa.array(values, arrow), "v": pa.array([1, 2, 3], pa.int32())})
     fitting, refused = Screen(schema, Folders(schema, "/lake/t", NameLimits()))(rows)

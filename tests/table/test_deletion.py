@@ -31,12 +31,16 @@ ALLOWED = {
     # The stores themselves: what was asked for, and temporary files of the very call that made them.
     "streamsink/storage/calls.py": "the calls themselves, and a file whose first write failed",
     "streamsink/storage/hdfs.py": "the calls themselves, and the temporary file of a creation that lost",
-    "streamsink/storage/s3.py": "the calls themselves, a probe, and an object of this try's own that the server kept in part",
+    "streamsink/storage/s3.py": (
+        "the calls themselves, a probe, and an object of this try's own that the server kept in part"
+    ),
     "streamsink/storage/file_io.py": "the contract itself, and the temporary file of the call that made it",
     # The journal, which Paimon's snapshots never name.
     "streamsink/storage/hold.py:forget": "the hold of an epoch before the last two",
     "streamsink/journal/owners.py:_prune": "owners before the last two",
-    "streamsink/journal/file_journal.py:forget": "published records beyond those that are retained, and then their marks",
+    "streamsink/journal/file_journal.py:forget": (
+        "published records beyond those that are retained, and then their marks"
+    ),
     "streamsink/journal/file_journal.py:discard": "the staging folder of a checkpoint of its own that has no record",
     "streamsink/journal/file_journal.py:sweep": "what Staging found to be of nobody, and temporary files",
     "streamsink/journal/file_journal.py:give_up": "records that can never be published, on purpose only",
@@ -62,7 +66,8 @@ def _callers(tree: ast.AST, function: str = ""):
 
 
 def test_nobody_deletes_files_but_those_who_know_what_is_named():
-    """A caller that is not listed is a new way to delete what a snapshot names: let it go through table/history/deletion.py."""
+    """A caller that is not listed is a new way to delete what a snapshot names: let it go through
+    table/history/deletion.py."""
     found = {}
     for path in LIBRARY:
         name = str(path.relative_to(ROOT_FOLDER))

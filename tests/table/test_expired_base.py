@@ -1,4 +1,5 @@
-"""A writer sleeps while it publishes, and the snapshot that its own is built on expires: what is live stays, what came too late goes."""
+"""A writer sleeps while it publishes, and the snapshot that its own is built on expires: what is live stays, what came
+too late goes."""
 
 import dataclasses
 
@@ -76,7 +77,8 @@ class _Looked(MemoryCalls):
 
 @pytest.mark.parametrize("expired", [0, 3])
 def test_a_live_snapshot_stays_whenever_others_build_on_it(expired):
-    """Found by a walk: between two looks of the writer whose snapshot it is. It was taken back, and the others' history had a hole."""
+    """Found by a walk: between two looks of the writer whose snapshot it is. It was taken back, and the others' history
+    had a hole."""
     for look in range(1, 1_000):
         calls = _Looked()
         table = new_table(calls)
@@ -94,7 +96,8 @@ def test_a_live_snapshot_stays_whenever_others_build_on_it(expired):
 
 @MERGES
 def test_a_live_snapshot_that_has_expired_too_is_left_to_the_restart(merge):
-    """It was there, others built on it, and it expired: no fence, for nobody superseded it; the restart finds it published."""
+    """It was there, others built on it, and it expired: no fence, for nobody superseded it; the restart finds it
+    published."""
     calls, table = three_snapshots(merge)
     with pytest.raises(Retryable) as unsure:
         commit_asleep(calls, after=lambda: (commits_of_others(table, 2), _expire(table, 1, 2, 3, 4)))
@@ -152,7 +155,8 @@ def test_a_snapshot_whose_files_expire_at_this_moment_is_left_to_the_restart():
 
 
 def test_a_snapshot_that_came_too_late_and_names_lists_that_are_swept_is_taken_back():
-    """Its successor has swept what the dead one's try had made; nobody could read the snapshot, and verify called the table damaged."""
+    """Its successor has swept what the dead one's try had made; nobody could read the snapshot, and verify called the
+    table damaged."""
     calls, table = three_snapshots("1000")
 
     def swept_and_expired():
@@ -171,7 +175,8 @@ def test_a_snapshot_that_came_too_late_and_names_lists_that_are_swept_is_taken_b
 
 
 def test_a_snapshot_that_came_too_late_and_names_manifests_that_have_expired_is_taken_back():
-    """Its lists are its own and are there; what they name was merged and has expired, so nobody could read it (walk 4411-10436)."""
+    """Its lists are its own and are there; what they name was merged and has expired, so nobody could read it (walk
+    4411-10436)."""
     calls, table = three_snapshots("2")
 
     def expired():

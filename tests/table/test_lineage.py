@@ -1,4 +1,5 @@
-"""Snapshots that stand among those of a table, and that its newest one does not descend from: what they name is not in the table for that."""
+"""Snapshots that stand among those of a table, and that its newest one does not descend from: what they name is not in
+the table for that."""
 
 import dataclasses
 
@@ -31,8 +32,9 @@ def _table(world):
 @pytest.mark.parametrize("is_expired", [False, True], ids=["whole", "expired"])
 @pytest.mark.parametrize("step", ["commit.published", "commit.marked"], ids=["not marked", "marked"])
 def test_a_compaction_that_lost_its_line_proves_nothing(is_expired, step):
-    """It had rewritten our files when another writer's rename replaced ours, and came itself over a third one's, on which a fourth one
-    had built. Its delta names our files, and they are not in the table: they were taken for published, and were lost."""
+    """It had rewritten our files when another writer's rename replaced ours, and came itself over a third one's, on
+    which a fourth one had built. Its delta names our files, and they are not in the table: they were taken for
+    published, and were lost."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:1])
     replacing = Prepared(world)
@@ -63,7 +65,8 @@ def _lists(table, base, delta) -> dict:
 
 
 def _another_on(table, snapshot, number: int, *, delta=()) -> None:
-    """A writer's snapshot that is built on this one, in the place of the one with that number. delta: manifests that it brings."""
+    """A writer's snapshot that is built on this one, in the place of the one with that number. delta: manifests that it
+    brings."""
     other = dataclasses.replace(
         snapshot,
         properties=None,
@@ -77,8 +80,8 @@ def _another_on(table, snapshot, number: int, *, delta=()) -> None:
 @pytest.mark.parametrize("is_expired", [False, True], ids=["whole", "expired"])
 @pytest.mark.parametrize("line", ["lost", "kept", "unknown"])
 def test_one_of_several_tables_and_a_line_of_snapshots(line, is_expired):
-    """Ours at 2 was replaced, and snapshot 3, which was built on ours, rewrites our files. line: whether the newest is built on that; or, as
-    two in a row were replaced, nobody knows."""
+    """Ours at 2 was replaced, and snapshot 3, which was built on ours, rewrites our files. line: whether the newest is
+    built on that; or, as two in a row were replaced, nobody knows."""
     world = TwoTables()
     world.run(boundaries=ENDS[:1])
     assert die_at_step("commit.published", 1, world, boundaries=ENDS[:2])
@@ -112,7 +115,8 @@ def _rewriting(table, mine) -> ManifestFileMeta:
 
 
 def test_what_stands_above_the_newest_snapshot_proves_nothing():
-    """A rollback by hand has left a snapshot behind a hole. It names our files, which are not in the table: they were taken for published."""
+    """A rollback by hand has left a snapshot behind a hole. It names our files, which are not in the table: they were
+    taken for published."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:1])
     table = _table(world)

@@ -66,7 +66,8 @@ class Bench:
 
 
 def test_live_files_are_adds_without_a_delete_anywhere():
-    """A DELETE kills an ADD even when the ADD is later; another level is another identity; what is added twice is there twice."""
+    """A DELETE kills an ADD even when the ADD is later; another level is another identity; what is added twice is there
+    twice."""
     bench = Bench(())
     added, later, other = (bench.entry(FileKind.ADD, (), name) for name in ("1", "2", "3"))
     upgraded = replace(added, file=replace(added.file, level=5))
@@ -84,7 +85,8 @@ VALUES = [None, "", "a", "b", "\U0001f600", "zz"]
 
 
 def test_entries_of_some_partitions_are_those_of_a_full_read(rng):
-    """Nulls, empty strings, DELETEs in other manifests: pruning by the list's stats and by entry loses and adds nothing."""
+    """Nulls, empty strings, DELETEs in other manifests: pruning by the list's stats and by entry loses and adds
+    nothing."""
     bench = Bench()
     for _ in range(60):
         names = [f"f{i}" for i in range(12)]
@@ -128,7 +130,8 @@ def names(entries) -> list[str]:
 
 
 class History:
-    """Random commits of a table, with what must be live after each. Every file is added once and deleted at most once."""
+    """Random commits of a table, with what must be live after each. Every file is added once and deleted at most
+    once."""
 
     def __init__(self, bench: Bench, rng):
         self.bench, self.rng = bench, rng
@@ -198,7 +201,8 @@ def test_minor_merging_cancels_pairs_and_keeps_the_other_deletes():
 
 
 def test_the_cost_of_minor_merging_does_not_grow_with_the_table():
-    """By sizes alone, 20,000 commits: few manifests at any time, and the bytes written per commit stay what they were."""
+    """By sizes alone, 20,000 commits: few manifests at any time, and the bytes written per commit stay what they
+    were."""
     options, head, entry = MergeOptions.of({}), 3_300, 100
     metas, written, most = [], [], 0
 
@@ -261,7 +265,8 @@ def test_full_merging_waits_for_the_threshold_and_needs_more_than_one_manifest()
 
 
 def test_rewritten_manifests_roll_at_the_target_size():
-    """Each but the last reaches the target and none is much larger, so none is small enough to be rewritten next time."""
+    """Each but the last reaches the target and none is much larger, so none is small enough to be rewritten next
+    time."""
     bench = Bench()
     metas = [
         bench.manifest([bench.entry(FileKind.ADD, ("a", i), f"{i}-{j}" * 9) for j in range(400)]) for i in range(20)

@@ -1,4 +1,5 @@
-"""Many processes on one table, killed and restarted along the way: every row once, no commit lost, no number missing."""
+"""Many processes on one table, killed and restarted along the way: every row once, no commit lost, no number
+missing."""
 
 import collections
 import os
@@ -107,8 +108,9 @@ def test_many_writers_for_long(tmp_path, rng):
     fleet, took = _race(tmp_path, rng, (8, 250, 8))
     tries = fleet.attempts()
     print(
-        f"RESULT soak: commits=2000 seconds={took:.0f} kills={fleet.kills} lost=0 doubled=0 tries_mean={sum(tries) / len(tries):.2f} "
-        f"tries_max={max(tries)} over_11={sum(t > 11 for t in tries)}"
+        f"RESULT soak: commits=2000 seconds={took:.0f} kills={fleet.kills} lost=0 doubled=0 "
+        f"tries_mean={sum(tries) / len(tries):.2f} tries_max={max(tries)} "
+        f"over_11={sum(t > 11 for t in tries)}"
     )
 
 

@@ -1,4 +1,5 @@
-"""Nested columns that are empty or null in a whole Arrow batch, as Spark sends them: what is inside comes without its offsets.
+"""Nested columns that are empty or null in a whole Arrow batch, as Spark sends them: what is inside comes without its
+offsets.
 
 pyarrow reads through a null pointer then, which ends the process: what could do so runs in a child process.
 """

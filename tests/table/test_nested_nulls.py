@@ -1,4 +1,5 @@
-"""NOT NULL inside of nested columns: a null there is refused by its path, and a null above it is a value like any other."""
+"""NOT NULL inside of nested columns: a null there is refused by its path, and a null above it is a value like any
+other."""
 
 import decimal
 
@@ -28,7 +29,8 @@ def _one(name: str, kind: pa.DataType) -> pa.DataType:
     return pa.struct([(name, kind)])
 
 
-# Columns of the table; what a source says of them that knows no NOT NULL inside; values that fit, values that do not, and where not.
+# Columns of the table; what a source says of them that knows no NOT NULL inside; values that fit, values that do not,
+# and where not.
 COLUMNS = {
     "rows in a list": (
         "ARRAY<ROW<x INT, y STRING> NOT NULL>",
@@ -131,7 +133,8 @@ def path(tmp_path) -> str:
 @pytest.mark.parametrize("partition_by", [(), ["id"]], ids=["whole", "partitioned"])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_null_that_the_table_does_not_take_is_refused_and_all_others_are_read_back(path, name, partition_by):
-    """By the path of what is NOT NULL, as a column; nothing is written. A null above it, empty lists and slices go through."""
+    """By the path of what is NOT NULL, as a column; nothing is written. A null above it, empty lists and slices go
+    through."""
     kind, arrow, good, bad, where = COLUMNS[name]
     streamsink.create_table(path, f"id BIGINT, v {kind}", partition_by)
     with ArrowSink(path) as sink:

@@ -45,7 +45,8 @@ def _some_commit(table, chance, number):
 
 
 def test_it_says_what_a_whole_reading_says(rng):
-    """Random histories with deletions, rollbacks and merged manifests; snapshots asked in any order; partitions pruned."""
+    """Random histories with deletions, rollbacks and merged manifests; snapshots asked in any order; partitions
+    pruned."""
     hits = 0
     for _ in range(25):
         chance = random.Random(rng.random())

@@ -19,7 +19,8 @@ from tests.protocol.history import expire, mine_of, other_application, published
 from tests.table.entries import commit
 from tests.table.foreign import Prepared, compact, files_of_record, opened, record_of
 
-# Where in our second commit (snapshot 2) the other one's rename may come, and in the third, when ours is long published.
+# Where in our second commit (snapshot 2) the other one's rename may come, and in the third, when ours is long
+# published.
 AFTER_OURS = ["commit.published", "commit.hinted", "commit.marked", "forget.staging_removed", "batch.end"]
 BEFORE_NEXT = ["write.begin", "write.staged", "precommit.saved", "commit.placed", "commit.before_filter"]
 WHILE_BUILDING = ["commit.lists_written", "commit.before_publish"]
@@ -61,7 +62,8 @@ def test_it_is_noticed_before_the_next_snapshot_is_built(step):
 
 @pytest.mark.parametrize("step", WHILE_BUILDING)
 def test_replaced_while_the_next_one_is_built_hides_the_other_and_says_so(step):
-    """Ours is built on what it read: nothing of ours is lost or doubled, the other's rows are not seen, and a warning says so."""
+    """Ours is built on what it read: nothing of ours is lost or doubled, the other's rows are not seen, and a warning
+    says so."""
     world, _ = _replaced_at(step, 2)
     assert world.ids() == expected()
     assert [(e.snapshot_id, e.checkpoints) for e in _told(world)] == [(2, ())]
@@ -116,7 +118,8 @@ def _prepared_before_the_last(world):
 
 
 def test_two_in_a_row_are_replaced():
-    """Ours at 2 and 3 are both renamed over, the second by one that was built on the first: both are published again."""
+    """Ours at 2 and 3 are both renamed over, the second by one that was built on the first: both are published
+    again."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:1])
     first = Prepared(world)
@@ -134,7 +137,8 @@ def test_two_in_a_row_are_replaced():
 
 
 def test_files_that_a_third_writer_built_on_are_not_added_twice():
-    """It read our snapshot before that was replaced: our rows are in its snapshot, and only the state is published again."""
+    """It read our snapshot before that was replaced: our rows are in its snapshot, and only the state is published
+    again."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:1])
     replacing = Prepared(world)
@@ -147,7 +151,8 @@ def test_files_that_a_third_writer_built_on_are_not_added_twice():
 
 
 def test_a_rollback_is_no_replacement():
-    """What another writer wrote after a rollback is later than our mark: the rule for rollbacks holds, nothing is republished."""
+    """What another writer wrote after a rollback is later than our mark: the rule for rollbacks holds, nothing is
+    republished."""
     for option in ("fail", "republish"):
         world = memory_world(on_rollback=option, journal_retain=10)
         world.run(boundaries=BOUNDARIES[:2])
@@ -175,7 +180,8 @@ def test_a_mark_of_an_older_version_says_nothing():
 
 
 def test_files_that_are_gone_are_an_error():
-    """Whoever cleaned up took the replaced snapshot's files for orphans: an error that names one, nothing is published."""
+    """Whoever cleaned up took the replaced snapshot's files for orphans: an error that names one, nothing is
+    published."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:2])
     prepared = _prepared_before_the_last(world)
@@ -197,11 +203,12 @@ def _files_of(world):
     return {p for p in world.calls._names if p.rsplit("/", 1)[-1] in live}
 
 
-# -- the reply to publishing is lost -------------------------------------------------------------------------------------
+# -- the reply to publishing is lost ---------------------------------------------------------------------------------
 
 
 class _ReplyLost(CrashingCalls):
-    """Gives the name ``snapshot-2`` and says that it failed; ``meanwhile`` comes before. blind: nor can it be read back, once."""
+    """Gives the name ``snapshot-2`` and says that it failed; ``meanwhile`` comes before. blind: nor can it be read
+    back, once."""
 
     def __init__(self, inner, meanwhile, blind):
         super().__init__(inner)
@@ -226,7 +233,8 @@ class _ReplyLost(CrashingCalls):
 @pytest.mark.parametrize("blind", [False, True], ids=["read-back", "not-read-back"])
 @pytest.mark.parametrize("is_built_on", [False, True], ids=["not-built-on", "built-on"])
 def test_replaced_before_it_was_known_whether_ours_was_there(is_built_on, blind, settings):
-    """Ours was published, and nobody told us. It is published again, or its state alone where a third writer had built on it."""
+    """Ours was published, and nobody told us. It is published again, or its state alone where a third writer had built
+    on it."""
     world = memory_world(**settings)
     world.run(boundaries=BOUNDARIES[:1])
     replacing, ids = Prepared(world), []
@@ -242,14 +250,15 @@ def test_replaced_before_it_was_known_whether_ours_was_there(is_built_on, blind,
     assert ids and world.ids() == expected() + ids
 
 
-# -- killed before the mark --------------------------------------------------------------------------------------------
+# -- killed before the mark ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "settings", [{}, {"publish_as": "one-snapshot", "publish_every_batches": 2}, {"on_rollback": "republish"}], ids=str
 )
 def test_a_third_writer_built_on_ours_and_the_mark_is_missing(settings):
-    """Our rows are in the table although no state says so: only the state is published, not a Conflict at every start."""
+    """Our rows are in the table although no state says so: only the state is published, not a Conflict at every
+    start."""
     world, third = published_not_marked()
     world.driver.options = dataclasses.replace(world.driver.options, **settings)
     world.run()
@@ -267,7 +276,8 @@ def test_and_its_compaction_rewrote_our_files():
 
 
 def test_and_our_manifest_was_merged_and_has_expired():
-    """Found by a walk: its files were said to be gone, with a command by which rows that are in the table were to be read again."""
+    """Found by a walk: its files were said to be gone, with a command by which rows that are in the table were to be
+    read again."""
     world, third = published_not_marked()
     merging = other_application(world, "merging")
     table = opened(world)

@@ -80,8 +80,8 @@ def split(costs: list[Cost]) -> tuple[list[Cost], list[Cost]]:
 def test_the_cost_of_a_commit_does_not_grow(tmp_path, late):
     """Snapshots 100 to 160 against 1,000 to 1,060 (10,000 to 10,060): two whole cycles of manifest merging.
 
-    A commit between merges makes exactly the same calls; it reads and writes the same bytes but for longer numbers and the
-    tiers of merged manifests in its list. A merging one opens as many files. Over a whole cycle the bytes stay too.
+    A commit between merges makes exactly the same calls; it reads and writes the same bytes but for longer numbers and
+    the tiers of merged manifests in its list. A merging one opens as many files. Over a whole cycle the bytes stay too.
     """
     costs = costs_of(str(tmp_path / "shop.db" / "orders"), Metered(PosixCalls()), late + 61)
     windows = [costs[first : first + 60] for first in (100, late)]
@@ -137,7 +137,8 @@ def peak_of(action) -> float:
 
 
 def test_memory_of_planning_and_merging_is_bounded(tmp_path):
-    """20,000 live files: their whole metadata would take some 60 MiB; a plan is a few short values a file, the rest streams."""
+    """20,000 live files: their whole metadata would take some 60 MiB; a plan is a few short values a file, the rest
+    streams."""
     root = str(tmp_path / "t")
     many_files(root, 10, 2_000)
     table = open_table(local_file_io(flush=False), root, for_writing=True)

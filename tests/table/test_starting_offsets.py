@@ -16,7 +16,8 @@ from tests.protocol.query import QUERY
 
 
 def table_of(folder, *sources) -> str:
-    """A table that one batch of these sources is in: {topic: {partition: end}} of each, or (name, such a dictionary)."""
+    """A table that one batch of these sources is in: {topic: {partition: end}} of each, or (name, such a
+    dictionary)."""
     world = posix_world(folder)
     given = [source if isinstance(source, tuple) else ("", source) for source in sources]
     ranges = tuple(
@@ -58,7 +59,8 @@ def test_a_topic_that_is_another_one_now_begins_at_its_earliest_offset(tmp_path)
 
 
 def test_what_a_rollback_has_taken_does_not_count(tmp_path):
-    """Its journal's positions were said, behind rows that the table has not: whoever began there under another name lost them."""
+    """Its journal's positions were said, behind rows that the table has not: whoever began there under another name
+    lost them."""
     world = posix_world(tmp_path)
     world.run(boundaries=(6, 9))
     assert begin(world.driver.root) == {"t": {"0": 9}}

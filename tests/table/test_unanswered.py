@@ -1,4 +1,5 @@
-"""Publishing that gives no answer at all: the next try finds out, and nothing that a snapshot may refer to is deleted."""
+"""Publishing that gives no answer at all: the next try finds out, and nothing that a snapshot may refer to is
+deleted."""
 
 import dataclasses
 import errno
@@ -21,7 +22,8 @@ from tests.table.entries import OPTIONS, ROOT, TEXT, add, commit, live, new_tabl
 
 
 class Silent(FileIO):
-    """Creates the first ``silent`` snapshots, or does not, and never says; ``meanwhile`` happens before the silence ends."""
+    """Creates the first ``silent`` snapshots, or does not, and never says; ``meanwhile`` happens before the silence
+    ends."""
 
     lands = True
     silent = 1
@@ -76,7 +78,8 @@ def test_no_answer_is_settled_by_looking(kind, after, lands, others):
 
 @pytest.mark.parametrize("silent, kept", [(1, True), (0, False)], ids=["no-answer", "not-tried"])
 def test_a_list_made_ahead_stays_where_a_try_without_an_answer_may_have_used_it(silent, kept):
-    """It landed, others built on it, and its snapshot has expired, as one with a tag may: found published, and nothing of it goes."""
+    """It landed, others built on it, and its snapshot has expired, as one with a tag may: found published, and nothing
+    of it goes."""
     calls = MemoryCalls()
     table = new_table(calls)
     data = write_manifest([add("new", part("x"))])
@@ -108,7 +111,8 @@ def test_a_list_made_ahead_stays_where_a_try_without_an_answer_may_have_used_it(
 
 
 def test_what_others_have_built_on_stays_although_the_snapshot_was_replaced():
-    """It landed, another writer built on it, a rename replaced it: the merged manifest that the other one's snapshot names stays."""
+    """It landed, another writer built on it, a rename replaced it: the merged manifest that the other one's snapshot
+    names stays."""
     calls = MemoryCalls()
     table = new_table(calls, options={"manifest.merge-min-count": "3"})
     for name in ("a", "b", "c"):
@@ -145,7 +149,8 @@ class _SyncFails(MemoryCalls):
 
 @pytest.mark.parametrize("failing", [1, 2])
 def test_a_commit_whose_name_was_not_made_durable_at_first_is_durable_when_it_returns(failing):
-    """The name is given and its sync fails, once or twice, so that it is no answer: a power failure after the commit takes nothing back."""
+    """The name is given and its sync fails, once or twice, so that it is no answer: a power failure after the commit
+    takes nothing back."""
     calls = _SyncFails()
     table = new_table(calls)
     commit(table, Changes((add("old", part("x")),)))
@@ -185,7 +190,8 @@ def test_what_an_overwrite_deletes_is_worked_out_in_each_try():
 
 
 def _built_on_and_replaced(table, then=lambda: None):
-    """Another writer builds snapshot 3 on ours at 2, ``then`` goes on, and a rename replaces ours; neither knows of any state."""
+    """Another writer builds snapshot 3 on ours at 2, ``then`` goes on, and a rename replaces ours; neither knows of any
+    state."""
     replacing = dataclasses.replace(table.snapshots.load(1), id=2, uuid="of-another", commit_user="foreign")
 
     def meanwhile():
@@ -231,7 +237,8 @@ def test_nor_are_those_that_others_have_rewritten_since(kind):
 
 @pytest.mark.parametrize("hide", ["not-built-on", "expired"])
 def test_where_that_cannot_be_told_nothing_is_published(hide):
-    """A snapshot since names our files and the newest does not, or one since is gone that might have: the restart decides."""
+    """A snapshot since names our files and the newest does not, or one since is gone that might have: the restart
+    decides."""
     calls = MemoryCalls()
     table = new_table(calls)
     commit(table, Changes((add("old", part("x")),)))

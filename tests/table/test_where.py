@@ -1,4 +1,5 @@
-"""Conditions: which rows they keep, by an oracle in plain Python; which files they skip; and how wrong ones are refused."""
+"""Conditions: which rows they keep, by an oracle in plain Python; which files they skip; and how wrong ones are
+refused."""
 
 import datetime
 import decimal
@@ -151,7 +152,8 @@ def test_a_condition_keeps_exactly_the_rows_it_holds_for(tmp_path, rng, mode):
 
 
 def test_conditions_across_schemas(tmp_path, rng):
-    """Columns added and widened between the files: old stats are read in the old types, a later column is null in old files."""
+    """Columns added and widened between the files: old stats are read in the old types, a later column is null in old
+    files."""
     narrow = "id INT NOT NULL, p STRING, f FLOAT, c VARCHAR(30), d DECIMAL(5, 2), t TIMESTAMP(4)"
     wide = "id BIGINT NOT NULL, p STRING, f DOUBLE, c VARCHAR(60), d DECIMAL(25, 2), t TIMESTAMP(6)"
     steps = [narrow, f"{narrow}, late INT, more STRING", f"{wide}, late BIGINT, more STRING"]
@@ -231,7 +233,8 @@ def test_bounds_of_long_texts_are_bounds_and_no_values(tmp_path, where, kept):
 
 
 def test_partitions_are_pruned_before_a_manifest_is_opened(tmp_path):
-    """The list's partition stats rule a manifest out: it may even be missing. Entries are ruled out by their own partition."""
+    """The list's partition stats rule a manifest out: it may even be missing. Entries are ruled out by their own
+    partition."""
     path = table_of(
         tmp_path, "p STRING, n INT", [[("a", 1)], [("b", 1), ("b", 2)], [("a", 1), ("c", 2), ("c", 3)]], ["p"]
     )

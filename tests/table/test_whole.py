@@ -1,4 +1,5 @@
-"""What a commit builds on exists: asked for at each start, and of a manifest at each commit; the way on that the error names works."""
+"""What a commit builds on exists: asked for at each start, and of a manifest at each commit; the way on that the error
+names works."""
 
 import re
 
@@ -129,7 +130,8 @@ def _drop(world, told):
 
 
 def test_a_start_finds_data_files_that_are_gone():
-    """Someone removed a partition's folder by hand. The command takes what is gone out of the table, and the query goes on."""
+    """Someone removed a partition's folder by hand. The command takes what is gone out of the table, and the query goes
+    on."""
     world = memory_world(**NO_MERGE)
     world.run(boundaries=ENDS[:4])
     for path in [p for p in _data_files(world) if "/part=b/" in p]:

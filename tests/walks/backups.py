@@ -1,4 +1,5 @@
-"""Events that lose the checkpoint, the journal or the table, and those that copy them and put a copy back; see ``events.py``."""
+"""Events that lose the checkpoint, the journal or the table, and those that copy them and put a copy back; see
+``events.py``."""
 
 from streamsink.table.creation import fields_of
 from tests.walks.events import any_of, event, query_of
@@ -27,7 +28,8 @@ def lose_checkpoint_behind(walk, which):
 
 @event(1)
 def begin_at_latest(walk, which):
-    """It is deleted, and its user lets the next one begin with what comes from now on. Where nothing is recorded he gets what he asked for."""
+    """It is deleted, and its user lets the next one begin with what comes from now on. Where nothing is recorded he
+    gets what he asked for."""
     world, query = walk.world, query_of(walk.world, which)
     if query.source.numeric:
         world.stop(query)
@@ -76,9 +78,8 @@ def restore(walk, number, in_order):
     world.store.put_back(world.root, tree, keep=f"{world.root}/streamsink" if kind == "table" else "")
     world.went_back(version)
     job = world.queries[JOBS]
-    if (
-        kind != "table" and job.causes.asleep
-    ):  # it has published, also what earlier runs left, and says so in the journal that was put back
+    # it has published, also what earlier runs left, and says so in the journal that was put back
+    if kind != "table" and job.causes.asleep:
         world.model.unsure(row for each in world.jobs for row in each.rows)
     if kind == "table":  # nothing else has gone back
         world.rolled_back(max(world.others.snapshot_ids(), default=0), before)
@@ -110,7 +111,8 @@ def lose_identity(walk, which):
 
 @event(1)
 def drop(walk, keep):
-    """The table is dropped with all that is in its folder; or a tool drops it, leaves the journals, and creates it anew."""
+    """The table is dropped with all that is in its folder; or a tool drops it, leaves the journals, and creates it
+    anew."""
     world = walk.world
     world.store.remove(world.root, keep=f"{world.root}/streamsink" if keep % 2 else "")
     world.went_back(Version())

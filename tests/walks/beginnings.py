@@ -1,4 +1,5 @@
-"""The ways on that begin a checkpoint anew, or go on under a name, and where the next one begins: as the message says, or as the table shows."""
+"""The ways on that begin a checkpoint anew, or go on under a name, and where the next one begins: as the message says,
+or as the table shows."""
 
 import json
 import re
@@ -17,8 +18,8 @@ class Beginnings(Answers):
     """Each method is a way; see ``operators.py``."""
 
     def _new_application(self, query: Query, word: str, text: str) -> None:
-        """It begins behind its rows that are here, if there are any. One that was renamed keeps its checkpoint, by which its first name's journal
-        knows it."""
+        """It begins behind its rows that are here, if there are any. One that was renamed keeps its checkpoint, by
+        which its first name's journal knows it."""
         visible = self._world.visible()
         query.options["new_application"] = word
         if self._is_known_under_its_first_name(query):
@@ -70,7 +71,8 @@ class Beginnings(Answers):
         query.options.pop("adopt_from_batch", None)
 
     def _leave_out(self, query: Query, _: str, text: str) -> None:
-        """What is not written yet is what lies behind the first name's end; of what lies before, a table may have lost some."""
+        """What is not written yet is what lies behind the first name's end; of what lies before, a table may have lost
+        some."""
         query.options.pop("adopt_from_batch", None)
         query.source.put_back()  # what was set aside was so for the checkpoint before
         visible, given = (
@@ -130,8 +132,8 @@ def missing_before(world: World, query: Query) -> list[int]:
 
 
 def _said_offsets(world: World, query: Query, text: str) -> dict | None:
-    """startingOffsets of each source as the text says it; from the beginning where it says so, or the table has no record of it. Raises Misuse: the
-    query is to be started before."""
+    """startingOffsets of each source as the text says it; from the beginning where it says so, or the table has no
+    record of it. Raises Misuse: the query is to be started before."""
     begins, wanted = begins_in(text), query.source.by_source()
     if len(begins) not in (1, len(wanted)):
         raise Wrong("wrong advice", f"not one call for each of {len(wanted)} sources: {text}")

@@ -1,4 +1,5 @@
-"""Events that change a query or what it reads: its topics, its options, its program, its place and its name; see ``events.py``."""
+"""Events that change a query or what it reads: its topics, its options, its program, its place and its name; see
+``events.py``."""
 
 from tests.walks.events import event, query_of
 from tests.walks.queries import RENAMED
@@ -49,7 +50,8 @@ def ids(walk, which, told):
 
 @event(1, 3)
 def recreate(walk, which, cluster, grown):
-    """A topic is deleted and created again, or the name leads to another cluster; it may have grown before anybody looks."""
+    """A topic is deleted and created again, or the name leads to another cluster; it may have grown before anybody
+    looks."""
     world, query = walk.world, query_of(walk.world, which)
     if query.source.numeric:
         if not query.checkpoint.is_begun:
@@ -85,7 +87,8 @@ def letters(walk, which, on):
 
 @event(1)
 def leave_topic(walk, which):
-    """The query does not read its second topic any more, and begins with a new checkpoint. Backups of the one before are of no use."""
+    """The query does not read its second topic any more, and begins with a new checkpoint. Backups of the one before
+    are of no use."""
     world, query = walk.world, query_of(walk.world, which)
     if query.source.numeric and len(query.source.ids) > 1 and not query.source.apart and not query.causes.asleep:
         world.stop(query)
@@ -127,9 +130,8 @@ def move(walk, which):
 def rename(walk, which):
     """The query comes back under another name; or under the one that it had first."""
     query = query_of(walk.world, which)
-    is_known = (
-        query.checkpoint.committed or query.checkpoint.query == query.first
-    )  # else it has another name and another checkpoint at once
+    # else it has another name and another checkpoint at once
+    is_known = query.checkpoint.committed or query.checkpoint.query == query.first
     if query.checkpoint.planned and is_known and not query.causes.asleep:
         walk.world.stop(query)
         query.name = query.name.removesuffix(RENAMED) if query.name.endswith(RENAMED) else query.name + RENAMED

@@ -1,4 +1,5 @@
-"""The kinds of events: how often each comes, and what it does to a world. Arguments are small numbers, read modulo what there is.
+"""The kinds of events: how often each comes, and what it does to a world. Arguments are small numbers, read modulo what
+there is.
 
 So an event means something in every world, or nothing, and a walk stays a walk when events are taken out of it.
 ``NOT_YET`` switches kinds off, with the hole that they would only find again.
@@ -98,7 +99,8 @@ def crash(walk, which, most, step, occurrence):
 
 @event(6, 4)
 def call(walk, which, most, number, mode):
-    """Something happens at an I/O call of a batch: a death, a torn write, an error, a lost reply, a call that the store's client repeats."""
+    """Something happens at an I/O call of a batch: a death, a torn write, an error, a lost reply, a call that the
+    store's client repeats."""
     fault = Fault(call=1 + number % MOST_CALLS, mode=MODES[mode % len(MODES)])
     walk.world.batch(query_of(walk.world, which), 1 + most % 4, fault)
 

@@ -32,7 +32,8 @@ class _NoHints(FileIO):
 
 
 class Others(Reader):
-    """Everything that is not streamsink. Whatever it does is durable at once. changes: how often snapshots or files were deleted."""
+    """Everything that is not streamsink. Whatever it does is durable at once. changes: how often snapshots or files
+    were deleted."""
 
     def __init__(self, store, root: str):
         super().__init__(store, root)
@@ -150,7 +151,8 @@ class Others(Reader):
         self.io.replace(f"{self.root}/snapshot/LATEST", str(to).encode(), IdSource().new_id())
 
     def take_out(self, path: str, application: str, checkpoint_id: int) -> None:
-        """A table for dead letters goes back to the snapshot before the last one of this checkpoint; where that is not there it is dropped."""
+        """A table for dead letters goes back to the snapshot before the last one of this checkpoint; where that is not
+        there it is dropped."""
         snapshots = open_table(self.io, path, for_writing=False).snapshots
         ids = snapshots.ids()
         mine = [

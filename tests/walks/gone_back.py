@@ -1,4 +1,5 @@
-"""What a table that has gone back, a replaced snapshot or a lost journal means for the account, and when nobody can know of it any more."""
+"""What a table that has gone back, a replaced snapshot or a lost journal means for the account, and when nobody can
+know of it any more."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -22,15 +23,15 @@ class GoneBack(Looking):
             self.model.may_come_again(row for row in query.rows(checkpoint.committed) if row in letters)
         if query.causes.knows("raced"):  # a snapshot of its own was replaced, and another one is built on that
             self._may_come_again(query)
-        if query.source is not None and not self.is_known(
-            query
-        ):  # its user's word alone says what is before its first batch under this name
+        # its user's word alone says what is before its first batch under this name
+        if query.source is not None and not self.is_known(query):
             query.adopts_blindly, visible = True, self.visible()
             self.model.unsure(row for row in query.rows_adopted() if not visible[row])
         self.accident("journal", "journal-ever", query=query)
 
     def journals_stayed(self, copy: object) -> None:
-        """A backup of the table has come, and its journals have not: one may be older than the table, or have gone on in another way since."""
+        """A backup of the table has come, and its journals have not: one may be older than the table, or have gone on
+        in another way since."""
         now = self.store.copy_of(self.root)
         for query in self.queries.values():
             had, has = self.store.records_in(copy, query.name), self.store.records_in(now, query.name)
@@ -71,8 +72,8 @@ class GoneBack(Looking):
         return query.source.all_rows() if query.source is not None else [row for job in self.jobs for row in job.rows]
 
     def rolled_back(self, snapshot_id: int, before: Counter) -> None:
-        """The table has gone back to this snapshot, also by a copy that ends with it; its journals have not. An application finds out when it
-        starts, by what stands behind that snapshot."""
+        """The table has gone back to this snapshot, also by a copy that ends with it; its journals have not. An
+        application finds out when it starts, by what stands behind that snapshot."""
         lost = before - self.in_table()
         for query in self.queries.values():
             query.causes.rollbacks.append(
@@ -82,7 +83,8 @@ class GoneBack(Looking):
             self.forget_rollbacks()
 
     def replaced(self, snapshot_id: int, before: Counter) -> None:
-        """Another writer's rename has replaced this snapshot, which an application finds out by what stands in its place."""
+        """Another writer's rename has replaced this snapshot, which an application finds out by what stands in its
+        place."""
         self.versions.pop(snapshot_id, None)
         self.rolled_back(snapshot_id - 1, before)
         self.raced_at = (self.others.root, snapshot_id)
@@ -99,8 +101,9 @@ class GoneBack(Looking):
         self.accident("table")
 
     def forget_rollbacks(self) -> None:
-        """Snapshots have expired. Of a rollback of which nothing is left an application that has not written since finds nothing. A mark that a
-        power failure tore does not say where its snapshot was: then any that has expired may be one that would tell."""
+        """Snapshots have expired. Of a rollback of which nothing is left an application that has not written since
+        finds nothing. A mark that a power failure tore does not say where its snapshot was: then any that has expired
+        may be one that would tell."""
         first = min(self.others.snapshot_ids(), default=1)
         known = self._known_by_name()  # what others wrote since says how far these are
         rollbacks = [

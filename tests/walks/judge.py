@@ -1,4 +1,5 @@
-"""The judgement of the operator: which of the ways on that a message names is the right one, as somebody sees who looks into the table."""
+"""The judgement of the operator: which of the ways on that a message names is the right one, as somebody sees who looks
+into the table."""
 
 import re
 from collections import Counter
@@ -37,7 +38,8 @@ class Judge:
                 if "batches after it" in str(query.said)
                 else ()
             )
-            # What is there of a batch that was written in two calls is nowhere one batch's rows: whoever goes on must take some twice.
+            # What is there of a batch that was written in two calls is nowhere one batch's rows: whoever goes on must
+            # take some twice.
             is_free = there == 0 and (query.halves or not any(self._world.is_done(row, visible) for row in later))
             return is_free and "streamsink.give_up again" not in str(query.said)
         if way == "first_ones":
@@ -52,9 +54,8 @@ class Judge:
             return is_stream and query.source.numeric
         if way == "adopt" and query.said.kind == "application.renamed":
             return True  # what the first name has written is known
-        if (
-            way == "adopt"
-        ):  # rows of which some are here would be doubled by a new checkpoint: those that are not are given up
+        # rows of which some are here would be doubled by a new checkpoint: those that are not are given up
+        if way == "adopt":
             return is_stream and _is_here(self._world, query)
         if way == "new_checkpoint" and "if rows are missing here" in str(query.said):
             return is_stream and not _is_here(self._world, query)
@@ -87,7 +88,8 @@ class Judge:
         ]
 
     def _is_all_of_its_own(self, query: Query, visible: Counter) -> bool:
-        """Whether nothing is missing of batches that another program has written with a copy of the checkpoint: he knows which rows are his."""
+        """Whether nothing is missing of batches that another program has written with a copy of the checkpoint: he
+        knows which rows are his."""
         return all(self._world.is_done(row, visible) for row in query.taken)
 
 

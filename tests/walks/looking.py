@@ -15,8 +15,9 @@ from tests.walks.queries import Query
 
 @dataclass
 class Looking(Machine):
-    """versions: by the number of a snapshot, what a rollback to it would mean. hides: a rename has hidden a commit of another writer, which
-    ``verify`` tells as long as both snapshots are there. raced_at: the table of which it replaced a snapshot last, and its number."""
+    """versions: by the number of a snapshot, what a rollback to it would mean. hides: a rename has hidden a commit of
+    another writer, which ``verify`` tells as long as both snapshots are there. raced_at: the table of which it replaced
+    a snapshot last, and its number."""
 
     model: Model = field(default_factory=Model)
     versions: dict[int, Version] = field(default_factory=dict)
@@ -42,7 +43,8 @@ class Looking(Machine):
             raise Wrong("unreadable", str(unreadable)) from unreadable
 
     def is_done(self, row: int, visible: Counter) -> bool:
-        """Whether somebody who knows his table says of a row that it has been there: he sees it, or has replaced it himself."""
+        """Whether somebody who knows his table says of a row that it has been there: he sees it, or has replaced it
+        himself."""
         return bool(visible[row]) or self.model.fate.get(row) == GONE
 
     def look(self) -> None:
@@ -89,9 +91,8 @@ class Looking(Machine):
         known = max((number for number in self.versions if number <= snapshot_id), default=None)
         fate = self.versions[known].fate if known is not None else {}
         visible = Counter(self.others.rows_at(snapshot_id))
-        if (
-            known is not None
-        ):  # one event may publish several snapshots: what an earlier one of them replaced is gone from this one as well
+        # one event may publish several snapshots: what an earlier one of them replaced is gone from this one as well
+        if known is not None:
             fate = fate | {row: GONE for row in self.versions[known].visible if not visible[row]}
         return Version(visible, dict(fate))
 

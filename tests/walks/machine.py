@@ -20,7 +20,8 @@ MOST_RESTARTS = 6
 
 @dataclass
 class Fault:
-    """What goes wrong within one event. step: dies there, at that occurrence. call, mode: at that I/O call from its begin on.
+    """What goes wrong within one event. step: dies there, at that occurrence. call, mode: at that I/O call from its
+    begin on.
 
     meanwhile: what happens while the driver is paused at ``call``, which counts from ``step`` on if there is one.
     """
@@ -34,7 +35,8 @@ class Fault:
 
 @dataclass
 class Machine:
-    """parts: of how many values the partition column is. serial: grows with each accident and each start of a query. root: the table.
+    """parts: of how many values the partition column is. serial: grows with each accident and each start of a query.
+    root: the table.
     has_lost_power: at some time."""
 
     parts: int
@@ -156,7 +158,8 @@ class Machine:
                 other.causes.add("others")
 
     def close(self, query: Query, run: Run) -> bool:
-        """The query ends in order; what it cannot publish any more the next start will. Whether it has published everything."""
+        """The query ends in order; what it cannot publish any more the next start will. Whether it has published
+        everything."""
         self._forget(query, run)
         self.may_have_written(query)
         try:

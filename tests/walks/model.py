@@ -1,7 +1,7 @@
 """What is right, in terms of events alone: how often each row may be in the table, and which errors have a cause.
 
-This file knows nothing of the library. A row is a number. Its *fate* is the set of counts that are right in the end: {1}
-unless something happened to it. What an accident changes is said here once, for all walks.
+This file knows nothing of the library. A row is a number. Its *fate* is the set of counts that are right in the end:
+{1} unless something happened to it. What an accident changes is said here once, for all walks.
 """
 
 from collections import Counter
@@ -21,7 +21,8 @@ class Wrong(AssertionError):
 
 @dataclass
 class Version:
-    """A table at one time: what a reader saw, and the fates that were not ONCE. earlier: of a backup, those of its snapshots, by number."""
+    """A table at one time: what a reader saw, and the fates that were not ONCE. earlier: of a backup, those of its
+    snapshots, by number."""
 
     visible: Counter = field(default_factory=Counter)
     fate: dict[int, frozenset] = field(default_factory=dict)
@@ -32,8 +33,8 @@ class Version:
 class Model:
     """known: every row that anybody may ever put into the table. lost: rows that their source cannot give again.
 
-    tried: rows of bounded runs that have not returned yet. lasting: fates that stay when the table goes back. left: rows that somebody went
-    on without.
+    tried: rows of bounded runs that have not returned yet. lasting: fates that stay when the table goes back. left:
+    rows that somebody went on without.
     """
 
     known: set[int] = field(default_factory=set)
@@ -127,11 +128,13 @@ class Model:
         )
 
     def unsure(self, rows: Iterable[int], most: int = 1) -> None:
-        """Two accidents of which the second makes the first one's advice impossible. most: how often each may be there."""
+        """Two accidents of which the second makes the first one's advice impossible. most: how often each may be
+        there."""
         self._stays(rows, frozenset(range(most + 1)))
 
     def dropped(self, rows: Iterable[int]) -> None:
-        """Somebody dropped the table for dead letters that these were in, on purpose. They come again where their table has forgotten them."""
+        """Somebody dropped the table for dead letters that these were in, on purpose. They come again where their table
+        has forgotten them."""
         self._stays(rows, EITHER)
 
     def _stays(self, rows: Iterable[int], counts: frozenset) -> None:
@@ -140,7 +143,8 @@ class Model:
         self.fate.update(found)
 
     def may_come_again(self, rows: Iterable[int]) -> None:
-        """Dead letters of which their table is right and the table beside it has gone back: it does not know them, so they are read again."""
+        """Dead letters of which their table is right and the table beside it has gone back: it does not know them, so
+        they are read again."""
         self.fate.update({row: frozenset({*self.fate.get(row, ONCE), 1, 2}) for row in rows})
 
     def _tidy(self, rows: Iterable[int]) -> None:
@@ -175,9 +179,9 @@ def check_hint(hint: int, snapshots: list[int]) -> None:
         )
 
 
-# Accidents that make an error of this kind right. An error whose cause did not happen is a false alarm. What stands below
-# "lasting" is a cause for good; every other one until a batch of the application has been written. What befell one of several tables is
-# one until the table gets rows again.
+# Accidents that make an error of this kind right. An error whose cause did not happen is a false alarm. What stands
+# below "lasting" is a cause for good; every other one until a batch of the application has been written. What befell
+# one of several tables is one until the table gets rows again.
 CAUSES: dict[str, set[str]] = {
     "application.in-use": {"asleep"},
     "application.renamed": {"renamed", "given-up-ever", "journal-ever"},

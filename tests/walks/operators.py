@@ -1,7 +1,7 @@
 """The operator: reads what an error says, looks into the table, and does one of the ways on that the message names.
 
-He knows no code of the library: only the words of the message, the rows that a reader sees, and his own commands. A call that a
-message prints is made as it is printed.
+He knows no code of the library: only the words of the message, the rows that a reader sees, and his own commands. A
+call that a message prints is made as it is printed.
 """
 
 import re
@@ -74,16 +74,14 @@ class Operator(Beginnings):
     def _accept_as_seen(self, query: Query, token: str, text: str) -> None:
         """Rows of a batch that are not in the table are set aside first, as README says, and put back after it."""
         visible = self._world.visible()
-        if (
-            query.source is not None and "Look whether the rows of checkpoint" in text
-        ):  # records behind those that are asked for are published
+        # records behind those that are asked for are published
+        if query.source is not None and "Look whether the rows of checkpoint" in text:
             missing = [row for row in rows_of(self._world, query, text) if not visible[row]]
             is_another = not rows_that_are_named(text, self._world.others.rows_in) and query.causes.knows(
                 "checkpoint-ever"
             )
-            (self._world.model.unsure if is_another else self._world.model.given_up)(
-                missing
-            )  # the checkpoint that is asked for may be lost
+            # the checkpoint that is asked for may be lost
+            (self._world.model.unsure if is_another else self._world.model.given_up)(missing)
         elif query.source is not None:
             self._world.model.given_up(missing_before(self._world, query))
         owed = self._owed(rows_of(self._world, query, text), visible)
@@ -106,17 +104,15 @@ class Operator(Beginnings):
             query.options["accept_as_seen"] = word
 
     def _accept_as_same(self, query: Query, token: str, text: str) -> None:
-        if re.search(
-            r"was given a copy|left out would be filtered", text
-        ):  # what the other program has left out is skipped, as the message says
+        # what the other program has left out is skipped, as the message says
+        if re.search(r"was given a copy|left out would be filtered", text):
             self._world.model.unsure(query.taken)
         query.options["accept_as_same"] = token
 
     def _reset(self, query: Query, token: str, text: str) -> None:
         self._starting_offsets(query, "", text)
-        self._world.model.unsure(
-            query.taken
-        )  # of topics beside it that another program with a copy of the checkpoint has read first
+        # of topics beside it that another program with a copy of the checkpoint has read first
+        self._world.model.unsure(query.taken)
         query.options["accept_as_new"] = token
 
     def _remove_journal(self, query: Query, path: str | None, text: str) -> None:
@@ -152,7 +148,8 @@ class Operator(Beginnings):
         self._world.accident("given-up", "given-up-ever", query=query)
 
     def _roll_back(self, query: Query, path: str, text: str) -> None:
-        """The dead letters of a record that can never be published whole: their table goes back, or is dropped; then the command again."""
+        """The dead letters of a record that can never be published whole: their table goes back, or is dropped; then
+        the command again."""
         before, batch_id = set(self._world.others.letters()), int(re.search(r"\(checkpoint (\d+)\)", text)[1])
         if path == self._world.others.root:  # another writer has put it there
             is_of_now = batch_id < len(query.checkpoint.planned)  # else it is of a checkpoint that is lost
@@ -178,14 +175,14 @@ class Operator(Beginnings):
         query.checkpoint.truncate(int(number))
 
     def _own_name(self, query: Query, _: str, text: str) -> None:
-        """The second part is written by a sink of its own, which may ask for a token; from the next batch on there is one call again."""
+        """The second part is written by a sink of its own, which may ask for a token; from the next batch on there is
+        one call again."""
         self._one_call(query, "", text)
         visible = self._world.visible()
         if all(self._world.is_done(row, visible) for row in halves(rows_of(self._world, query, text))[1]):
             return  # an earlier run has written the whole batch
-        options = {
-            name: value for name, value in query.options.items() if name != "adopt_from_batch"
-        }  # it has no earlier name
+        # it has no earlier name
+        options = {name: value for name, value in query.options.items() if name != "adopt_from_batch"}
         second = replace(
             query,
             name=f"{query.name}{SECOND}{self._world.serial}",
@@ -199,9 +196,8 @@ class Operator(Beginnings):
             if self._world.second_half(second):
                 return
             said = str(second.said)
-            if getattr(second.said, "kind", "").startswith(
-                "positions.newest-below"
-            ):  # the topic is another one: so is the query told then
+            # the topic is another one: so is the query told then
+            if getattr(second.said, "kind", "").startswith("positions.newest-below"):
                 self._world.model.unsure(rows_of(self._world, query, text))
                 return
             token = re.search(WORDS["second_sink"], said)

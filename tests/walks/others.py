@@ -105,7 +105,8 @@ def tag(walk, number):
 
 @event(2, 2)
 def rollback(walk, to, clean):
-    """The table goes back to an earlier snapshot. clean: files that only newer ones need are deleted, as Paimon does it."""
+    """The table goes back to an earlier snapshot. clean: files that only newer ones need are deleted, as Paimon does
+    it."""
     world = walk.world
     ids = world.others.snapshot_ids()
     if len(ids) > 1:
@@ -122,7 +123,8 @@ def foreign_prepare(walk, count):
 
 @event(3, 0)
 def foreign_rename(walk):
-    """It renames, over whatever has the number by now, if that is not long ago. Rows that only a foreign snapshot had are its loss."""
+    """It renames, over whatever has the number by now, if that is not long ago. Rows that only a foreign snapshot had
+    are its loss."""
     world, others = walk.world, walk.world.others
     if walk.prepared is None or not others.is_table():
         return
@@ -148,7 +150,8 @@ def foreign_rename(walk):
 
 @event(2, 4)
 def lost_race(walk, which, most, step, then):
-    """A foreign writer prepares a snapshot, a driver dies after it has published its own, others build on that; then the first one renames over it."""
+    """A foreign writer prepares a snapshot, a driver dies after it has published its own, others build on that; then
+    the first one renames over it."""
     foreign_prepare(walk, most)
     fault = Fault(step=("commit.published", "commit.hinted", "commit.marked")[step % 3])
     walk.world.batch(query_of(walk.world, which), 1 + most % 4, fault)
@@ -161,7 +164,8 @@ def lost_race(walk, which, most, step, then):
 
 @event(1)
 def retire(walk, number):
-    """A name that nobody uses any more, of a second sink or of a query that has gone on under another one, is retired."""
+    """A name that nobody uses any more, of a second sink or of a query that has gone on under another one, is
+    retired."""
     world = walk.world
     if not world.others.is_table():
         return

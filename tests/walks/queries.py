@@ -77,8 +77,9 @@ def partitioned(parts: int) -> tuple[str, ...]:
 
 @dataclass
 class Job:
-    """A bounded run. options: those that an overwrite has. version: of its program. has_one_count: whether its plan has a row for each of its
-    input. files: how often those that it reads were made anew. seen: of an overwrite whose calls failed, the rows that were there by then."""
+    """A bounded run. options: those that an overwrite has. version: of its program. has_one_count: whether its plan has
+    a row for each of its input. files: how often those that it reads were made anew. seen: of an overwrite whose calls
+    failed, the rows that were there by then."""
 
     name: str
     rows: list[int]
@@ -90,7 +91,8 @@ class Job:
 
 
 def check_kept(overwrites: list[Job], before: Counter, gone: Collection[int], parts: int) -> None:
-    """A call of another run may publish those whose calls failed, which take nothing away that came after the last call for them."""
+    """A call of another run may publish those whose calls failed, which take nothing away that came after the last call
+    for them."""
     waiting = [job for job in overwrites if job.seen]
     for part in {part_of(job.rows[0], parts) for job in waiting}:
         published = [job for job in waiting if part_of(job.rows[0], parts) == part and not before[job.rows[0]]]
@@ -104,15 +106,22 @@ def check_kept(overwrites: list[Job], before: Counter, gone: Collection[int], pa
 class Query:
     """One logical query: what its user calls it, what it reads, and where its checkpoint is now.
 
-    live: its run, when a driver has one open. said: the error that stopped it last, when the world's serial was ``said_at``.
+    live: its run, when a driver has one open. said: the error that stopped it last, when the world's serial was
+    ``said_at``.
     afterwards: what a command said to do next. version: of its plan. is_comparable: whether the plan shows everything.
-    halves: its function calls the sink twice, each time with a part of the rows. at_once: from two threads, and at which I/O call
-    of the first one the second comes. topic_id: of the topic that the last batch was of. place: number of the checkpoint's folder.
-    first: id of its first checkpoint. stateful: its rows come out of state. combines: by what its function makes rows of several, if it does.
+    halves: its function calls the sink twice, each time with a part of the rows. at_once: from two threads, and at
+    which I/O call
+    of the first one the second comes. topic_id: of the topic that the last batch was of. place: number of the
+    checkpoint's folder.
+    first: id of its first checkpoint. stateful: its rows come out of state. combines: by what its function makes rows
+    of several, if it does.
     hides: what does not show whether it does, if anything.
-    one_each: its batches read one file each. begun_before: the checkpoint that was planned for the topic before, and wrote nothing of it.
-    went_back: to the name that it had first, as an error said. given: options with words that its user has given. taken: rows of batches that
-    another program has written with a copy of the checkpoint. adopts_blindly: of batches before the first one nothing but its user's word is
+    one_each: its batches read one file each. begun_before: the checkpoint that was planned for the topic before, and
+    wrote nothing of it.
+    went_back: to the name that it had first, as an error said. given: options with words that its user has given.
+    taken: rows of batches that
+    another program has written with a copy of the checkpoint. adopts_blindly: of batches before the first one nothing
+    but its user's word is
     known.
     """
 
@@ -159,14 +168,16 @@ class Query:
         return self.source.rows(self.checkpoint, batch_id)
 
     def rows_adopted(self) -> list[int]:
-        """Of batches that it has adopted, while it has written none under its name since: it does not know whether they are in the table."""
+        """Of batches that it has adopted, while it has written none under its name since: it does not know whether they
+        are in the table."""
         checkpoint, adopted = self.checkpoint, self.options.get("adopt_from_batch", 0) if self.adopts_blindly else 0
         batches = range(len(checkpoint.planned[:adopted])) if adopted and checkpoint.committed <= adopted else ()
         return [row for batch in batches for row in self.rows(batch)]
 
     @property
     def is_known_by_name(self) -> bool:
-        """Whether it has written under its name since it has it. A query that loses its name and its checkpoint at once is another query."""
+        """Whether it has written under its name since it has it. A query that loses its name and its checkpoint at once
+        is another query."""
         return not self.causes.knows("renamed")
 
     @property
@@ -233,9 +244,8 @@ class Rows(NumberedRows):
         ids = self._new_of(read, decision)
         is_filtered = decision.seen_files or decision.verdict is Verdict.FILTER
         if is_filtered and self._query and self._query.combines and 0 < len(ids) < len(read):
-            raise Wrong(
-                "rows made of several are filtered"
-            )  # of old rows alone nothing is left, whatever was made of them
+            # of old rows alone nothing is left, whatever was made of them
+            raise Wrong("rows made of several are filtered")
         return ids
 
     def _new_of(self, ids: list[int], decision) -> list[int]:
@@ -309,7 +319,8 @@ class Run:
         return (Rows if self._letters is None else RowsWithLetters)(self, *given)
 
     def batch(self, query: Query, at: tuple[Checkpoint, int], read: Callable[[], list[int]]) -> None:
-        """A batch of a checkpoint, with those of its rows that are read when it is written. What is raised ends the run."""
+        """A batch of a checkpoint, with those of its rows that are read when it is written. What is raised ends the
+        run."""
         checkpoint, batch_id = at
         self.open(batch_id)
         batch = replace(

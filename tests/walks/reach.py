@@ -1,7 +1,9 @@
-"""Where a defect would make a difference: a tree in which each one's place tells, so that its teeth are tried on the walks that go there.
+"""Where a defect would make a difference: a tree in which each one's place tells, so that its teeth are tried on the
+walks that go there.
 
-A defect changes one function, and a walk does the same each time: one that never comes to a place where the defect has another value, or
-does something else, goes as it would without it, but for the number of I/O calls, of which only accidents at a call depend.
+A defect changes one function, and a walk does the same each time: one that never comes to a place where the defect has
+another value, or does something else, goes as it would without it, but for the number of I/O calls, of which only
+accidents at a call depend.
 """
 
 import ast
@@ -107,7 +109,8 @@ def same(number: int, value: Callable[[], object], other: Callable[[], object]) 
 def instrument(
     root: Path, folder: Path, defects: Iterable[tuple[int, Defect]], without: frozenset[int] = frozenset()
 ) -> None:
-    """Modules below ``folder``, a copy of ``root``, tell which numbers they come to. without: those whose other value is never looked at."""
+    """Modules below ``folder``, a copy of ``root``, tell which numbers they come to. without: those whose other value
+    is never looked at."""
     of_file: dict[str, list[tuple[int, Defect]]] = defaultdict(list)
     for number, defect in defects:
         of_file[defect.file].append((number, defect))
@@ -185,7 +188,8 @@ def _may_stand_apart(mine: ast.expr, theirs: ast.expr) -> bool:
 
 
 def _to_difference(mine: ast.AST, theirs: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
-    """Pairs of nodes from the module down to the lowest one that holds all that differs; the first differing statement of a block at last."""
+    """Pairs of nodes from the module down to the lowest one that holds all that differs; the first differing statement
+    of a block at last."""
     path = [(mine, theirs)]
     while (below := _only_difference(mine, theirs)) is not None:
         mine, theirs = below

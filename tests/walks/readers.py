@@ -58,7 +58,8 @@ class Reader:
         return [row for file in self.files(self.table().snapshots.load(snapshot_id)) for row in self.rows_of(file)]
 
     def visible(self) -> list[int]:
-        """Ids that a reader sees now. Raises when one cannot read. What has been read before is not taken apart again, if it is the same."""
+        """Ids that a reader sees now. Raises when one cannot read. What has been read before is not taken apart again,
+        if it is the same."""
         table = self.table() if self.is_table() else None
         newest = table and table.snapshots.latest()
         if newest is None:

@@ -74,7 +74,8 @@ def job_call(walk, number, again, at):
 
 @event(2, 3)
 def job_pause(walk, number, again, at):
-    """A bounded run stands still at an I/O call, until ``wake``. Not where one replaces a partition, which may take what comes meanwhile."""
+    """A bounded run stands still at an I/O call, until ``wake``. Not where one replaces a partition, which may take
+    what comes meanwhile."""
     world, query = walk.world, walk.world.queries[JOBS]
     if walk.depth < 2 and not any(job.options for job in world.jobs):
         fault = Fault(call=1 + at % MOST_CALLS, meanwhile=lambda: walk.meanwhile(query))

@@ -1,4 +1,5 @@
-"""The world of a walk over several tables: queries that write each row to the table of its route, through one coordinating journal.
+"""The world of a walk over several tables: queries that write each row to the table of its route, through one
+coordinating journal.
 
 Everything that is done to "the table" is done to the one that is in focus; see ``world.py``.
 """
@@ -94,7 +95,8 @@ class _Run(Run):
 
 @dataclass
 class SeveralTables(World):
-    """The tables below one folder. ``others`` and ``versions`` are those of the table in focus. has_letters: one is for dead letters."""
+    """The tables below one folder. ``others`` and ``versions`` are those of the table in focus. has_letters: one is for
+    dead letters."""
 
     has_letters: bool = False
 

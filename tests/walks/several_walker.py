@@ -1,4 +1,5 @@
-"""Walks over several tables: which kinds of events there are, and what an operator of such a query does; see ``several.py``."""
+"""Walks over several tables: which kinds of events there are, and what an operator of such a query does; see
+``several.py``."""
 
 import re
 
@@ -332,8 +333,8 @@ class SeveralWalker(Walker):
             self.world.queries[name].is_comparable = positions % 8 > 0
 
     def _settle(self):
-        """A table that went back under a running query is noticed when it gets rows again, or by the next start: both come now. A hint that
-        a driver left there which slept meanwhile is right again with the next snapshot, too."""
+        """A table that went back under a running query is noticed when it gets rows again, or by the next start: both
+        come now. A hint that a driver left there which slept meanwhile is right again with the next snapshot, too."""
         for _ in range(_MOST_STARTS):
             before = self.world.went_back_times
             for query in self.world.queries.values():

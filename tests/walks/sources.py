@@ -1,4 +1,5 @@
-"""What a query reads, and Spark's two logs of it: a topic of some partitions, a folder of files, and checkpoints of both."""
+"""What a query reads, and Spark's two logs of it: a topic of some partitions, a folder of files, and checkpoints of
+both."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -13,7 +14,8 @@ EARLIEST = -2
 
 @dataclass
 class Planned:
-    """A batch in Spark's offset log. end: next offset of each partition, or how many batches of files there are with it.
+    """A batch in Spark's offset log. end: next offset of each partition, or how many batches of files there are with
+    it.
 
     files: of a folder, those that this batch reads.
     """
@@ -24,7 +26,8 @@ class Planned:
 
 @dataclass
 class Checkpoint:
-    """What Spark keeps of a query. given: startingOffsets. start: where a topic's first batch begins, None until Spark has planned it.
+    """What Spark keeps of a query. given: startingOffsets. start: where a topic's first batch begins, None until Spark
+    has planned it.
 
     committed: batches in the commit log.
     """
@@ -44,7 +47,8 @@ class Checkpoint:
         return self.start is not None
 
     def begin(self, start: dict) -> None:
-        """The first batch is planned. Spark writes down where it begins at its first look; what is lost then nobody else can know."""
+        """The first batch is planned. Spark writes down where it begins at its first look; what is lost then nobody
+        else can know."""
         if not self.is_begun:
             self.start = start
 
@@ -59,11 +63,14 @@ class Checkpoint:
 
 
 class Topic:
-    """Numbered rows in the partitions of a topic, or of two that one query reads; "orders/0" is a partition. earliest: what retention has left.
+    """Numbered rows in the partitions of a topic, or of two that one query reads; "orders/0" is a partition. earliest:
+    what retention has left.
 
-    apart: each topic is a source of its own. tells: whether the broker says ids of clusters and topics, tells_cluster: of its cluster alone;
+    apart: each topic is a source of its own. tells: whether the broker says ids of clusters and topics, tells_cluster:
+    of its cluster alone;
     was_silent: at some time it did not say all. always_tells_cluster: but its cluster's id at all times.
-    former: how far each partition went of topics that were deleted, of which perhaps nobody can tell that they were others.
+    former: how far each partition went of topics that were deleted, of which perhaps nobody can tell that they were
+    others.
     """
 
     numeric = True
@@ -95,7 +102,8 @@ class Topic:
         self.parts[name], self.earliest[name] = [], 0
 
     def recreate(self, number: int, new_id: Callable[[], str], elsewhere: bool) -> list[int]:
-        """Another topic under the name of one; elsewhere: others under all names, in another cluster. The rows of those before."""
+        """Another topic under the name of one; elsewhere: others under all names, in another cluster. The rows of those
+        before."""
         anew = list(self.ids) if elsewhere else [list(self.ids)[number % len(self.ids)]]
         self.former |= {
             name: max(len(rows), self.former.get(name, 0))
@@ -124,14 +132,15 @@ class Topic:
         return [row for name in names for row in self.parts.pop(name)]
 
     def tell(self, ids: bool, cluster: bool) -> list[int]:
-        """The broker says them from now on, or does not, or its cluster's alone. Rows of which some may have been read of another topic than was
-        known then."""
+        """The broker says them from now on, or does not, or its cluster's alone. Rows of which some may have been read
+        of another topic than was known then."""
         self.tells_cluster, self.always_tells_cluster = cluster, False
         speaks, self.tells, self.was_silent = ids and not self.tells, ids, self.was_silent or not ids
         return [row for name in self.former for row in self.parts[name]] if speaks else []
 
     def below_former(self) -> list[int]:
-        """Rows at positions that were read of a topic before, of which perhaps nobody can tell that it was another one."""
+        """Rows at positions that were read of a topic before, of which perhaps nobody can tell that it was another
+        one."""
         return [row for name, most in self.former.items() for row in self.parts[name][:most]] if self.was_silent else []
 
     def produce(self, ids: list[int], where: int) -> None:
@@ -170,9 +179,8 @@ class Topic:
         end = dict(start)
         for name, rows in self.parts.items():
             at = start.get(name, 0)
-            end[name] = min(
-                len(rows), at + most
-            )  # below its start, when it is another topic and failOnDataLoss is false
+            # below its start, when it is another topic and failOnDataLoss is false
+            end[name] = min(len(rows), at + most)
         if end == start:
             return None
         checkpoint.begin(start)
@@ -196,7 +204,8 @@ class Topic:
         return [found[-1] for found in self.offsets(checkpoint, batch_id)]
 
     def rows_before(self, checkpoint: Checkpoint) -> list[int]:
-        """Rows that the checkpoint will not read any more. A batch that ends before its start is followed by what comes after its end."""
+        """Rows that the checkpoint will not read any more. A batch that ends before its start is followed by what comes
+        after its end."""
         start = self._before(checkpoint, checkpoint.committed)
         planned = checkpoint.planned[checkpoint.committed].end if checkpoint.committed < len(checkpoint.planned) else {}
         until = {name: min(at, planned.get(name, at)) for name, at in start.items()}
@@ -264,8 +273,8 @@ def nested(offsets: dict[str, int]) -> dict[str, dict[str, int]]:
 
 
 def drawn(number: int, new_id: Callable[[], str]) -> "Topic | Folder":
-    """A source of any kind: folders a third of them, and of the topics a few with another one beside it, or in a cluster that tells no ids, or
-    its own alone."""
+    """A source of any kind: folders a third of them, and of the topics a few with another one beside it, or in a
+    cluster that tells no ids, or its own alone."""
     if number % 3 == 0:
         return Folder(tells=number % 2 == 0)
     several = number % 7 == 0
@@ -279,10 +288,11 @@ def drawn(number: int, new_id: Callable[[], str]) -> "Topic | Folder":
 
 
 class Folder:
-    """Files of rows. Spark reads those that its checkpoint has not seen. hidden: set aside by the operator. moved: rows of files that he has moved
-    away for good.
+    """Files of rows. Spark reads those that its checkpoint has not seen. hidden: set aside by the operator. moved: rows
+    of files that he has moved away for good.
 
-    tells: whether the source's log names its files; else it is any source whose position means nothing outside of its checkpoint.
+    tells: whether the source's log names its files; else it is any source whose position means nothing outside of its
+    checkpoint.
     """
 
     numeric = False
@@ -321,7 +331,8 @@ class Folder:
         return bool(self.hidden)
 
     def set_aside(self, stays: Callable[[int], bool]) -> bool:
-        """Files of which no row stays are moved away for a while. Whether there are others than were moved away already."""
+        """Files of which no row stays are moved away for a while. Whether there are others than were moved away
+        already."""
         before, self.hidden = self.hidden, {name for name, rows in self.files.items() if not any(map(stays, rows))}
         return not self.hidden <= before
 

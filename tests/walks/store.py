@@ -1,4 +1,5 @@
-"""The machine of a walk: a store in memory with processes that may die or be paused, copies of folders, and a time of its own."""
+"""The machine of a walk: a store in memory with processes that may die or be paused, copies of folders, and a time of
+its own."""
 
 import contextlib
 import errno
@@ -73,7 +74,8 @@ class Store(MemoryCalls):
             self.remove(path)
 
     def put_back(self, folder: str, copy: Copy, keep: str = "") -> None:
-        """The copy takes the folder's place, durably. keep: as ``remove``; of the copy, what is below it is left out."""
+        """The copy takes the folder's place, durably. keep: as ``remove``; of the copy, what is below it is left
+        out."""
         self.remove(folder, keep)
         at = folder
         while at not in self._dirs:
@@ -97,7 +99,8 @@ class Store(MemoryCalls):
 
 
 class Process(CrashingCalls):
-    """The I/O of one driver. It may die, err or be paused at a call that is chosen ahead. has_erred: whether it did so before."""
+    """The I/O of one driver. It may die, err or be paused at a call that is chosen ahead. has_erred: whether it did so
+    before."""
 
     def __init__(self, store: Store):
         super().__init__(store)

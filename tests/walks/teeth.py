@@ -1,8 +1,10 @@
-"""After how many walks a defect is found that nobody told them of: ``python -m tests.walks.teeth [words]``, over tests/sabotage/defects.py.
+"""After how many walks a defect is found that nobody told them of: ``python -m tests.walks.teeth [words]``, over
+tests/sabotage/defects.py.
 
-First a copy of the tree walks that tells which defects' places each walk comes to (``reach.py``). Where few come, others are bred from those that
-do. Then each defect is tried on the walks that come to its place alone. WALKS says how many are drawn of one table; of several tables there
-are half as many. A walk that goes wrong without any defect is said as well: breeding looks for holes where walks seldom come.
+First a copy of the tree walks that tells which defects' places each walk comes to (``reach.py``). Where few come,
+others are bred from those that do. Then each defect is tried on the walks that come to its place alone. WALKS says how
+many are drawn of one table; of several tables there are half as many. A walk that goes wrong without any defect is said
+as well: breeding looks for holes where walks seldom come.
 """
 
 import json
@@ -37,7 +39,8 @@ _FIRST = 60
 
 @dataclass(frozen=True)
 class Found:
-    """walk: seed of the first walk that went wrong, and what was wrong; "" when none did. comes: how many walks come to its place."""
+    """walk: seed of the first walk that went wrong, and what was wrong; "" when none did. comes: how many walks come to
+    its place."""
 
     defect: Defect
     walk: str
@@ -69,7 +72,8 @@ class _Walking(Copy):
 
 
 def answer(function: Callable[[list[str]], object]) -> None:
-    """Seeds come by standard input, what the function says of them goes out. The process ends at once: drivers that died in it have threads."""
+    """Seeds come by standard input, what the function says of them goes out. The process ends at once: drivers that
+    died in it have threads."""
     print(json.dumps(function(json.load(sys.stdin))), flush=True)
     os._exit(0)
 
@@ -97,7 +101,8 @@ def outcomes(walks: list[list[list]]) -> list[str]:
 
 
 def reached_by(seeds: list[str]) -> tuple[list[list[int] | None], list[int]]:
-    """To which defects each of them comes, None for a walk that goes wrong without any; and which defects are uneven."""
+    """To which defects each of them comes, None for a walk that goes wrong without any; and which defects are
+    uneven."""
     done = [0]
 
     def counting(function):
@@ -123,7 +128,8 @@ def seeds_of(seed: str, number: int) -> list[str]:
 
 
 def bite(defects: Sequence[Defect], seeds: Sequence[str], tell=lambda found: None, rounds: int = 0) -> list[Found]:
-    """Each defect on the walks that come to its place, on all cores. tell: gets each as it is done. rounds: of breeding."""
+    """Each defect on the walks that come to its place, on all cores. tell: gets each as it is done. rounds: of
+    breeding."""
     cores = os.cpu_count() or 1
     with tempfile.TemporaryDirectory(prefix="streamsink-teeth-") as folder, ThreadPoolExecutor(cores) as pool:
         copies: SimpleQueue[_Walking] = SimpleQueue()

@@ -66,7 +66,8 @@ def test_a_walk_shows_what_drawn_ones_seldom_find(name):
 @pytest.mark.soak
 @pytest.mark.timeout(12 * 3600)
 def test_walks_find_all_other_defects(seed):
-    """WALKS says by how many of one table; with half as many of several. Those that are found seldom are tried and told, and may be missed."""
+    """WALKS says by how many of one table; with half as many of several. Those that are found seldom are tried and
+    told, and may be missed."""
     reasoned = {name for found in REASONS.values() for name in found}
     others = [defect for defect in WALKED if defect.name not in reasoned]
 

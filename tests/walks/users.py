@@ -22,7 +22,8 @@ class _Any(Causes):
 
 @event(2, 2)
 def old_words(walk, which, number):
-    """The query comes back with a word of another time in its options: its job is an older one, or two of them were merged."""
+    """The query comes back with a word of another time in its options: its job is an older one, or two of them were
+    merged."""
     query = query_of(walk.world, which)
     if query.given:
         walk.world.stop(query)
@@ -45,8 +46,8 @@ def rename_at_once(walk, which):
 
 @event(1, 4)
 def copied_job(walk, which, most, older, other):
-    """Another job is started under the query's name with a copy of its checkpoint, perhaps an older one, and is ended again. It is of the same
-    program, or of another one that makes other rows of the same source."""
+    """Another job is started under the query's name with a copy of its checkpoint, perhaps an older one, and is ended
+    again. It is of the same program, or of another one that makes other rows of the same source."""
     world, query = walk.world, query_of(walk.world, which)
     if query.halves or query.causes.asleep or query.source.hides():
         return
@@ -75,7 +76,8 @@ def copied_job(walk, which, most, older, other):
     if is_other:
         visible, written = world.visible(), range(first, checkpoint.committed)
         _account(world, query, job, written, is_published)
-        # What the first one has lost of batches that stand under their ids now is not asked for any more: it goes on behind them.
+        # What the first one has lost of batches that stand under their ids now is not asked for any more: it goes on
+        # behind them.
         lost = [
             row
             for batch in written

@@ -15,11 +15,13 @@ from tests.walks.world import JOBS, World
 
 # Between falling asleep and the first thing that happens meanwhile.
 _SLEEP_MS = 60_000
-# How often one after another the operator may do what a query says, before it must have come to rest: dead letters are asked for record by record.
+# How often one after another the operator may do what a query says, before it must have come to rest: dead letters are
+# asked for record by record.
 _MOST_ADVICE = 30
 SETUP = 6
 
-# What is drawn from a seed depends on the order of the kinds, which must not depend on the module that is imported first.
+# What is drawn from a seed depends on the order of the kinds, which must not depend on the module that is imported
+# first.
 KINDS: Mapping[str, events.Kind] = {
     name: kind
     for module in (events, backups, changes, others, runs, users)
@@ -32,7 +34,8 @@ Walk = list[Event]
 
 
 class Walker:
-    """Walks one walk. depth: how many drivers are paused. prepared: another writer's snapshot; prepared_in: for which of several tables. copies: backups."""
+    """Walks one walk. depth: how many drivers are paused. prepared: another writer's snapshot; prepared_in: for which
+    of several tables. copies: backups."""
 
     kinds = KINDS
     setup = "setup"
@@ -46,7 +49,8 @@ class Walker:
         self.counts: Counter[str] = Counter()
 
     def run(self, said: list | None = None) -> None:
-        """said: gets every I/O call. Raises Wrong when the promise is broken; whatever else is raised is a broken promise as well."""
+        """said: gets every I/O call. Raises Wrong when the promise is broken; whatever else is raised is a broken
+        promise as well."""
         with own_time() as self.time, _in_order():
             self._set_up(*self._walk[0][1:])
             self.world.store.said = said
@@ -117,9 +121,8 @@ class Walker:
         for query in world.queries.values():
             if query.source is not None:
                 world.model.unsure(query.source.below_former())
-            if (
-                query.begun_before is query.checkpoint
-            ):  # nobody has recorded which topic it was, and it begins where that one did
+            # nobody has recorded which topic it was, and it begins where that one did
+            if query.begun_before is query.checkpoint:
                 world.model.unsure(query.source.before_start(query.checkpoint.start))
         world.look()
         world.check_whole()

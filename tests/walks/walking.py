@@ -15,7 +15,8 @@ _NUMBERS = 1000
 _LONGEST = 40
 # Kinds that come in a walk of few kinds as well: without them little happens at all.
 _ALWAYS = ("batch", "produce", "stop", "kill", "heal", "crash", "wake")
-# How one accident leads to the next. Half of the walks are put together of these, with numbers by chance, and with other kinds between.
+# How one accident leads to the next. Half of the walks are put together of these, with numbers by chance, and with
+# other kinds between.
 _STORIES = tuple(
     map(
         str.split,
@@ -46,7 +47,10 @@ _STORIES = tuple(
             "batch batch rollback foreign_append foreign_append expiry batch heal batch heal",
             "batch power rollback foreign_append foreign_append expiry batch heal heal",
             "batch tag rollback batch heal batch",
-            "half_published foreign_append foreign_append expiry foreign_append foreign_append expiry batch heal batch heal",
+            (
+                "half_published foreign_append foreign_append expiry foreign_append foreign_append expiry batch heal "
+                "batch heal"
+            ),
             "half_published lose_journal rename batch heal batch heal",
             "lose_journal foreign_append foreign_append expiry batch heal batch heal",
         ),
@@ -131,7 +135,8 @@ def outcome(walk: Walk, said: list | None = None) -> tuple[str, str]:
 
 
 def walk_all(seeds: Sequence[str]) -> tuple[list[tuple[str, str, str]], Counter]:
-    """(seed, what went wrong, the same in all words) of the walks that did, and how many events of each kind there were."""
+    """(seed, what went wrong, the same in all words) of the walks that did, and how many events of each kind there
+    were."""
     wrong, counts = [], Counter()
     for seed in seeds:
         walker = walker_of(seed)(draw(seed))

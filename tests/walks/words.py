@@ -10,7 +10,8 @@ from tests.walks.queries import Query
 
 # Of the name of a second sink of one batch function.
 SECOND = "-part-"
-# What is looked for in a message, by the name of what is then done. The first that is found of a group of the same words counts.
+# What is looked for in a message, by the name of what is then done. The first that is found of a group of the same
+# words counts.
 WORDS = {
     "reset": r"with startingOffsets=(?:streamsink\.starting_offsets\(|'earliest').*? and set accept_as_new='([^']+)'",
     "file_column": r"option file_column, and set accept_as_same='(\w+)'",
@@ -27,8 +28,12 @@ WORDS = {
     "own_first_name": r"(Set application to the one of these names that this sink had) to go on",
     "adopt": r"set adopt_from_batch=(\d+)",
     "remove_journal": r"remove (?:the journal (\S+)|this one)",
-    "starting_offsets": r"[Ss]tart a new checkpoint (?:at |with startingOffsets=)(streamsink\.starting_offsets|'earliest')",
-    "new_checkpoint": r"start a (new checkpoint)(?! at| with startingOffsets=s|, for what was| whose (?:source|batches))",
+    "starting_offsets": (
+        r"[Ss]tart a new checkpoint (?:at |with " r"startingOffsets=)(streamsink\.starting_offsets|'earliest')"
+    ),
+    "new_checkpoint": (
+        r"start a (new checkpoint)(?! at| with startingOffsets=s|, for what was| whose " r"(?:source|batches))"
+    ),
     "leave_out": r"(leave adopt_from_batch out) and start a new checkpoint",
     "without_adopting": r"(leave adopt_from_batch out): this checkpoint begins behind",
     "under_first": r"before set application='([^']+)' and leave adopt_from_batch out",
@@ -48,7 +53,10 @@ WORDS = {
     "right_snapshot": r"has replaced snapshot (\d+), .* roll the table back to the snapshot that is right",
     "stop_other": r"(is held by another start)",
     "own_name": r"Use a sink of its own name \(application='\.\.\.'\) for the (second part)",
-    "stop": r"(this driver writes nothing more|It publishes nothing more|this one has been superseded|restart this one or stop it|was taken back)",
+    "stop": (
+        r"(this driver writes nothing more|It publishes nothing more|this one has been superseded|restart this "
+        r"one or stop it|was taken back)"
+    ),
 }
 
 
@@ -109,7 +117,7 @@ def begins_in(text: str) -> list[str]:
 
 
 def rows_that_are_named(text: str, rows_in: Callable[[str], list[int] | None]) -> dict[str, list[int]]:
-    """By the checkpoint of which the text says so, rows that stand in the file that it names: the checkpoint may be another one by now. Without
-    those whose file went to its final name when the query was stopped."""
+    """By the checkpoint of which the text says so, rows that stand in the file that it names: the checkpoint may be
+    another one by now. Without those whose file went to its final name when the query was stopped."""
     named = re.findall(r"those of checkpoint (\d+) are in (\S+\.parquet)", text)
     return {batch: rows for batch, path in named if (rows := rows_in(path)) is not None}

@@ -1,4 +1,5 @@
-"""The world of a walk: one table, the queries and jobs that write it, and their users. Its methods are what happens; they know no order."""
+"""The world of a walk: one table, the queries and jobs that write it, and their users. Its methods are what happens;
+they know no order."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -62,7 +63,8 @@ class World(GoneBack):
         return True
 
     def second_half(self, second: Query) -> bool:
-        """A sink of another name writes the second part of the batch that comes, but for what its user sees there. Whether it did."""
+        """A sink of another name writes the second part of the batch that comes, but for what its user sees there.
+        Whether it did."""
         checkpoint, batch_id = second.checkpoint, second.checkpoint.committed
         visible = self.visible()
         ids = [row for row in halves(second.source.rows(checkpoint, batch_id))[1] if not self.is_done(row, visible)]
@@ -86,8 +88,8 @@ class World(GoneBack):
         return True
 
     def _kept(self, query: Query) -> list[str]:
-        """Accidents that a batch does not settle: one that its first name has written is skipped, and nothing of this name is recorded; and what
-        befell the table under one name may be found out under the other."""
+        """Accidents that a batch does not settle: one that its first name has written is skipped, and nothing of this
+        name is recorded; and what befell the table under one name may be found out under the other."""
         kept = [] if query.name in self._known_by_name() else ["renamed"]
         return [*kept, "table"] if query.causes.knows("renamed-ever") else kept
 
@@ -136,7 +138,8 @@ class World(GoneBack):
         return Run(Process(self.store), self.root, query.settings(self.root, job.options), job.name, self.parts, 0)
 
     def overwritten(self, rows: Iterable[int], perhaps: Iterable[int] = ()) -> None:
-        """Somebody replaced them in the table. Those that are dead letters as well, which a table that went back forgot, stay beside it."""
+        """Somebody replaced them in the table. Those that are dead letters as well, which a table that went back
+        forgot, stay beside it."""
         letters = set(self.others.letters())
         rows = set(rows)
         self.model.overwritten(rows - letters, {*perhaps, *rows & letters})
