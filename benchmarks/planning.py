@@ -62,22 +62,7 @@ def planning(spark, folder: Path, sizes: Sizes) -> list:
         took[way].append((time.process_time() - begun) * 1000)
 
     in_turns(sizes.rounds + 2, tuple(ways), measure)
-    rows = [
-        [
-            way,
-            f"{found[way]:,}",
-            spread(took[way]),
-            f"{min(took[way]) / min(took[_PLAIN]):.2f}",
-            f"{min(took[way]) / min(took[_KEPT]):.2f}",
-        ]
-        for way in ways
-    ]
-    note = (
-        f"CPU ms of this process, median [min..max]; ratios of the least, rounds in turns. {commits} manifests. "
-        f"Load {load()}."
-    )
-    head = ("", "files", "CPU ms", "against reading into lists", "against reading")
-    times = Table(f"Planning a scan of {commits * _FILES_A_COMMIT:,} files", head, rows, note)
+    times = _times(took, found, commits)
     memory["plan()"] = _fresh("plan", root, commits)
     memory["one commit more, with full merging"] = _fresh("merge", root, commits)
     rows = [[what, f"{base / _MIB:.0f}", f"{(peak - base) / _MIB:.0f}"] for what, (base, peak) in memory.items()]
@@ -99,6 +84,26 @@ def planning(spark, folder: Path, sizes: Sizes) -> list:
         for what, (base, peak) in memory.items()
     ]
     return [times, held, *goals]
+
+
+def _times(took: dict[str, list[float]], found: dict[str, int], commits: int) -> Table:
+    """The processor times of all ways, and how many files each has found."""
+    rows = [
+        [
+            way,
+            f"{found[way]:,}",
+            spread(took[way]),
+            f"{min(took[way]) / min(took[_PLAIN]):.2f}",
+            f"{min(took[way]) / min(took[_KEPT]):.2f}",
+        ]
+        for way in took
+    ]
+    note = (
+        f"CPU ms of this process, median [min..max]; ratios of the least, rounds in turns. {commits} manifests. "
+        f"Load {load()}."
+    )
+    head = ("", "files", "CPU ms", "against reading into lists", "against reading")
+    return Table(f"Planning a scan of {commits * _FILES_A_COMMIT:,} files", head, rows, note)
 
 
 def _day(number: int) -> str:

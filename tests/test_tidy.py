@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,18 @@ ROOMS = [
     ["sink", "testing"],
     ["__init__"],
 ]
+# Modules that may stay under this many lines, each with the reason why it is not part of another module.
+FEWEST_LINES = 40
+SMALL = {
+    "streamsink/__init__.py": "the public names alone; importing it must stay cheap",
+    "streamsink/clock.py": "the only source of time and chance, which every room imports and tests replace",
+    "streamsink/commands/own_sinks.py": "the one refusal that give_up, retire and starting_offsets share",
+    "streamsink/protocol/run_inputs.py": "pure rules that the admission of runs and Spark's side share",
+    "streamsink/spark/sizes.py": "what a run has learnt from its batches, shared by runs.py and spark/rows above it",
+    "streamsink/table/layout.py": "the only place that knows Paimon's paths, which every room above the table uses",
+}
+# A folder's modules besides __init__; format/ has one module for each part of Paimon's format.
+MOST_MODULES, WIDE = 13, {"streamsink/format"}
 # The outermost edges, where any error is turned into a report or handed on.
 BROAD_EXCEPTS = {"streamsink/spark/query/foreach_batch.py": 1}
 
@@ -201,6 +214,21 @@ def test_sizes(path):
             assert length <= MOST_CLASS_LINES, f"{node.name} has {length} lines"
 
 
+def test_a_small_module_has_a_reason():
+    """A reader opens a file for each module: what is too small belongs to its readers, unless the list says why not."""
+    lines = {_name(path): path.read_text(encoding="utf-8").count("\n") for path in LIBRARY}
+    only_docs = {_name(path) for path in LIBRARY if path.name == "__init__.py" and len(_tree(path).body) <= 1}
+    small = {name for name, count in lines.items() if count < FEWEST_LINES} - only_docs
+    assert sorted(small - SMALL.keys()) == []
+    assert sorted(SMALL.keys() - lines.keys()) == [], "these are gone: take them off the list"
+
+
+def test_a_folder_has_few_modules():
+    """So that its listing is a table of contents."""
+    count = Counter(_name(path.parent) for path in LIBRARY if path.name != "__init__.py")
+    assert {name: number for name, number in count.items() if number > MOST_MODULES and name not in WIDE} == {}
+
+
 @pytest.mark.parametrize("path", CODE, ids=_name)
 def test_bans(path):
     """No assert, no bare RuntimeError, no pickle, no endless loop, no broad except but at the two outermost edges."""
@@ -226,6 +254,14 @@ def test_ruff_finds_nothing():
         [sys.executable, "-m", "ruff", "check", "--no-cache", "--quiet", "."], capture_output=True, text=True, cwd=ROOT
     )
     assert said.stdout == "" and said.returncode == 0, said.stdout + said.stderr
+
+
+def test_the_formatter_would_change_nothing():
+    """Its settings stand in pyproject.toml, and the files that it leaves alone."""
+    said = subprocess.run(
+        [sys.executable, "-m", "ruff", "format", "--check", "--no-cache", "."], capture_output=True, text=True, cwd=ROOT
+    )
+    assert said.returncode == 0, said.stdout + said.stderr
 
 
 def test_time_and_chance_come_from_one_place():

@@ -18,11 +18,12 @@ import pyarrow as pa
 from streamsink.errors import StreamsinkError
 from tests.e2e import kafka_data
 from tests.e2e.walk_driver import Died, Drivers
+from tests.walks.checkpoints import EARLIEST, Checkpoint, Planned, flat, nested
 from tests.walks.machine import Fault
 from tests.walks.model import Causes, Wrong
 from tests.walks.queries import PARTS, SETTINGS, Job, Query, partitioned
 from tests.walks.several import IN_A_ROW, TABLES, SeveralTables
-from tests.walks.sources import EARLIEST, Checkpoint, Folder, Planned, Topic, flat, nested
+from tests.walks.sources import Folder, Topic
 from tests.walks.world import World
 
 MOST_PARTS = 3

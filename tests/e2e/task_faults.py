@@ -1,11 +1,13 @@
 """Faults of writer tasks: Spark starts this module in the place of ``pyspark.daemon``, so that its workers are armed.
 
-$STREAMSINK_TASK_FAULT is ``step:action:attempts[:partition]``: attempts below that number (from 0) of each task, or of
-one partition's task, ``raise`` an error there, end their worker (``exit``), ``sleep`` (the first one to come, whichever
-it is: on a busy machine a speculative copy may overtake the original), kill -9 their executor (``lose-executor``) or
-the whole driver (``kill-driver``). Each leaves an empty file in the folder $STREAMSINK_TASK_MARKS.
+$STREAMSINK_TASK_FAULT is ``step:action:attempts[:partition]``. Attempts below that number (counted from 0) of each
+task, or of the task of one partition, do the action at that step: ``raise`` an error, raise the error of a full disk
+(``no-room``), end their worker (``exit``), ``sleep``, kill -9 their executor (``lose-executor``) or kill the whole
+driver (``kill-driver``). Only the first attempt that comes sleeps, whichever it is: on a busy machine a speculative
+copy may overtake the original. Each fault leaves an empty file in the folder $STREAMSINK_TASK_MARKS.
 """
 
+import errno
 import importlib
 import os
 import signal
@@ -52,6 +54,8 @@ def _arm(text: str) -> None:
 def _act(action: str) -> None:
     if action == "raise":
         raise OSError("a fault to order")
+    if action == "no-room":
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if action == "exit":
         os._exit(1)
     if action == "kill-driver":

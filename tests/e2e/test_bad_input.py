@@ -3,29 +3,16 @@ lost."""
 
 import json
 import logging
-import subprocess
 
 import pytest
 
 import streamsink
 from streamsink.errors import Misuse, StreamsinkError
-from tests.e2e.harness import Ground, assert_each_once, content, ids_of, run_here
+from tests.e2e.harness import Ground, content, run_here
 
 pytestmark = pytest.mark.spark
 
 SECRET = "s3cret-value-of-a-row"
-
-
-@pytest.fixture
-def tmpfs(tmp_path):
-    """A small file system of its own; the function remounts it read-only or writable."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(folder)], check=True)
-    try:
-        yield folder, lambda how: subprocess.run(["mount", "-o", f"remount,{how}", str(folder)], check=True)
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def _foreach(spark, ground: Ground, checkpoint: dict, df=None, **options):
@@ -109,48 +96,6 @@ def test_a_schema_that_does_not_fit(spark, ground, ddl, kind, column):
     error = _foreach(spark, ground, {"checkpointLocation": ground.checkpoint})
     assert error.kind == kind and f"'{column}'" in str(error) and ground.table in str(error)
     assert content(ground.table) == before
-
-
-WAYS = {
-    "driver": {},
-    "spark": {"driver_max_rows": 0, "large_batches": "spark"},
-    "tasks": {"driver_max_rows": 0, "large_batches": "tasks"},
-}
-
-
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_a_full_disk_loses_nothing(spark, ground, tmpfs, way):
-    """The error says so; with room again the restarted query ends with each row once."""
-    folder, remount = tmpfs
-    ground.add_files(0, 2)
-    job = ground.job(table=str(folder / "orders"), options=way, per_batch=1)
-    assert run_here(spark, job).code == 0
-    ground.add_files(2, 1)
-    filler = folder / "filler"
-    with pytest.raises(OSError), filler.open("wb", buffering=0) as stream:
-        for _ in range(10_000):
-            stream.write(b"x" * 4096)
-    full = run_here(spark, job)
-    assert (full.code, full.kind) == (1, "storage.full"), full
-    assert job.table in full.message
-    filler.unlink()
-    assert run_here(spark, job).code == 0
-    assert_each_once(job.table, ids_of(0, 3))
-
-
-def test_a_read_only_folder_loses_nothing(spark, ground, tmpfs):
-    """The error says so; writable again, each row is there once."""
-    folder, remount = tmpfs
-    ground.add_files(0, 1)
-    job = ground.job(table=str(folder / "orders"))
-    assert run_here(spark, job).code == 0
-    ground.add_files(1, 1)
-    remount("ro")
-    refused = run_here(spark, job)
-    assert (refused.code, refused.kind) == (1, "storage.read-only"), refused
-    remount("rw")
-    assert run_here(spark, job).code == 0
-    assert_each_once(job.table, ids_of(0, 2))
 
 
 def test_no_row_value_in_logs_events_errors_or_records(spark, ground, caplog):

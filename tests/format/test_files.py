@@ -5,7 +5,6 @@ import datetime
 import io
 import json
 import pickle
-import random
 import uuid
 from dataclasses import replace
 
@@ -126,17 +125,14 @@ def test_manifests_that_name_a_file_are_found_without_decoding(codec):
     )
 
 
-def test_torn_manifests_are_corrupt_and_named():
+def test_torn_manifests_are_corrupt_and_named(rng):
     """Cut anywhere, even between two blocks, or altered: Corrupt with the file's name, never a shorter list."""
-    seed = random.randrange(10**9)
-    print("seed", seed)
-    pick = random.Random(seed)
     entries = [entry(i) for i in range(2000)]
     for codec in ("zstandard", "null"):
         data = write_manifest(entries, codec=codec)
         blocks = [i + 16 for i in range(len(data)) if data.startswith(b"streamsink-sync.", i)]
         assert len(blocks) > 3
-        for cut in blocks[:-1] + [pick.randrange(len(data)) for _ in range(60)]:
+        for cut in blocks[:-1] + [rng.randrange(len(data)) for _ in range(60)]:
             for read in (read_manifest, lambda torn, name: NameSearch([]).may_find(torn, name, (2000, 0))):
                 with pytest.raises(Corrupt) as caught:
                     read(data[:cut], "manifest-x")
@@ -146,7 +142,7 @@ def test_torn_manifests_are_corrupt_and_named():
     small = write_manifest([entry(i) for i in range(3)])
     for _ in range(4000):
         altered = bytearray(small)
-        altered[pick.randrange(len(altered))] = pick.randrange(256)
+        altered[rng.randrange(len(altered))] = rng.randrange(256)
         for read in (read_manifest, lambda data, name: NameSearch([]).may_find(data, name, (3, 0))):
             with contextlib.suppress(Corrupt):
                 read(bytes(altered), "manifest-x")

@@ -5,7 +5,6 @@ import datetime
 import decimal
 import glob
 import os
-import random
 from dataclasses import replace
 
 import pytest
@@ -217,12 +216,10 @@ MODES = [
 
 @pytest.mark.parametrize("options", MODES, ids=[",".join(m.values()) or "default" for m in MODES])
 @pytest.mark.parametrize("nulls", [0.0, 0.3])
-def test_value_stats_are_the_bytes_java_writes(gateway, tmp_path, options, nulls):
+def test_value_stats_are_the_bytes_java_writes(gateway, tmp_path, options, nulls, rng):
     """For every type and stats mode, _VALUE_STATS and _VALUE_STATS_COLS equal Java's."""
-    seed = random.randrange(10**9)
-    print("seed", seed)
     schema = TableSchema.create(parse_ddl(COLUMNS), (), options, None, 1)
-    rows = random_rows(random.Random(seed), 30, nulls)
+    rows = random_rows(rng, 30, nulls)
     table = JavaTable(gateway, tmp_path / "t", schema)
     table.write(rows)
     (_,), ((entry,),) = table.delta()
@@ -299,18 +296,16 @@ def test_partition_bytes_paths_and_stats_are_java_s(gateway, tmp_path, ddl, valu
         assert ManifestFileMeta.of(meta.file_name, meta.file_size, found, types) == meta
 
 
-def test_java_re_encodes_our_rows_to_the_same_bytes(gateway):
+def test_java_re_encodes_our_rows_to_the_same_bytes(gateway, rng):
     """A row that Java builds field by field has the bytes of ours, nulls of wide decimals and timestamps included."""
     jvm = gateway.jvm
-    seed = random.randrange(10**9)
-    print("seed", seed)
     schema = TableSchema.create(parse_ddl(COLUMNS + ", " + ", ".join(f"w{i} INT" for i in range(40))), (), {}, None, 1)
     types = [f.type for f in schema.fields]
     row_type = jvm.org.apache.paimon.schema.TableSchema.fromJson(schema.to_json().decode()).logicalRowType()
     utils = jvm.org.apache.paimon.utils
     serializer = jvm.org.apache.paimon.data.serializer.InternalRowSerializer(row_type)
     order = jvm.java.util.stream.IntStream.range(0, len(types)).toArray()
-    for row in random_rows(random.Random(seed), 50, 0.3):
+    for row in random_rows(rng, 50, 0.3):
         ours = encode_row(row + [None, 7] * 20, types)
         again = serializer.toBinaryRow(
             getattr(utils.ProjectedRow, "from")(order).replaceRow(utils.SerializationUtils.deserializeBinaryRow(ours))

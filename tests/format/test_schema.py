@@ -1,7 +1,6 @@
 """Types, DDL, schema files, evolution, supported features."""
 
 import json
-import random
 
 import pytest
 
@@ -359,10 +358,7 @@ def test_columns_that_no_reader_shares_are_refused(ddl):
         check_writable(TableSchema.create(parse_ddl("a INT"), (), {}, None, 1, primary_keys=("a",)))
 
 
-def test_random_text_is_never_another_error():
-    seed = random.randrange(10**9)
-    print("seed", seed)
-    pick = random.Random(seed)
+def test_random_text_is_never_another_error(rng):
     words = [
         "a",
         "INT",
@@ -384,6 +380,6 @@ def test_random_text_is_never_another_error():
     ]
     for _ in range(3000):
         try:
-            parse_ddl(" ".join(pick.choice(words) for _ in range(pick.randrange(9))))
+            parse_ddl(" ".join(rng.choice(words) for _ in range(rng.randrange(9))))
         except Misuse:
             continue

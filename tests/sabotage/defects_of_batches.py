@@ -16,6 +16,7 @@ _OFFSETS = "tests/table/test_starting_offsets.py"
 _RENAMED = "tests/protocol/test_renamed.py"
 _NAMES, _GONE_BACK = "tests/advice/test_names.py", "tests/advice/test_tables_gone_back.py"
 _RUNS = "tests/protocol/test_runs.py"
+_RUN_MARKS = "tests/protocol/test_run_marks.py"
 _NAMES_APART = "tests/e2e/test_names_apart.py"
 _PROMISE = "tests/e2e/test_promise.py"
 _ENDS = "tests/e2e/test_supervised_ends.py"
@@ -67,7 +68,7 @@ OF_BATCHES = (
     Defect("A6: a new journal answers for runs before it", "protocol/run/two_phase.py:TwoPhaseCommit._known_run",
            "journal.began == 0", "True", (_KNOWN, _RUNS)),
     Defect("a journal of another past says that a run is published", "protocol/run/two_phase.py:TwoPhaseCommit._known_run",
-           'and (journal.ended or known.journal_id in ("", journal.id))', "", (_RUNS,)),
+           'and (journal.ended or known.journal_id in ("", journal.id))', "", (_RUN_MARKS,)),
     Defect("A11: a name is the identity of a query", "protocol/admission/renamed.py:ahead",
            "other.state.query == batch.query and", "False and", (_RENAMED,)),
     Defect("A11: another name goes on although nobody has said so", "protocol/admission/admit.py:_under_another_name",

@@ -8,6 +8,7 @@ _PLAN_TEXT = "tests/protocol/test_plan_text.py"
 _KNOWN = "tests/protocol/test_what_is_known.py"
 _REPEATED = "tests/e2e/test_repeated_runs.py"
 _RUNS = "tests/protocol/test_runs.py"
+_RUN_MARKS = "tests/protocol/test_run_marks.py"
 _RUN_INPUTS = "tests/protocol/test_run_inputs.py"
 _SAME = "tests/protocol/test_same_query.py"
 _FILE_LOG = "tests/protocol/test_file_log.py"
@@ -95,11 +96,11 @@ OF_QUERIES = (
     Defect("the batch before is not described", "spark/gateway/running.py:describe",
            ", before=told_before)", ")", ("tests/e2e/test_accidents_files.py",)),
     Defect("a mark of another table counts for this one", "journal/run_marks.py:Runs.known",
-           "found if same_id(found.table_id, table_id) else", "found if True else", (_RUNS,)),
+           "found if same_id(found.table_id, table_id) else", "found if True else", (_RUN_MARKS,)),
     Defect("where another table has a mark there is none for this one", "journal/run_marks.py:Runs.mark",
-           "if not same_id(self._read(folder, run).table_id, known.table_id):", "if False:", (_RUNS,)),
+           "if not same_id(self._read(folder, run).table_id, known.table_id):", "if False:", (_RUN_MARKS,)),
     Defect("a table takes another one's mark of a run away", "journal/run_marks.py:Runs.mark",
-           "folder = self._folder_of(known.table_id)", "self._io.delete(os.path.join(folder, run))", (_RUNS,)),
+           "folder = self._folder_of(known.table_id)", "self._io.delete(os.path.join(folder, run))", (_RUN_MARKS,)),
     Defect("a snapshot says the id alone", "sinks/paimon/past/history_of.py:known_run",
            "KnownRun.of(AppState.from_json(said)) if said is not None else KnownRun(True)", "KnownRun(True)", (_RUNS,)),
     Defect("a run without rows says no number", "protocol/committable.py:AppState.to_json",

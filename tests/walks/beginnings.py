@@ -7,9 +7,9 @@ import re
 from streamsink.commands.offsets import Wanted, offsets_of
 from streamsink.errors import Misuse
 from tests.walks.answers import Answers
+from tests.walks.checkpoints import flat
 from tests.walks.model import Wrong
 from tests.walks.queries import RENAMED, Query
-from tests.walks.sources import flat
 from tests.walks.words import WORDS, begins_in, call_in
 from tests.walks.world import JOBS, World
 

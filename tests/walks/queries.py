@@ -22,8 +22,9 @@ from streamsink.table.creation import fields_of
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.testing.driver import Driven, MicroBatchDriver, NumberedRows, columns, written
 from streamsink.testing.stepping import Stepping
+from tests.walks.checkpoints import Checkpoint
 from tests.walks.model import Causes, Wrong
-from tests.walks.sources import Checkpoint, Folder, Topic, batch_of
+from tests.walks.sources import Folder, Topic, batch_of
 from tests.walks.store import Process
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), pa.field("n", pa.int64(), nullable=False)])

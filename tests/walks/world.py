@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tests.walks.checkpoints import Checkpoint
 from tests.walks.gone_back import GoneBack
 from tests.walks.machine import Fault
 from tests.walks.model import GONE, Causes, Wrong
 from tests.walks.queries import SCHEMA, Job, Query, Run, check_kept, halves, is_bad, part_of
-from tests.walks.sources import Checkpoint, Folder, Topic
+from tests.walks.sources import Folder, Topic
 from tests.walks.store import Process
 
 JOBS = "batch"
