@@ -43,10 +43,18 @@ def measured() -> Iterator[Cost]:
     """Fills in the cost when the block ends. Pages that others dirtied are written out before it begins."""
     cost = Cost()
     os.sync()
-    before, begun = _processes(), time.perf_counter()
+    before, begun = processes(), time.perf_counter()
     yield cost
     cost.wall_s = time.perf_counter() - begun
-    after = _processes()
+    cost.cpu_s, cost.python_s = spent(before, processes())
+
+
+def spent(before: "dict[int, Process]", after: "dict[int, Process]") -> tuple[float, float]:
+    """Processor seconds of a process tree between two looks at it, by process id: of all of it, and without the JVMs.
+
+    What a process took that ended in between is counted by its parent, if that has waited for it.
+    """
+    cpu_s = python_s = 0.0
     gone = [process for pid, process in before.items() if pid not in after]
     for pid, now in after.items():
         own, ended = now.own_s, now.ended_s
@@ -54,8 +62,9 @@ def measured() -> Iterator[Cost]:
             own, ended = own - before[pid].own_s, ended - before[pid].ended_s
         # A child that was waited for brings all of its life along; Spark's daemon does not wait for its workers.
         ended = max(0.0, ended - sum(child.own_s + child.ended_s for child in gone if child.parent == pid))
-        cost.cpu_s += own + ended
-        cost.python_s += ended if now.is_java else own + ended
+        cpu_s += own + ended
+        python_s += ended if now.is_java else own + ended
+    return cpu_s, python_s
 
 
 def in_turns(rounds: int, ways: Sequence[str], measure: Callable[[str, int], None]) -> None:
@@ -109,7 +118,7 @@ def slug(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Process:
+class Process:
     """Processor seconds: its own, and of children that ended and were waited for."""
 
     parent: int
@@ -118,7 +127,7 @@ class _Process:
     is_java: bool
 
 
-def _processes() -> dict[int, _Process]:
+def processes() -> dict[int, Process]:
     """This process and all below it."""
     found = {}
     for folder in Path("/proc").iterdir():
@@ -128,7 +137,7 @@ def _processes() -> dict[int, _Process]:
             name, _, rest = (folder / "stat").read_text().rpartition(")")
             fields = rest.split()
             user, system, ended_user, ended_system = (int(ticks) / _TICKS for ticks in fields[11:15])
-            found[int(folder.name)] = _Process(
+            found[int(folder.name)] = Process(
                 int(fields[1]), user + system, ended_user + ended_system, name.endswith("(java")
             )
     parents = {pid: process.parent for pid, process in found.items()}

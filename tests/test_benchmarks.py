@@ -1,5 +1,6 @@
 """The benchmarks' own arithmetic and drawing; what they measure is asserted nowhere."""
 
+import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -34,25 +35,44 @@ def test_the_picture_is_an_svg_that_no_name_breaks(tmp_path):
     assert all(float(r.get("x")) + float(r.get("width")) <= float(svg.get("width")) for r in rectangles)
 
 
+def _process(parent: int, own_s: float, ended_s: float = 0.0, is_java: bool = False) -> machine.Process:
+    return machine.Process(parent, own_s, ended_s, is_java)
+
+
 def test_processor_time_of_children_is_counted_once():
-    """A child that began before the measurement and ends within it, and one that lives on: only what they took
-    meanwhile."""
-    burn = (
-        "import time\nwhile time.process_time() < {}: pass\nprint(1, flush=True)\nimport sys; "
-        "sys.stdin.readline()\nwhile time.process_time() < {}: pass\n"
+    """Of a child that began before the measurement and ended within it, of one that did both within it, and of one that
+    lives on, only what they took meanwhile counts; what the JVM took itself is not Python's."""
+    early, within, lasting, java = 2, 3, 4, 5
+    before = {1: _process(0, 1.0, 4.0), early: _process(1, 16.0), lasting: _process(1, 32.0), java: _process(1, 0.5)}
+    assert within not in before
+    after = {
+        1: _process(0, 1.25, 4.0 + (16.0 + 0.125) + 2.0),  # it has waited for `early` and for `within`
+        lasting: _process(1, 32.0 + 8.0),
+        java: _process(1, 0.5 + 64.0, 0.0625, is_java=True),
+    }
+    assert machine.spent(before, after) == (0.25 + 0.125 + 2.0 + 8.0 + 64.0 + 0.0625, 0.25 + 0.125 + 2.0 + 8.0 + 0.0625)
+
+
+def test_a_child_that_nobody_waited_for_takes_nothing_away():
+    """Spark's daemon does not wait for its workers: all that one of them took before it ended is lost, and no more."""
+    before = {1: _process(0, 1.0), 2: _process(1, 16.0)}
+    assert machine.spent(before, {1: _process(0, 1.5)}) == (0.5, 0.5)
+
+
+def test_processes_are_this_one_and_all_below_it():
+    """A child and its child are seen while they live, each with its parent."""
+    script = (
+        "import subprocess, sys; "
+        "child = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE); "
+        "print(child.pid, flush=True); input(); child.communicate(b'\\n')"
     )
-    early, lasting = (
-        subprocess.Popen(
-            [sys.executable, "-c", burn.format(*times)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for times in ((0.5, 0.7), (0.5, 0.5))
-    )
-    for child in (early, lasting):
-        child.stdout.readline()
-    with machine.measured() as cost:
-        early.communicate("\n", timeout=60)
-    lasting.communicate("\n", timeout=60)
-    assert 0.1 < cost.cpu_s < 0.45
+    child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    below = int(child.stdout.readline())
+    found = machine.processes()
+    child.communicate("\n", timeout=60)
+    assert (found[child.pid].parent, found[below].parent) == (os.getpid(), child.pid)
+    assert os.getpid() in found and os.getppid() not in found
+    assert not {child.pid, below} & machine.processes().keys()
 
 
 @pytest.mark.parametrize(
