@@ -1,12 +1,13 @@
-"""Kinds of error whose message asks for nothing that a user could do, and why. All others are followed by tests.
+"""Kinds of error whose message asks for nothing that a user could do, each with the reason. Tests follow all other
+kinds.
 
 A kind that tells the user to do something in the program, in its options, in the store or by a command does not belong
 here.
 """
 
-# Functions between the parts of streamsink; a user's call cannot reach them with such arguments.
+# Raised by functions between parts of streamsink; no call of a user reaches them with such arguments.
 _INSIDE = "Only code inside of streamsink can cause it, by a wrong argument of an inner function; "
-# Commits of compactions, which no public function makes.
+# Raised by commits of compactions, which no public function makes.
 _COMPACTION = "A commit that compacts files is checked by it; no public function makes one, "
 
 REASONS: dict[str, str] = {

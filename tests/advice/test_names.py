@@ -1,4 +1,5 @@
-"""Advice of errors about an application's name: a query that comes under another one, and one that two queries hold."""
+"""Advice of errors about an application's name: a query that comes under another name, and a name that two queries
+hold."""
 
 import json
 from types import SimpleNamespace
@@ -43,7 +44,7 @@ def test_a_query_that_comes_back_under_another_name(way):
         accept(world, application=said.find(r"Set application='([^']*)' to go on"))
     else:
         first = copy_of(world, application=said.find(r"under the name '([^']*)'"))
-        first.run(boundaries=(6, 9))  # it publishes everything, and is stopped
+        first.run(boundaries=(6, 9))  # The query under the first name publishes everything and is stopped.
         world.calls = first.calls
         accept(world, adopt_from_batch=said.option("adopt_from_batch"))
     world.run(boundaries=(6, 9, 12))
@@ -52,8 +53,8 @@ def test_a_query_that_comes_back_under_another_name(way):
 
 @follows("application.renamed")
 def test_a_query_that_comes_back_under_another_name_while_its_topic_was_recreated():
-    """The first name leads on, and what it says of the topic. Its batch was skipped, and what the new topic holds there
-    was lost."""
+    """The advice leads to the first name, and from there to the recreated topic. Formerly the batch was skipped, and
+    what the new topic holds at its offsets was lost."""
     world = _query(position_columns=POSITIONS)
     world.checkpoint.committed = 1
     renew_topic(world, topic_id="another")
@@ -71,8 +72,8 @@ def test_a_query_that_comes_back_under_another_name_while_its_topic_was_recreate
 @pytest.mark.parametrize("pending", [False, True])
 @pytest.mark.parametrize("way", ["restored", "given-up"])
 def test_a_table_that_was_rolled_back_to_before_the_query_had_its_name(way, pending):
-    """The command said that the source was to be read from its beginning, of which the table has a part under the first
-    name."""
+    """Formerly the command said to read the source from its beginning, although the table has a part of it under the
+    first name."""
     world = _query()
     accept(world, application="new", adopt_from_batch=2, on_rollback="republish")
     if pending:
@@ -96,7 +97,7 @@ def test_a_table_that_was_rolled_back_to_before_the_query_had_its_name(way, pend
 
 @follows("checkpoint.begins-anew")
 def test_a_new_checkpoint_that_begins_behind_the_first_name_is_not_told_to_begin_there():
-    """Found by a walk: where a journal was lost, what lay between was written a second time as the error said."""
+    """Found by a walk: where a journal was lost, the rows between were written a second time by what the error said."""
     world = _query()
     accept(world, application="new", adopt_from_batch=2)
     lose_checkpoint(world)
@@ -115,8 +116,8 @@ def test_a_new_checkpoint_that_begins_behind_the_first_name_is_not_told_to_begin
 
 @follows("table.rolled-back")
 def test_nothing_is_left_under_a_name_that_was_taken_back_with_the_batch_that_another_name_was_to_adopt():
-    """Found by a walk: the number was left in the job, and the batch after what was given up was taken for the one to
-    adopt: rows were lost."""
+    """Found by a walk: adopt_from_batch was left in the job, and the batch after what was given up was taken for the
+    one to adopt, so that rows were lost."""
     world = _query((6,))
     accept(world, adopt_from_batch=1)
     gone = [f"{world.driver.root}/snapshot/{name}" for name in ("snapshot-1", "LATEST")]
@@ -137,8 +138,8 @@ def test_nothing_is_left_under_a_name_that_was_taken_back_with_the_batch_that_an
 @follows("checkpoint.begins-anew")
 @pytest.mark.parametrize("way", ["offsets", "all"])
 def test_a_query_that_comes_back_under_another_name_without_its_checkpoint(way):
-    """Its user says that batch 2 is its next one, and a new checkpoint begins with batch 0. All rows were written a
-    second time."""
+    """Its user says that batch 2 is the next one, and a new checkpoint begins with batch 0. Formerly all rows were
+    written a second time."""
     world = _query()
     accept(world, application="new", adopt_from_batch=2)
     lose_checkpoint(world)
@@ -158,8 +159,9 @@ def test_a_query_that_comes_back_under_another_name_without_its_checkpoint(way):
 @pytest.mark.parametrize("way", ["offsets", "all"])
 @pytest.mark.parametrize("committed", [[2, 4], [4]], ids=["batch 2 comes", "batch 1 comes"])
 def test_a_query_that_comes_back_under_another_name_with_another_checkpoint(way, committed):
-    """Its batch 2 is not the one after the recorded batch 1. Found by walks: what that checkpoint had not read itself
-    was written a second time, by a batch of another number after the advice to adopt that one."""
+    """Batch 2 of that checkpoint does not follow the recorded batch 1. Found by walks: what that checkpoint had not
+    read itself was written a second time, and so it was by a batch of another number when the error advised to adopt
+    that one."""
     world = _query()
     accept(world, application="new", adopt_from_batch=2)
     world.checkpoint = SparkCheckpoint(SECOND, list(committed), len(committed))
@@ -178,8 +180,8 @@ def test_a_query_that_comes_back_under_another_name_with_another_checkpoint(way,
 @follows("checkpoint.begins-anew")
 @pytest.mark.parametrize("numeric", [True, False], ids=["topic", "folder"])
 def test_a_query_whose_past_no_name_knows_without_its_checkpoint(numeric):
-    """What was written before is in no record: its user knows where that ends, as the table's rows say. The error had
-    no way on but to write all again."""
+    """No record has what was written before, but its user knows from the table's rows where that ends. Formerly the
+    error named no way on except to write everything again."""
     world = _query(numeric=numeric)
     assert retire(world.file_io(world.calls), world.driver.root, world.driver.options)
     accept(world, adopt_from_batch=2)
@@ -202,7 +204,7 @@ def test_a_query_whose_past_no_name_knows_without_its_checkpoint(numeric):
 @follows("checkpoint.begins-anew")
 @pytest.mark.parametrize("adopted", [1, 3])
 def test_a_query_that_is_told_to_begin_with_another_batch_than_the_next_one_without_its_checkpoint(adopted):
-    """No name ends there, and the first one's end was not told."""
+    """No name ends at that batch. Formerly the error did not say where the first one ends."""
     world = _query()
     accept(world, application="new", adopt_from_batch=adopted)
     lose_checkpoint(world)
@@ -215,7 +217,7 @@ def test_a_query_that_is_told_to_begin_with_another_batch_than_the_next_one_with
 
 @follows("checkpoint.begins-anew")
 def test_a_query_that_comes_back_under_another_name_without_its_checkpoint_while_a_batch_is_pending():
-    """A checkpoint that began behind it would have left out its rows: nobody would have published them."""
+    """A checkpoint that began behind the pending batch would leave out its rows: nobody would publish them."""
     world = _query((6,), position_columns=POSITIONS)
     assert die_at_step("precommit.saved", 1, world, boundaries=(6, 9))
     accept(world, application="new", adopt_from_batch=2)
@@ -235,7 +237,7 @@ def test_a_query_that_comes_back_under_another_name_without_its_checkpoint_while
 
 @follows("application.in-use")
 def test_a_name_that_another_query_holds():
-    """Under a name of its own the second one writes, and the first is not harmed."""
+    """The second query writes under a name of its own, and the first one is not harmed."""
     world = memory_world(**PLAIN)
     first = world.driver.start(world.file_io(world.calls), SparkCheckpoint(world.checkpoint.query))
     second = World(world.calls, world.driver.root, **PLAIN)
@@ -254,8 +256,8 @@ def test_a_name_that_another_query_holds():
 
 @follows("application.in-use")
 def test_a_name_that_an_earlier_start_of_this_query_holds():
-    """Its checkpoint was lost while it hung. A name of its own, which was the only advice, would have written every row
-    again."""
+    """The query hung, and meanwhile its checkpoint was lost. Formerly the only advice was a name of its own, under
+    which it would have written every row again."""
     world = memory_world(position_columns=POSITIONS)
     first = world.driver.start(world.file_io(world.calls), SparkCheckpoint(world.checkpoint.query))
     first.batch(world.driver.describe(SparkCheckpoint(world.checkpoint.query, [6]), 0))

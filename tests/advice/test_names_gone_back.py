@@ -1,5 +1,5 @@
 """Advice of errors where a table goes back under a query that gets another name, and the table says nothing of the
-first one any more."""
+first name any more."""
 
 import json
 from types import SimpleNamespace
@@ -17,8 +17,8 @@ from tests.protocol.history import expire_before, io_of, roll_back_to, say_new, 
 
 
 def _another_writer_came() -> tuple[World, int]:
-    """Batches of 4 rows under the first name, of which two are behind another writer's snapshot, before which all have
-    expired: its number."""
+    """A world with batches of 4 rows under the first name, two of them after another writer's snapshot, before which
+    all snapshots have expired; and the number of that snapshot."""
     world = memory_world(restore="restore-and-continue", journal_retain=10)
     world.run(boundaries=(4,))
     others = snapshot_of_another(_table(world))
@@ -28,7 +28,7 @@ def _another_writer_came() -> tuple[World, int]:
 
 
 def _gets_another_name(world, **options) -> None:
-    """And its user says that it did not write here under that name."""
+    """The query gets another name, and its user says that it has not written here under that name."""
     accept(world, application="new", adopt_from_batch=3, **options)
     say_new(world, lambda: world.driver.start(world.file_io(world.calls), world.checkpoint).close())
 
@@ -40,7 +40,7 @@ def _table(world):
 @follows("application.renamed", "table.rolled-back")
 @pytest.mark.parametrize("way", ["restored", "republish"])
 def test_a_table_goes_back_to_another_writers_snapshot_before_the_query_gets_another_name(way):
-    """The journal's mark of the first name was a proof that the rows are there."""
+    """Formerly the journal's mark of the first name was taken for a proof that the rows are there."""
     world, others = _another_writer_came()
     gone = roll_back_to(_table(world), others)
     accept(world, application="new", adopt_from_batch=3)
@@ -69,8 +69,8 @@ def test_a_table_goes_back_to_another_writers_snapshot_before_the_query_gets_ano
 @pytest.mark.parametrize("pending", [False, True])
 @pytest.mark.parametrize("is_retired", [False, True])
 def test_a_table_goes_back_to_another_writers_snapshot_to_before_the_query_had_its_name(pending, is_retired):
-    """Expired history was taken for all that the first name had written. is_retired: nothing but the record knows what
-    that was."""
+    """Formerly the expired history was assumed to hold all that the first name had written. is_retired: only the record
+    still knows what that was."""
     world, others = _another_writer_came()
     _gets_another_name(world, on_rollback="republish")
     if pending:
@@ -91,7 +91,8 @@ def test_a_table_goes_back_to_another_writers_snapshot_to_before_the_query_had_i
 
 
 def _give_up_and_start_over(world, said) -> None:
-    """Behind what the table has under the first name, of which it says nothing."""
+    """Give up what is pending, and start a new checkpoint behind what the table has of the first name, about which it
+    says nothing."""
     found = Advice(SimpleNamespace(kind=said.kind, message=str(follow(world, said))))
     accept(world, adopt_from_batch=None)
     start = starting_offset(world, found)
@@ -116,8 +117,8 @@ def test_a_table_with_dead_letters_goes_back_to_another_writers_snapshot_to_befo
 
 @pytest.mark.parametrize("is_torn", [False, True])
 def test_a_name_that_begins_behind_another_writers_snapshots_knows_how_far_the_table_may_go_back(is_torn):
-    """To behind what the first name's mark says. One that was torn does not, and where its snapshot has expired it is
-    to the newest one that there was."""
+    """The table may go back to any snapshot after the one that the first name's mark names. A torn mark names none;
+    where its snapshot has expired, the table may go back only to the newest snapshot that there was."""
     world, _ = _another_writer_came()
     ours = _table(world).snapshots.latest().id
     for _ in range(2):
@@ -137,7 +138,7 @@ def test_a_name_that_begins_behind_another_writers_snapshots_knows_how_far_the_t
 
 @follows("positions.unsettled")
 def test_where_a_new_checkpoint_begins_is_not_told_of_a_table_that_went_back_before_a_start_has_asked():
-    """Of one record nobody knows whether it is there, of another one that it is not."""
+    """Nobody knows whether one of the records is there, and of another it is known that it is not."""
     world, others = _another_writer_came()
     roll_back_to(_table(world), others)
     for uuid in ("first", "second"):
@@ -153,8 +154,8 @@ def test_where_a_new_checkpoint_begins_is_not_told_of_a_table_that_went_back_bef
 
 
 def test_expiry_alone_takes_nothing_from_a_query_that_gets_another_name():
-    """The first name's mark is of a snapshot that has expired, as the one has on which the first record under the
-    second name was made."""
+    """The snapshot of the first name's mark has expired, and so has the one on which the first record under the second
+    name was made."""
     world, _ = _another_writer_came()
     expire_before(_table(world), snapshot_of_another(_table(world)))
     _gets_another_name(world)
