@@ -1,4 +1,4 @@
-"""Events that lose the checkpoint, the journal or the table, and those that copy them and put a copy back; see
+"""Events that lose the checkpoint, the journal or the table, and events that copy them and put a copy back; see
 ``events.py``."""
 
 from streamsink.table.creation import fields_of
@@ -10,7 +10,7 @@ from tests.walks.world import JOBS
 
 @event(2)
 def lose_checkpoint(walk, which):
-    """It is deleted."""
+    """The query is stopped, and its checkpoint is deleted."""
     world, query = walk.world, query_of(walk.world, which)
     world.stop(query)
     if query.is_known_by_name:
@@ -19,7 +19,7 @@ def lose_checkpoint(walk, which):
 
 @event(2)
 def lose_checkpoint_behind(walk, which):
-    """It is deleted, and the driver killed."""
+    """The driver is killed, and the checkpoint is deleted."""
     world, query = walk.world, query_of(walk.world, which)
     world.kill(query)
     if query.is_known_by_name:
@@ -28,8 +28,8 @@ def lose_checkpoint_behind(walk, which):
 
 @event(1)
 def begin_at_latest(walk, which):
-    """It is deleted, and its user lets the next one begin with what comes from now on. Where nothing is recorded he
-    gets what he asked for."""
+    """The checkpoint is deleted, and its user lets the next one begin with what comes from now on. Where nothing is
+    recorded he gets just that."""
     world, query = walk.world, query_of(walk.world, which)
     if query.source.numeric:
         world.stop(query)
@@ -42,7 +42,7 @@ def begin_at_latest(walk, which):
 
 @event(3, 2)
 def copy(walk, what, which):
-    """A backup: of a checkpoint, a journal, the table, table and journals, or all of it."""
+    """A backup is made of a checkpoint, a journal, the table, the table with its journals, or everything."""
     kind, world = _COPIES[what % len(_COPIES)], walk.world
     query = (any_of if kind == "journal" else query_of)(world, which)
     path = world.journal_of(query) if kind == "journal" else world.root
@@ -56,7 +56,7 @@ _COPIES = ("checkpoint", "journal", "table", "table and journals", "all")
 
 @event(4, 2)
 def restore(walk, number, in_order):
-    """A backup takes the place of what is there. in_order: drivers are stopped before, else they are killed."""
+    """A backup takes the place of what is there. in_order: drivers are stopped before; otherwise they are killed."""
     if not walk.copies:
         return
     world = walk.world
@@ -78,10 +78,10 @@ def restore(walk, number, in_order):
     world.store.put_back(world.root, tree, keep=f"{world.root}/streamsink" if kind == "table" else "")
     world.went_back(version)
     job = world.queries[JOBS]
-    # it has published, also what earlier runs left, and says so in the journal that was put back
+    # The sleeping run has published what earlier runs left as well, and says so in the journal that is put back.
     if kind != "table" and job.causes.asleep:
         world.model.unsure(row for each in world.jobs for row in each.rows)
-    if kind == "table":  # nothing else has gone back
+    if kind == "table":  # Nothing else has gone back.
         world.rolled_back(max(world.others.snapshot_ids(), default=0), before)
         world.journals_stayed(tree)
     if kind == "all":
@@ -95,7 +95,7 @@ def restore(walk, number, in_order):
 
 @event(2)
 def lose_journal(walk, which):
-    """It is deleted."""
+    """The journal is deleted."""
     world, query = walk.world, any_of(walk.world, which)
     world.store.remove(world.journal_of(query))
     world.lost_journal(query)
@@ -103,7 +103,7 @@ def lose_journal(walk, which):
 
 @event(1)
 def lose_identity(walk, which):
-    """Of the journal the files that say which one it is are deleted, and no others."""
+    """Of the journal only those files are deleted that say which journal it is."""
     world, query = walk.world, any_of(walk.world, which)
     world.store.remove_files(world.journal_of(query), "journal-")
     world.lost_journal(query)
@@ -111,8 +111,8 @@ def lose_identity(walk, which):
 
 @event(1)
 def drop(walk, keep):
-    """The table is dropped with all that is in its folder; or a tool drops it, leaves the journals, and creates it
-    anew."""
+    """Either the table is dropped with everything in its folder; or a tool drops it, leaves the journals, and creates
+    it anew."""
     world = walk.world
     world.store.remove(world.root, keep=f"{world.root}/streamsink" if keep % 2 else "")
     world.went_back(Version())

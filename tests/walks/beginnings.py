@@ -1,5 +1,5 @@
-"""The ways on that begin a checkpoint anew, or go on under a name, and where the next one begins: as the message says,
-or as the table shows."""
+"""The ways on that begin a new checkpoint or go on under a name, and where the next checkpoint begins: as the message
+says, or as the table shows."""
 
 import json
 import re
@@ -15,11 +15,11 @@ from tests.walks.world import JOBS, World
 
 
 class Beginnings(Answers):
-    """Each method is a way; see ``operators.py``."""
+    """Each method takes one way on; see ``operators.py``."""
 
     def _new_application(self, query: Query, word: str, text: str) -> None:
-        """It begins behind its rows that are here, if there are any. One that was renamed keeps its checkpoint, by
-        which its first name's journal knows it."""
+        """The query begins behind those of its rows that are in the table, if there are any. A query that was renamed
+        keeps its checkpoint, by which its first name's journal knows it."""
         visible = self._world.visible()
         query.options["new_application"] = word
         if self._is_known_under_its_first_name(query):
@@ -29,13 +29,13 @@ class Beginnings(Answers):
                 job for job in self._world.jobs if not any(self._world.is_done(row, visible) for row in job.rows)
             ]
         elif any(self._world.is_done(row, visible) for row in query.source.all_rows()):
-            if query.halves:  # what is there of a batch has no end behind which to begin
+            if query.halves:  # The part of a batch that is there has no end behind which to begin.
                 self._world.model.unsure(query.source.all_rows(), most=2)
             if not query.source.numeric:
                 self._move_away(query)
             else:
                 self._begin_anew(query, _behind_the_last(self._world, query))
-                if query.causes.knows("letters-ever"):  # some of its rows were in a table that was dropped
+                if query.causes.knows("letters-ever"):  # Some of its rows were in a dead-letter table that was dropped.
                     self._world.model.unsure(
                         row for row in query.source.before(query.checkpoint.given) if not visible[row]
                     )
@@ -45,7 +45,7 @@ class Beginnings(Answers):
         return query.name.endswith(RENAMED) and query.causes.knows("renamed") and bool(self._world.store.copy_of(first))
 
     def _under_first(self, query: Query, _: str, text: str) -> None:
-        """He knows which of them it was; where it is none of them, he looks into the table."""
+        """The operator knows which of the names it was. If it was none of them, he looks into the table."""
         own = next((name for name in re.findall(WORDS["under_first"], text) if name[0] == query.name[0]), None)
         if own is None:
             self._leave_out(query, "", text)
@@ -71,15 +71,16 @@ class Beginnings(Answers):
         query.options.pop("adopt_from_batch", None)
 
     def _leave_out(self, query: Query, _: str, text: str) -> None:
-        """What is not written yet is what lies behind the first name's end; of what lies before, a table may have lost
+        """What is not written yet lies behind the first name's end. Of what lies before it, a table may have lost
         some."""
         query.options.pop("adopt_from_batch", None)
-        query.source.put_back()  # what was set aside was so for the checkpoint before
+        query.source.put_back()  # It was set aside for the checkpoint before.
         visible, given = (
             self._world.visible(),
             re.findall(r"for what was '([^']+)' before with startingOffsets='([^']+)'", text),
         )
-        if query.source.numeric:  # he knows which of them it was; where it is none of them, he looks into the table
+        # The operator knows which of the names it was. If it was none of them, he looks into the table.
+        if query.source.numeric:
             said = next((json.loads(offsets) for name, offsets in given if name[0] == query.name[0]), None)
             self._begin_anew(query, said or _behind_the_last(self._world, query))
             before = query.source.before(query.checkpoint.given)
@@ -88,7 +89,8 @@ class Beginnings(Answers):
             self._move_away(query)
 
     def _move_away(self, query: Query) -> None:
-        """Files of which rows are here; what is not here of them is left out. Then a new checkpoint."""
+        """Move away the files of which any row is in the table, whose other rows are then left out, and begin a new
+        checkpoint."""
         visible = self._world.visible()
         before = [
             row
@@ -108,7 +110,7 @@ class Beginnings(Answers):
         self._begin_anew(query)
 
     def _begin_anew(self, query: Query, given: dict | None = None) -> None:
-        """A new checkpoint, at the beginning of the source or where the offsets say."""
+        """Begin a new checkpoint, at the beginning of the source or where the offsets say."""
         if query.name != JOBS:
             self._world.new_checkpoint(query, given)
 
@@ -126,14 +128,14 @@ def _behind_the_last(world: World, query: Query) -> dict:
 
 
 def missing_before(world: World, query: Query) -> list[int]:
-    """Rows that the checkpoint has behind it, and that are not in the table."""
+    """Rows that the checkpoint has behind it and that are not in the table."""
     visible = world.visible()
     return [row for row in query.source.rows_before(query.checkpoint) if not visible[row]]
 
 
 def _said_offsets(world: World, query: Query, text: str) -> dict | None:
-    """startingOffsets of each source as the text says it; from the beginning where it says so, or the table has no
-    record of it. Raises Misuse: the query is to be started before."""
+    """startingOffsets of each source as the text says them. None means the beginning: because the text says so, or
+    because the table has no record of the source. Raises Misuse when the query is to be started before."""
     begins, wanted = begins_in(text), query.source.by_source()
     if len(begins) not in (1, len(wanted)):
         raise Wrong("wrong advice", f"not one call for each of {len(wanted)} sources: {text}")
@@ -157,7 +159,8 @@ def _said_offsets(world: World, query: Query, text: str) -> dict | None:
 
 
 def _offsets_call(text: str, query: Query) -> tuple[str, Wanted]:
-    """Where it is only hinted at, as starting_offsets(...), the manual says what to give."""
+    """The application and the arguments of the call that the text prints. Where the text only hints at it, as
+    starting_offsets(...), the manual says what to give."""
     positional, named = call_in(text, "starting_offsets")
     if positional and positional[0] is not ...:
         return named.pop("application", "streamsink"), Wanted(**named)

@@ -4,7 +4,7 @@
 from tests.walks.events import event, query_of
 from tests.walks.queries import RENAMED
 
-# (option, values), for streams.
+# Options of a stream, of which one event sets one entry.
 _OPTIONS = (
     {"restore": "restore-and-continue"},
     {"restore": "restore-and-fail"},
@@ -33,7 +33,7 @@ def partition(walk, which, topic):
 
 @event(1, 2)
 def retention(walk, which, keep):
-    """A topic's oldest rows go."""
+    """Retention deletes a topic's oldest rows."""
     world, query = walk.world, query_of(walk.world, which)
     if query.source.numeric:
         world.model.expired(query.source.expire(keep % 6), world.visible())
@@ -42,7 +42,8 @@ def retention(walk, which, keep):
 
 @event(1, 2)
 def ids(walk, which, told):
-    """The broker does not tell the ids of clusters and topics from now on, or the cluster's alone; or it does."""
+    """From now on the broker does not tell the ids of clusters and topics, or not that of the cluster alone; or it
+    tells them again."""
     query = query_of(walk.world, which)
     if query.source.numeric:
         walk.world.model.unsure(query.source.tell(told % 2 == 0, told % 4 == 1), most=2)
@@ -50,13 +51,14 @@ def ids(walk, which, told):
 
 @event(1, 3)
 def recreate(walk, which, cluster, grown):
-    """A topic is deleted and created again, or the name leads to another cluster; it may have grown before anybody
+    """A topic is deleted and created again, or its name leads to another cluster. It may have grown before anybody
     looks."""
     world, query = walk.world, query_of(walk.world, which)
     if query.source.numeric:
         if not query.checkpoint.is_begun:
             query.checkpoint.given = (
-                None  # its offsets are those of the topic before: it has not begun, and begins with this one
+                # These offsets are those of the topic before. The checkpoint has not begun, and begins with this topic.
+                None
             )
         if query.checkpoint.is_begun and not query.checkpoint.committed:
             query.begun_before = query.checkpoint
@@ -87,8 +89,8 @@ def letters(walk, which, on):
 
 @event(1)
 def leave_topic(walk, which):
-    """The query does not read its second topic any more, and begins with a new checkpoint. Backups of the one before
-    are of no use."""
+    """The query does not read its second topic any more and begins with a new checkpoint. Backups of the checkpoint
+    before are of no use then."""
     world, query = walk.world, query_of(walk.world, which)
     if query.source.numeric and len(query.source.ids) > 1 and not query.source.apart and not query.causes.asleep:
         world.stop(query)
@@ -128,9 +130,9 @@ def move(walk, which):
 
 @event(1)
 def rename(walk, which):
-    """The query comes back under another name; or under the one that it had first."""
+    """The query comes back under another name, or under the one that it had first."""
     query = query_of(walk.world, which)
-    # else it has another name and another checkpoint at once
+    # Otherwise it would get another name and another checkpoint at once.
     is_known = query.checkpoint.committed or query.checkpoint.query == query.first
     if query.checkpoint.planned and is_known and not query.causes.asleep:
         walk.world.stop(query)

@@ -1,4 +1,4 @@
-"""Spark's two logs of a query, and offsets in the form that Spark writes them and in the form that walks use."""
+"""Spark's two logs of a query, and offsets in the form that Spark writes and in the form that walks use."""
 
 from dataclasses import dataclass, field, replace
 
@@ -7,10 +7,10 @@ EARLIEST = -2
 
 @dataclass
 class Planned:
-    """A batch in Spark's offset log. end: next offset of each partition, or how many batches of files there are with
-    it.
+    """A batch in Spark's offset log. end: the next offset of each partition, or how many batches of files there are
+    including this one.
 
-    files: of a folder, those that this batch reads.
+    files: of a folder, the files that this batch reads.
     """
 
     end: dict | int
@@ -19,10 +19,10 @@ class Planned:
 
 @dataclass
 class Checkpoint:
-    """What Spark keeps of a query. given: startingOffsets. start: where a topic's first batch begins, None until Spark
+    """What Spark keeps of a query. given: startingOffsets. start: where a topic's first batch begins; None until Spark
     has planned it.
 
-    committed: batches in the commit log.
+    committed: how many batches are in the commit log.
     """
 
     query: str
@@ -36,17 +36,17 @@ class Checkpoint:
 
     @property
     def is_begun(self) -> bool:
-        """Whether it is written down where the first batch begins."""
+        """Whether the beginning of the first batch is written down."""
         return self.start is not None
 
     def begin(self, start: dict) -> None:
-        """The first batch is planned. Spark writes down where it begins at its first look; what is lost then nobody
-        else can know."""
+        """Plan the first batch. Spark writes down where it begins when it first looks; nobody else can know what is
+        lost after that."""
         if not self.is_begun:
             self.start = start
 
     def truncate(self, batch_id: int) -> None:
-        """Both logs forget this batch and what came after it."""
+        """Let both logs forget this batch and what came after it."""
         del self.planned[batch_id:]
         self.committed = min(self.committed, batch_id)
 

@@ -1,8 +1,8 @@
-"""The kinds of events: how often each comes, and what it does to a world. Arguments are small numbers, read modulo what
-there is.
+"""The kinds of events, with how often each comes and what it does to a world.
 
-So an event means something in every world, or nothing, and a walk stays a walk when events are taken out of it.
-``NOT_YET`` switches kinds off, with the hole that they would only find again.
+Arguments are small numbers, read modulo what there is. So an event means something in every world, or nothing, and a
+walk stays a walk when events are taken out of it. ``NOT_YET`` switches kinds off, each with the hole that they would
+only find again.
 """
 
 from collections.abc import Callable
@@ -18,17 +18,17 @@ NOT_YET: dict[str, str] = {}
 
 KINDS: dict[str, "Kind"] = {}
 _STEPS = [step for step in STEPS if not step.startswith(("tables.", "spark."))]
-# Where a driver that is paused has others change what it builds on.
+# Steps at which a driver is paused while others change what it builds on.
 _PAUSES = [step for step in _STEPS if step.startswith(("restore.", "precommit.", "group.", "commit.", "letters."))]
 MODES = [Mode.BEFORE, Mode.TORN, Mode.ERROR, Mode.REPLY_LOST, Mode.REPEATED]
 MOST_CALLS = 170
-# Calls behind a step, at one of which a driver is paused.
+# Up to so many calls after a step a driver may be paused.
 _NEAR = 6
 
 
 @dataclass(frozen=True)
 class Kind:
-    """weight: how often. size: how many arguments. does: (walk, arguments)."""
+    """weight: how often it comes. size: how many arguments it has. does: called with the walk and the arguments."""
 
     name: str
     weight: int
@@ -37,7 +37,7 @@ class Kind:
 
 
 def event(weight: int, size: int = 1):
-    """Registers a kind."""
+    """Register a kind of event."""
 
     def register(does: Callable) -> Callable:
         KINDS[does.__name__] = Kind(does.__name__, weight, size, does)
@@ -47,13 +47,13 @@ def event(weight: int, size: int = 1):
 
 
 def query_of(world: World, number: int) -> Query:
-    """Of the streams: the first one most often."""
+    """One of the streams, the first one most often."""
     names = [name for name in world.queries if name != JOBS]
     return world.queries[names[0 if number % 10 < 7 else -1]]
 
 
 def any_of(world: World, number: int) -> Query:
-    """One of the streams; or what bounded runs are written as."""
+    """One of the streams, or the application that bounded runs write as."""
     return world.queries[JOBS] if number % 5 == 4 else query_of(world, number)
 
 
@@ -71,7 +71,7 @@ def produce(walk, which, count, where):
 
 @event(20, 2)
 def batch(walk, which, most):
-    """A micro-batch, of rows that are there."""
+    """A micro-batch is written, of rows that are there."""
     walk.world.batch(query_of(walk.world, which), 1 + most % 4)
 
 
@@ -99,7 +99,7 @@ def crash(walk, which, most, step, occurrence):
 
 @event(6, 4)
 def call(walk, which, most, number, mode):
-    """Something happens at an I/O call of a batch: a death, a torn write, an error, a lost reply, a call that the
+    """Something happens at an I/O call of a batch: a death, a torn write, an error, a lost reply, or a call that the
     store's client repeats."""
     fault = Fault(call=1 + number % MOST_CALLS, mode=MODES[mode % len(MODES)])
     walk.world.batch(query_of(walk.world, which), 1 + most % 4, fault)
@@ -116,7 +116,7 @@ def pause(walk, which, most, number):
 
 @event(4, 4)
 def pause_at(walk, which, most, step, calls):
-    """The same at one of the I/O calls that follow a step of a batch."""
+    """The driver stands still at one of the I/O calls that follow a step of a batch, until ``wake``."""
     query = query_of(walk.world, which)
     if walk.depth < 2:
         fault = Fault(
@@ -144,10 +144,10 @@ def power(walk):
 
 @event(1, 2)
 def twice(walk, which, most):
-    """From now on the user's function calls the sink twice in each batch, until he is told."""
+    """From now on the user's function calls the sink twice in each batch, until an error tells him."""
     query = query_of(walk.world, which)
     if query.causes.asleep:
-        return  # a driver with the function from before would take the first call's rows for the whole batch
+        return  # A driver with the function from before would take the first call's rows for the whole batch.
     query.halves, query.at_once = True, 0
     walk.world.accident("twice-ever", query=query)
     walk.world.batch(query, 2 + most % 4)
@@ -155,7 +155,8 @@ def twice(walk, which, most):
 
 @event(1, 3)
 def at_once(walk, which, most, number):
-    """The same from two threads, of which the second one's call comes at an I/O call of the first one's."""
+    """The function calls the sink twice as well, but from two threads: the second one's call comes at an I/O call of
+    the first one's."""
     query = query_of(walk.world, which)
     if query.causes.asleep:
         return

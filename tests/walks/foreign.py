@@ -1,4 +1,4 @@
-"""What others do to the table: Paimon's own writers, which know nothing of streamsink, and its maintenance."""
+"""What others do to the table: Paimon's own writers, which know nothing of streamsink, and the table's maintenance."""
 
 import dataclasses
 import os
@@ -25,10 +25,10 @@ _MEMORY = 64 * 1024 * 1024
 
 
 class _NoHints(FileIO):
-    """Leaves the hints alone: what it publishes is taken back at once."""
+    """Leaves the hints alone, because what it publishes is taken back at once."""
 
     def replace(self, path, data, unique):
-        """A hint."""
+        """Do not write the hint."""
 
 
 class Others(Reader):
@@ -42,9 +42,9 @@ class Others(Reader):
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def prepare(self, kind: str, rows=None, partition: dict | None = None) -> Snapshot | None:
-        """A snapshot that is built on the newest one and not published. rows: an Arrow batch that is added.
+        """Make a snapshot that is built on the newest one, and do not publish it. rows: an Arrow batch that is added.
 
-        partition: what an overwrite replaces. None when there is nothing to do.
+        partition: what an overwrite replaces. Returns None when there is nothing to do.
         """
         io = _NoHints(self._store, IdSource().new_id)
         table = open_table(io, self.root, for_writing=True)
@@ -63,7 +63,8 @@ class Others(Reader):
         return dataclasses.replace(made, properties=None)
 
     def publish(self, snapshot: Snapshot, replacing: bool = False) -> bool:
-        """By a rename, which may replace, or unless the number is taken."""
+        """Publish a snapshot: by a rename, which may replace another one, or only if its number is free. Returns
+        whether it is published."""
         path, unique = f"{self.root}/snapshot/snapshot-{snapshot.id}", IdSource().new_id()
         if replacing:
             self.io.write(f"{self.root}/snapshot/.{unique}.tmp", snapshot.to_json())
@@ -75,12 +76,13 @@ class Others(Reader):
         return True
 
     def commit(self, kind: str = APPEND, rows=None, partition: dict | None = None) -> bool:
-        """At once."""
+        """Prepare a snapshot and publish it at once. Returns whether it is published."""
         snapshot = self.prepare(kind, rows, partition)
         return snapshot is not None and self.publish(snapshot)
 
     def delete(self, rows: Collection[int]) -> bool:
-        """These rows, by a snapshot that replaces all of the table by the others. Whether any of them was there."""
+        """Delete these rows by a snapshot that replaces the whole table by the other rows. Returns whether any of them
+        was there."""
         kept = [row not in rows for row in self.read()]
         if all(kept):
             return False
@@ -103,7 +105,7 @@ class Others(Reader):
         return [ManifestEntry(FileKind.ADD, file.partition, 0, -1, file.meta) for file in written]
 
     def _compacted(self, io: FileIO, table: Table) -> Changes | None:
-        """All files of the partition that has most of them become one file."""
+        """The changes by which all files of the partition with the most files become one."""
         by_partition: dict[bytes, list[ManifestEntry]] = {}
         for entry in self.files():
             by_partition.setdefault(entry.partition, []).append(entry)
@@ -137,7 +139,8 @@ class Others(Reader):
         ]
 
     def expire(self, keep: int) -> bool:
-        """All but the newest snapshots go, with the files that only they need."""
+        """Delete all except the newest snapshots, with the files that only they need. Returns whether there were
+        any."""
         ids = self.snapshot_ids()
         if len(ids) > keep:
             self._forget(ids[:-keep])
@@ -145,14 +148,14 @@ class Others(Reader):
         return len(ids) > keep
 
     def roll_back(self, to: int, clean: bool) -> None:
-        """Newer snapshots go. clean: with the files that only they need, as Paimon's own rollback does it."""
+        """Delete newer snapshots. clean: with the files that only they need, as Paimon's own rollback does."""
         ids = [number for number in self.snapshot_ids() if number > to]
         self._forget(list(reversed(ids)), clean)
         self.io.replace(f"{self.root}/snapshot/LATEST", str(to).encode(), IdSource().new_id())
 
     def take_out(self, path: str, application: str, checkpoint_id: int) -> None:
-        """A table for dead letters goes back to the snapshot before the last one of this checkpoint; where that is not
-        there it is dropped."""
+        """Roll a table for dead letters back to the snapshot before the last one of this checkpoint; drop it where that
+        snapshot is not there."""
         snapshots = open_table(self.io, path, for_writing=False).snapshots
         ids = snapshots.ids()
         mine = [

@@ -1,12 +1,12 @@
 """Defects of tests/sabotage that walks do not find, and why. The soak asks walks for all others (``test_teeth.py``).
 
-``REASONS`` says why no walk can find a defect. ``SELDOM`` has those of which nobody has shown that: the soak tries them
-as well, and tells.
+``REASONS`` says why no walk can find a defect. ``SELDOM`` has those for which nobody has shown that: the soak tries
+them as well, and reports what it finds.
 """
 
 from tests.walks.shown import SHOWN
 
-# Parts that no walk in memory goes through; those of ``spark`` the real walks go through.
+# Parts that no walk in memory goes through. The real walks go through those of ``spark``.
 ELSEWHERE = ("spark/", "storage/s3", "storage/hdfs", "storage/calls.py", "locks/")
 
 REASONS: dict[str, tuple[str, ...]] = {
@@ -319,8 +319,8 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
 }
 
-# After 1,500 drawn walks and 5,600 bred ones, 6,000 drawn ones of seed 47, and for each that is named here some
-# thousand that were bred from walks which come to its place.
+# As of 1,500 drawn walks and 5,600 bred ones, 6,000 drawn ones of seed 47, and, for each defect that is named here,
+# some thousand walks that were bred from those which come to its place.
 SELDOM: dict[str, tuple[str, ...]] = {
     "Walks come to its place, and those that were tried end as they should.": (
         "C5: another writer's snapshot is taken back", "letters: what is there under a later number is not",

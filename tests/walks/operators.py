@@ -1,4 +1,5 @@
-"""The operator: reads what an error says, looks into the table, and does one of the ways on that the message names.
+"""The operator, who reads what an error says, looks into the table, and takes one of the ways on that the message
+names.
 
 He knows no code of the library: only the words of the message, the rows that a reader sees, and his own commands. A
 call that a message prints is made as it is printed.
@@ -19,11 +20,11 @@ from tests.walks.words import SECOND, WORDS, call_in, rows_that_are_named, ways_
 from tests.walks.world import World
 
 _MOST_ANSWERS = 5
-# As often a stateful query whose state is lost may give a result again.
+# So often a stateful query whose state is lost may give the same result again.
 _MOST_TIMES = 20
 # Options that answer one question.
 _OF_WORDS = ("accept_as_new", "accept_as_seen", "accept_as_same", "new_application", "adopt_from_batch")
-# Ways that are gone alike; when each is right is another matter.
+# Ways that are taken in the same manner; when each of them is right is another matter.
 _ALIKE = {"give_up_new": "give_up", "without_adopting": "write_all"}
 
 
@@ -34,7 +35,7 @@ class Operator(Beginnings):
 
     def __init__(self, world: World):
         super().__init__(world)
-        self._command = ""  # the message of which a command was called that was refused
+        self._command = ""  # The message that names the command which was called and refused.
         self.used: Counter[str] = Counter()
 
     def heal(self, query: Query, choice: int) -> None:
@@ -43,7 +44,8 @@ class Operator(Beginnings):
         if why is None:
             return
         if isinstance(why, OSError) or query.said_at != self._world.serial:
-            query.said = None  # the store's own words, or words of another time: whoever reads them starts again first
+            # These are the store's own words, or words of another time: who reads them starts the query again first.
+            query.said = None
             return
         self._world.stop(query)
         text = str(why) + (query.afterwards if why.kind in query.afterwards else "")
@@ -72,15 +74,15 @@ class Operator(Beginnings):
         query.options["accept_as_new"] = token
 
     def _accept_as_seen(self, query: Query, token: str, text: str) -> None:
-        """Rows of a batch that are not in the table are set aside first, as README says, and put back after it."""
+        """Rows of a batch that are not in the table are set aside first, as the README says, and put back after it."""
         visible = self._world.visible()
-        # records behind those that are asked for are published
+        # Records behind those that are asked for are published.
         if query.source is not None and "Look whether the rows of checkpoint" in text:
             missing = [row for row in rows_of(self._world, query, text) if not visible[row]]
             is_another = not rows_that_are_named(text, self._world.others.rows_in) and query.causes.knows(
                 "checkpoint-ever"
             )
-            # the checkpoint that is asked for may be lost
+            # The checkpoint that is asked for may be lost.
             (self._world.model.unsure if is_another else self._world.model.given_up)(missing)
         elif query.source is not None:
             self._world.model.given_up(missing_before(self._world, query))
@@ -104,26 +106,26 @@ class Operator(Beginnings):
             query.options["accept_as_seen"] = word
 
     def _accept_as_same(self, query: Query, token: str, text: str) -> None:
-        # what the other program has left out is skipped, as the message says
+        # What the other program has left out is skipped, as the message says.
         if re.search(r"was given a copy|left out would be filtered", text):
             self._world.model.unsure(query.taken)
         query.options["accept_as_same"] = token
 
     def _reset(self, query: Query, token: str, text: str) -> None:
         self._starting_offsets(query, "", text)
-        # of topics beside it that another program with a copy of the checkpoint has read first
+        # Rows of topics beside it, which another program with a copy of the checkpoint has read first.
         self._world.model.unsure(query.taken)
         query.options["accept_as_new"] = token
 
     def _remove_journal(self, query: Query, path: str | None, text: str) -> None:
-        """With a new checkpoint, where the message says so too."""
+        """Remove the journal; where the message says so, begin a new checkpoint too."""
         self._world.store.remove(path or self._world.journal_of(query))
         self._world.accident("journal", "journal-ever", query=query)
         if path is not None:
             self._begin_anew(query)
 
     def _remove_left(self, query: Query, path: str, text: str) -> None:
-        """Of a table that was dropped on purpose. path: one or several."""
+        """Remove what is left of a table that was dropped on purpose. path: one path or several."""
         for each in path.split(" and "):
             self._world.store.remove(each)
         self._world.accident("journal", "journal-ever")
@@ -135,7 +137,7 @@ class Operator(Beginnings):
         self._give_up(query, "", self._command, accept_as_seen=token)
 
     def _give_up(self, query: Query, _: str, text: str, **more: str) -> None:
-        """What it returns says how to go on, should the query then be refused."""
+        """Call the command. What it returns says how to go on if the query is refused after that."""
         options = call_in(text, "give_up")[1] | more
         try:
             said = str(give_up(self._world.others.io, self._world.root, SinkOptions.of(self._world.root, options)))
@@ -148,11 +150,11 @@ class Operator(Beginnings):
         self._world.accident("given-up", "given-up-ever", query=query)
 
     def _roll_back(self, query: Query, path: str, text: str) -> None:
-        """The dead letters of a record that can never be published whole: their table goes back, or is dropped; then
-        the command again."""
+        """A record's dead letters are published and the record can never be published whole: their table goes back, or
+        is dropped; then the command is called again."""
         before, batch_id = set(self._world.others.letters()), int(re.search(r"\(checkpoint (\d+)\)", text)[1])
-        if path == self._world.others.root:  # another writer has put it there
-            is_of_now = batch_id < len(query.checkpoint.planned)  # else it is of a checkpoint that is lost
+        if path == self._world.others.root:  # Another writer has put it there.
+            is_of_now = batch_id < len(query.checkpoint.planned)  # Otherwise it is of a checkpoint that is lost.
             to = self._world.others.before(query.rows(batch_id)) if is_of_now else None
             if to is None:
                 return self._republish(query, "", text)
@@ -164,24 +166,24 @@ class Operator(Beginnings):
         self._give_up(query, "", self._command)
 
     def _right_snapshot(self, query: Query, number: str, text: str) -> None:
-        """The last one before that which was replaced."""
+        """Roll back to the last snapshot before the one that was replaced."""
         before = [each for each in self._world.others.snapshot_ids() if each < int(number)]
         if not before:
             raise Wrong("no way on snapshot.replaced-undecidable", text)
         self._world.go_back_to(before[-1])
 
     def _truncate(self, query: Query, number: str, text: str) -> None:
-        """Of the checkpoint's offsets and commits. Spark plans the rest anew."""
+        """Delete the newest offsets and commits of the checkpoint. Spark plans the rest anew."""
         query.checkpoint.truncate(int(number))
 
     def _own_name(self, query: Query, _: str, text: str) -> None:
-        """The second part is written by a sink of its own, which may ask for a token; from the next batch on there is
-        one call again."""
+        """A sink with a name of its own writes the second part, and may ask for a token. From the next batch on there
+        is one call again."""
         self._one_call(query, "", text)
         visible = self._world.visible()
         if all(self._world.is_done(row, visible) for row in halves(rows_of(self._world, query, text))[1]):
-            return  # an earlier run has written the whole batch
-        # it has no earlier name
+            return  # An earlier run has written the whole batch.
+        # It has no earlier name.
         options = {name: value for name, value in query.options.items() if name != "adopt_from_batch"}
         second = replace(
             query,
@@ -196,7 +198,7 @@ class Operator(Beginnings):
             if self._world.second_half(second):
                 return
             said = str(second.said)
-            # the topic is another one: so is the query told then
+            # The topic is another one, and the query will be told so.
             if getattr(second.said, "kind", "").startswith("positions.newest-below"):
                 self._world.model.unsure(rows_of(self._world, query, text))
                 return
@@ -212,7 +214,7 @@ class Operator(Beginnings):
         query.options["accept_as_new"] = token
 
     def _letters_name(self, query: Query, _: str, text: str) -> None:
-        """The message says which rows may come again."""
+        """Name another dead-letter table. The message says which rows may come again."""
         letters = self._world.others.letters()
         self._world.model.may_come_again(row for row in query.source.all_rows() if row in letters)
         query.options["dead_letters"] = f"rejected_{self._world.serial}"

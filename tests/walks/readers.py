@@ -22,7 +22,7 @@ class Reader:
         self.root = root
         self.io = FileIO(store, IdSource().new_id)
         self._rows: dict[str, list[int]] = {}
-        # Of a snapshot: the content of every file that it needs, and its rows.
+        # By snapshot: the content of every file that it needs, and its rows.
         self._seen: dict[bytes, tuple[dict[str, bytes], list[int]]] = {}
 
     def is_table(self) -> bool:
@@ -38,7 +38,7 @@ class Reader:
         return list(table.manifests.entries_of(snapshot)) if snapshot else []
 
     def rows_of(self, entry: ManifestEntry) -> list[int]:
-        """Ids in a data file, which never changes: read once."""
+        """The ids in a data file. A data file never changes, so it is read once."""
         name = entry.file.file_name
         if name not in self._rows:
             table = self.table()
@@ -46,7 +46,7 @@ class Reader:
         return self._rows[name]
 
     def rows_in(self, path: str) -> list[int] | None:
-        """Ids in a file that need not be the table's; None where it is not there."""
+        """The ids in a file that need not be the table's; None where it is not there."""
         return self._read(path) if self.io.size(path) is not None else None
 
     def _read(self, path: str) -> list[int]:
@@ -54,12 +54,12 @@ class Reader:
             return pq.ParquetFile(stream).read(["id"], use_threads=False).column("id").to_pylist()
 
     def rows_at(self, snapshot_id: int) -> list[int]:
-        """Ids that a reader of this snapshot sees."""
+        """The ids that a reader of this snapshot sees."""
         return [row for file in self.files(self.table().snapshots.load(snapshot_id)) for row in self.rows_of(file)]
 
     def visible(self) -> list[int]:
-        """Ids that a reader sees now. Raises when one cannot read. What has been read before is not taken apart again,
-        if it is the same."""
+        """The ids that a reader sees now. Raises when one cannot read. A snapshot is not decoded again while all bytes
+        that it needs are the same."""
         table = self.table() if self.is_table() else None
         newest = table and table.snapshots.latest()
         if newest is None:
@@ -72,11 +72,11 @@ class Reader:
         return rows
 
     def read(self) -> list[int]:
-        """Ids as our own reader gives them."""
+        """The ids as our own reader returns them."""
         return read_arrow(self.table()).column("id").to_pylist()
 
     def letters(self) -> list[int]:
-        """Ids of all dead letters beside the table, whichever table has them."""
+        """The ids of all dead letters beside the table, whichever table has them."""
         tables = [open_table(self.io, path, for_writing=False) for path in self.letter_tables()]
         return [row for table in tables for row in self._letters_of(table, table.snapshots.latest())]
 
@@ -105,7 +105,7 @@ class Reader:
         return first - 1 if first is not None and first > ids[0] else None
 
     def letter_tables(self) -> list[str]:
-        """Their paths."""
+        """The paths of the tables for dead letters."""
         folder = os.path.dirname(self.root)
         paths = [f"{folder}/{name}" for name in self.io.names(folder)] if self.io.size(folder) is not None else []
         return [path for path in paths if path != self.root and is_table(self.io, path)]
@@ -121,12 +121,12 @@ class Reader:
             return 0
 
     def applications(self) -> list[str]:
-        """Those that have a state in the newest snapshot."""
+        """The applications that have a state in the newest snapshot."""
         table = self.table()
         return sorted(table.states.read(table.snapshots.latest()).by_application)
 
     def create(self, fields, partition_by: tuple[str, ...]) -> None:
-        """As a catalog does it, whatever else is in the folder."""
+        """Create the table as a catalog does it, whatever else is in the folder."""
         self.io.create_if_absent(f"{self.root}/schema/schema-0", new_schema(fields, partition_by, {}).to_json())
 
     def _needed(self, table: Table, snapshots: list[Snapshot]) -> set[str]:

@@ -1,8 +1,8 @@
-"""Walks, shrunk or written by hand, that find defects which drawn ones seldom find; ``test_teeth.py`` walks each with
+"""Walks, shrunk or written by hand, that find defects which drawn walks seldom find. ``test_teeth.py`` walks each with
 its defect and without.
 
-They are no part of what is drawn: that a walk finds these defects is shown here, how soon drawn ones do is told by the
-soak.
+They are not drawn. That a walk finds these defects is shown here; how soon drawn walks find one is what the soak
+reports.
 """
 
 from tests.walks.shown_several import OF_SEVERAL
@@ -19,7 +19,7 @@ _BEFORE_FILTER, _BEFORE_PUBLISH = 13, 15
 
 
 def _asleep(at: int, calls: int, *meanwhile: tuple, before: list = _OTHERS) -> Walk:
-    """A driver that stands still in its second batch."""
+    """A walk with a driver that stands still in its second batch."""
     return [
         _TOPIC, *_BATCH, *before, ("produce", 0, 3, 0), ("pause_at", 0, 1, at, calls), *meanwhile, ("wake",),
         ("produce", 0, 2, 0), ("batch", 0, 3),
