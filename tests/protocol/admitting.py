@@ -20,7 +20,8 @@ SAME_QUERY = QueryFingerprint(sources="aa", plan="bb", dates="cc", schema="dd", 
 
 
 def source(begin, end, topic_id="id-1", cluster="c-1", topic="t", **more):
-    """Numbers for partition 0, or dictionaries. begin None: Spark does not say."""
+    """A source's range. begin, end: numbers for partition 0, or dictionaries by partition; begin is None when Spark
+    does not say."""
 
     def side(value):
         return {topic: value if isinstance(value, dict) else {"0": value}}
@@ -54,7 +55,7 @@ def decide(given, last, **options):
 
 
 def refused(kind, given, last, *words, **options):
-    """The token that the error prints."""
+    """The token that the error prints, after checks that it is of this kind and has these words."""
     with pytest.raises(Misuse) as caught:
         decide(given, last, **options)
     message = str(caught.value)

@@ -1,4 +1,4 @@
-"""Rows that one message did not make alone are not filtered by positions: what is refused, and what each way on
+"""Rows that were made of more than one message are not filtered by positions: what is refused, and what each way on
 does."""
 
 import dataclasses
@@ -16,8 +16,8 @@ from tests.protocol.two_queries import COLUMNS, QUERY, batch, decide, kafka, oth
 
 
 def test_rows_that_were_combined_are_not_filtered():
-    """One row stands for several, with the position of one of them: what came of old and new messages together was
-    dropped or doubled."""
+    """One row stands for several messages, with the position of one of them. Formerly what came of old and new messages
+    together was dropped or doubled."""
     combined = batch(kafka(0, 70), combines="Deduplicate")
     message = refused("positions.combined", combined, state(kafka(50, 60)), **COLUMNS)
     assert "Deduplicate" in message and "startingOffsets=streamsink.starting_offsets(" in message
@@ -26,8 +26,8 @@ def test_rows_that_were_combined_are_not_filtered():
 
 
 def test_rows_that_were_combined_go_on_where_old_and_new_ones_do_not_meet():
-    """Of a batch that is all old nothing is left, whatever was made of it. Without the columns nothing tells its
-    rows."""
+    """Nothing is left of a batch that is all old, whatever was made of it. Without the columns nothing tells which rows
+    are old."""
     last = state(kafka(50, 60))
     assert decide(batch(kafka(60, 70), combines="Aggregate"), last, **COLUMNS).verdict is Verdict.NEW
     assert decide(batch(kafka(40, 60), number=4, combines="Aggregate"), last, **COLUMNS).verdict is Verdict.FILTER
@@ -86,7 +86,8 @@ def test_rows_that_may_have_been_combined_go_on_where_old_and_new_ones_do_not_me
 
 
 def test_the_word_for_rows_is_of_one_replay():
-    """Of the batches that follow in it, of no later accident, of no other sink, and of nothing else that hides rows."""
+    """The word holds for the batches that follow in the replay, but for no later accident, no other sink, and nothing
+    else that hides rows."""
     back, last = hiding(kafka(40, 70), number=4), state(kafka(50, 60))
     word = word_of_rows(back, last)
     follows = dataclasses.replace(last, generation=1, checkpoint_id=4, record_id="r2")
@@ -97,8 +98,8 @@ def test_the_word_for_rows_is_of_one_replay():
 
 
 def test_the_word_for_the_query_is_not_the_one_for_its_rows():
-    """Both questions of a lost checkpoint in one message; or one after another, and the second message keeps the first
-    answer."""
+    """Both questions about a lost checkpoint come in one message; or they come one after another, and the second
+    message repeats the first answer."""
     lost, last = hiding(kafka(0, 70), number=0, query="q2"), state(kafka(50, 60), fingerprint=HIDDEN)
     message = refused("query.not-comparable", lost, last, **COLUMNS)
     word, both = token(message, "accept_as_same"), re.search(r"accept_as_same='(\w+ \w+)'", message)[1]
@@ -112,7 +113,7 @@ def test_the_word_for_the_query_is_not_the_one_for_its_rows():
 
 
 def test_a_batch_is_looked_at_again_before_it_is_filtered():
-    """A function may do with it what it did not do with the first batch of the run."""
+    """A function may do with this batch what it did not do with the first batch of the run."""
 
     class Later(BatchRows):
         def described(self, batch):

@@ -10,7 +10,7 @@ _MORE = (6, 9, 9, 14, 18, 22)
 
 
 def test_a_table_of_earlier_code_goes_on_under_its_first_name():
-    """Its application was streamsink-<table>, and its journal lies in the folder above."""
+    """Its application was streamsink-<table>, and its journal is in the folder above."""
     world = LettersWorld()
     world.run(boundaries=(6, 9), how=EARLIER)
     world.run()
@@ -31,7 +31,7 @@ def test_an_earlier_query_that_has_only_written_dead_letters_goes_on():
 
 
 def test_an_earlier_table_is_recognised_without_its_journal():
-    """By what its snapshots say: a new name would write everything a second time."""
+    """Its snapshots say the name. A new name would write everything a second time."""
     world = LettersWorld()
     world.run(boundaries=(6, 9), how=EARLIER)
     world.file_io().delete_tree(f"{world.root}/streamsink")
@@ -54,7 +54,7 @@ def test_of_two_names_the_one_with_the_later_batch_of_this_query_counts():
 
 @follows("application.two-names")
 def test_a_query_that_neither_of_two_names_knows_is_asked_which():
-    """The name that it is given decides."""
+    """The name that its user sets decides."""
     world = LettersWorld()
     world.run(boundaries=(6, 9), how=PLAIN)
     world.run(boundaries=(6, 9, 14), how=EARLIER, adopt_from_batch=2)
@@ -76,6 +76,6 @@ def test_a_query_that_neither_of_two_names_knows_is_asked_which():
         )
     assert world.rows() == before
     driver = world.driver_of(LETTERS, application=names[1])
-    driver.first_file = 14  # a new checkpoint that begins where the record under that name ends
+    driver.first_file = 14  # This is a new checkpoint that begins where the record under that name ends.
     driver.run(world.file_io(), type(world.checkpoint)("00000000-0000-0000-0000-000000000003"), (18,))
     world.check_complete((6, 9, 14, 18))

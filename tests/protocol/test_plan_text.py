@@ -1,4 +1,4 @@
-"""Plans as Spark 4.1 prints them: what is new at each start is left out, what a query does is not."""
+"""The text of plans as Spark 4.1 prints them: what is new at each start is left out, and what a query does is not."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def of(plan, sources=()):
 
 
 def test_two_starts_of_one_program_print_the_same():
-    """Other ids, seeds, hashes, times of day, view names, and another time zone of the machine."""
+    """They differ in ids, seeds, hashes, times of day, names of views, and the machine's time zone."""
     assert of(PLAN.format(**FIRST)) == of(PLAN.format(**SECOND))
     assert "secret" not in of(PLAN.format(**FIRST)).text
 
@@ -73,7 +73,7 @@ def test_another_program_prints_something_else(a, b):
 
 
 def test_the_same_columns_in_other_places_are_another_plan():
-    """Ids are numbered, not left out."""
+    """Ids are numbered and not left out."""
     assert of("~Filter (a#1 > a#2)\n+- kafka", {"kafka"}) != of("~Filter (a#2 > a#2)\n+- kafka", {"kafka"})
 
 
@@ -177,8 +177,8 @@ COLUMNS = {"id#1L", "id#8L", "id#9L"}
     ],
 )
 def test_rows_of_a_batch_are_combined_by_operators_over_the_batch_only(plan, operator):
-    """What a static table went through is no matter, whatever its columns are called; nor is a union of parts of the
-    batch."""
+    """It does not matter what a static table went through, whatever its columns are called; nor does a union of parts
+    of the batch."""
     assert plan_text.combines(plan_text.operators(plan), COLUMNS) == operator
 
 
@@ -204,8 +204,8 @@ STATIC = "LocalRelation [key#2L]"
     ],
 )
 def test_what_a_plan_hides_of_rows_that_may_be_of_several(plan, hidden):
-    """Functions over many rows of the batch, and rows that no plan leads back to it. One over a row at a time makes
-    none of several."""
+    """It hides what functions over many rows of the batch do, and rows that no plan leads back to the batch. A function
+    over one row at a time makes none of several."""
     assert plan_text.may_combine(plan_text.operators(plan), COLUMNS, True) == hidden
     assert plan_text.may_combine(plan_text.operators(plan), COLUMNS, False) == ELSEWHERE
 
@@ -220,7 +220,7 @@ def test_what_a_plan_hides_of_rows_that_may_be_of_several(plan, hidden):
     ],
 )
 def test_what_a_stream_s_plan_hides(plan, hidden):
-    """Before the batch function is given anything."""
+    """It is known before the batch function is given anything."""
     assert plan_text.may_combine_in_stream(plan_text.operators(plan, {"kafka"})) == hidden
 
 

@@ -24,7 +24,7 @@ def _renamed(world, name: str, **options) -> World:
 
 
 def _second_sink(world) -> World:
-    """The same batch function calls it beside the first one, which has written batch 0."""
+    """A second sink, which the same batch function calls beside the first one; it has written batch 0."""
     second = _renamed(world, "second")
     second.driver.other_sinks = frozenset({"streamsink"})
     second.checkpoint = dataclasses.replace(world.checkpoint, ends=[], committed=0)
@@ -33,7 +33,7 @@ def _second_sink(world) -> World:
 
 
 def test_the_error_of_a_renamed_application_names_the_first_name_and_it_works():
-    """A11: the error advised adopt_from_batch or a new checkpoint, of which each doubled rows."""
+    """A11: formerly the error advised adopt_from_batch or a new checkpoint, and each of them doubled rows."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     other = _renamed(world, "new-name")
@@ -47,8 +47,8 @@ def test_the_error_of_a_renamed_application_names_the_first_name_and_it_works():
 
 
 def test_a_renamed_application_may_not_adopt_a_batch_that_is_published():
-    """A11: killed before Spark's commit log, renamed, and started with adopt_from_batch as the old error said: 3
-    doubled."""
+    """A11: the driver was killed before Spark's commit log, and the query was renamed and started with
+    adopt_from_batch, as the old error said: 3 rows were doubled."""
     world = memory_world(restore="restore-and-continue")
     assert die_at_step("commit.marked", 2, world, boundaries=(6, 9))
     other = _renamed(world, "new-name", adopt_from_batch=1)
@@ -59,7 +59,7 @@ def test_a_renamed_application_may_not_adopt_a_batch_that_is_published():
 
 
 def test_a_renamed_application_that_leaves_nothing_behind_may_go_on():
-    """The second way that the error names: everything is published under the first name, and the next batch is
+    """This is the second way that the error names: everything is published under the first name, and the next batch is
     adopted."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
@@ -72,8 +72,8 @@ def test_a_renamed_application_that_leaves_nothing_behind_may_go_on():
 
 
 def test_two_sinks_of_one_query_under_two_names_are_not_renamed():
-    """The way on of a sink that was called twice: both begin with batch 0 of the same query, and either may be a batch
-    ahead after a kill."""
+    """This is the way on of a sink that was called twice: both begin with batch 0 of the same query, and either may be
+    a batch ahead after a kill."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
     other = _second_sink(world)
@@ -86,8 +86,8 @@ def test_two_sinks_of_one_query_under_two_names_are_not_renamed():
 @pytest.mark.parametrize("number", [0, 1, 3])
 @pytest.mark.parametrize("step", ["commit.published", "commit.marked"])
 def test_a_query_that_is_renamed_while_its_last_batch_is_to_be_repeated(step, number, numeric):
-    """Killed before Spark's commit log: batch 0 came under the new name and was written a second time; a later one had
-    no way on."""
+    """The driver was killed before Spark's commit log. Formerly batch 0 was written a second time under the new name,
+    and a later batch had no way on."""
     ends = (6, 9, 12, 14, 20)
     world = memory_world(numeric=numeric, restore="restore-and-continue")
     assert die_at_step(step, number + 1, world, boundaries=ends)
@@ -122,7 +122,7 @@ def test_a_batch_that_is_pending_under_the_first_name_is_not_left_behind(number)
 
 
 def test_a_batch_that_is_planned_anew_is_not_the_one_of_the_first_name():
-    """Its offsets were deleted with the checkpoint's newest files: it has other rows."""
+    """Its offsets were deleted with the newest files of the checkpoint, so that it has other rows."""
     world = memory_world(restore="restore-and-continue")
     assert die_at_step("commit.marked", 2, world, boundaries=(6, 9))
     other = _renamed(world, "new-name", adopt_from_batch=2)
@@ -135,7 +135,7 @@ def test_a_batch_that_is_planned_anew_is_not_the_one_of_the_first_name():
 @pytest.mark.parametrize("numeric", [True, False])
 @pytest.mark.parametrize("dies", [True, False])
 def test_a_name_that_is_taken_back(dies, numeric):
-    """The first name's record is behind what was published under the second one, whose last batch may come again."""
+    """The first name's record is behind what was published under the second name, whose last batch may come again."""
     ends = (6, 9, 12, 14, 20)
     world = memory_world(numeric=numeric, restore="restore-and-continue")
     world.run(boundaries=ends[:2])
@@ -165,7 +165,7 @@ def test_of_several_earlier_names_the_newest_counts():
 
 
 def test_of_two_sinks_of_one_function_the_one_that_is_renamed_is_told_both_names():
-    """Found by a walk: it was told to take the other one's name."""
+    """Found by a walk: it was told to take the other sink's name."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
     _second_sink(world)
@@ -187,7 +187,7 @@ def _go(world, boundaries, options) -> None:
 
 
 def test_the_mark_of_a_first_name_tells_when_its_snapshots_have_expired():
-    """Nobody but the journal knows the name any more."""
+    """Only the journal still knows the name."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     Prepared(world).rename()
@@ -199,7 +199,7 @@ def test_the_mark_of_a_first_name_tells_when_its_snapshots_have_expired():
 
 
 def _others_take_the_place(world) -> None:
-    """Of what was rolled back, and what stands there has expired."""
+    """Others write in the place of what was rolled back, and the snapshots there have expired."""
     for name in ("one", "two"):
         other_application(world, name)
     expire(world, 1, newest_of(world) - 1)
@@ -208,7 +208,8 @@ def _others_take_the_place(world) -> None:
 @pytest.mark.parametrize("others_came", [True, False])
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_what_was_rolled_back_is_not_published_under_the_first_name(is_whole, others_came):
-    """Its mark outlives it; the first name finds out. is_whole: whether all of the table's history was there before."""
+    """Its mark outlives it, and a start under the first name finds out. is_whole: whether all of the table's history
+    was there before."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     roll_back(world, 1)
@@ -228,7 +229,7 @@ def test_what_was_rolled_back_is_not_published_under_the_first_name(is_whole, ot
 
 @pytest.mark.parametrize("pending", [False, True])
 def test_a_rollback_past_the_first_name_is_not_mended_by_the_second_one(pending):
-    """Found by a walk: the second name's records were published again, and what the first one had written behind the
+    """Found by a walk: the second name's records were published again, and what the first name had written after that
     snapshot was lost in silence."""
     ends = (6, 9, 14)
     world = memory_world(restore="restore-and-continue")
@@ -247,8 +248,8 @@ def test_a_rollback_past_the_first_name_is_not_mended_by_the_second_one(pending)
 
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_rollback_past_the_first_name_under_a_running_query(every):
-    """Found by a walk: pending records were published in a table that had lost what was written under the first name,
-    in silence."""
+    """Found by a walk: pending records were published, in silence, in a table that had lost what was written under the
+    first name."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     other = _renamed(world, "new-name", adopt_from_batch=2, publish_every_batches=every)
@@ -266,7 +267,7 @@ def test_a_rollback_past_the_first_name_under_a_running_query(every):
 
 
 def test_a_rollback_behind_the_first_name_is_mended_by_the_second_one():
-    """All that went with it is in the second name's journal."""
+    """Everything that went with it is in the second name's journal."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     other = _renamed(world, "new-name", adopt_from_batch=2, on_rollback="republish")
@@ -278,8 +279,8 @@ def test_a_rollback_behind_the_first_name_is_mended_by_the_second_one():
 
 @pytest.mark.parametrize("accident", ["rolled back", "recreated", "recreated, and expired"])
 def test_what_the_table_has_nothing_of_is_not_published_under_the_first_name(accident):
-    """Found by a walk: the mark counted although all of the table's history is there, or it is another table. The batch
-    was skipped."""
+    """Found by a walk: the mark counted although all of the table's history is there, or the table is another one. The
+    batch was skipped."""
     world = memory_world(restore="restore-and-continue")
     root = world.driver.root
     if accident == "rolled back":

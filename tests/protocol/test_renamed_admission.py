@@ -16,7 +16,8 @@ from tests.protocol.admitting import batch, source, state
 
 
 def _led_on(given, last, adopt):
-    """What is decided of a batch that comes under the name "new"; the query's last record is under the name "first"."""
+    """The decision about a batch that comes under the name "new", when the query's last record is under the name
+    "first"."""
     others = {"first": LastOfOther(last, True)}
     past = Past("lake/t", "t", None, lambda query, checkpoint: None, lambda run: KnownRun(False), others=lambda: others)
     return admit(given, past, SinkOptions.of("lake/t", {"application": "new", "adopt_from_batch": adopt}))
@@ -25,8 +26,8 @@ def _led_on(given, last, adopt):
 @pytest.mark.parametrize("ids", [{"topic_id": "id-2"}, {"cluster": "c-2"}])
 @pytest.mark.parametrize("given, number", [((50, 60), 5), ((60, 70), 6)])
 def test_a_topic_that_is_another_one_by_now_is_for_the_first_name_to_judge(given, number, ids):
-    """Found by a walk: batch 0 was to be repeated, its topic was recreated, and what the new one holds at these offsets
-    was skipped."""
+    """Found by a walk: batch 0 was to be repeated, its topic was recreated, and what the new topic holds at these
+    offsets was skipped."""
     last = state(source(50, 60))
     assert _led_on(batch(source(*given), query="q", number=number), last, adopt=6)
     with pytest.raises(Misuse) as refused:
@@ -46,7 +47,8 @@ def test_a_topic_that_is_another_one_by_now_is_for_the_first_name_to_judge(given
     ],
 )
 def test_a_batch_that_does_not_continue_the_first_name_is_for_that_name_to_judge(given):
-    """A gap, an overlap, an unknown topic that is not read from its beginning, and one that has lost messages."""
+    """There is a gap, an overlap, an unknown topic that is not read from its beginning, or a topic that has lost
+    messages."""
     with pytest.raises(Misuse, match="first start the query once more under the first one") as refused:
         _led_on(batch(given, query="q", number=6), state(source(50, 60)), adopt=6)
     assert refused.value.kind == "application.renamed"
@@ -57,19 +59,20 @@ _FILES = SourceRange({"logOffset": 0}, {"logOffset": 1}), SourceRange({"logOffse
 
 @pytest.mark.parametrize("before, given, number", [(source(50, 60), source(60, 70), 3), (*_FILES, 3), (*_FILES, 7)])
 def test_a_batch_that_is_not_the_next_one_is_not_told_to_adopt(before, given, number):
-    """A checkpoint that was restored, or batches that never came: adopt_from_batch was asked for again and again."""
+    """The checkpoint was restored, or batches never came. Formerly the error asked for adopt_from_batch again and
+    again."""
     with pytest.raises(Misuse, match="first start the query once more under the first one") as refused:
         _led_on(batch(given, query="q", number=number), state(before), adopt=6)
     assert refused.value.kind == "application.renamed"
 
 
 def test_batches_that_never_came_had_no_rows_where_positions_continue():
-    """As under the first name."""
+    """The first name decides in the same way."""
     assert _led_on(batch(source(60, 70), query="q", number=7), state(source(50, 60)), adopt=6).verdict is Verdict.NEW
 
 
 def test_what_is_recorded_under_the_first_name_is_recorded_under_the_new_one():
-    """Topics that the query has read before and may read again: their rows are in the table."""
+    """This is about topics that the query has read before and may read again: their rows are in the table."""
     last = dataclasses.replace(
         state(source(50, 60)), recorded=Recorded().advanced((source(0, 8, "id-u", topic="u"), source(50, 60)))
     )
@@ -87,12 +90,12 @@ def test_files_that_another_checkpoint_has_read_are_filtered_under_the_first_nam
     ) as refused:
         _led_on(batch(given, query="q", number=6), dataclasses.replace(last, replaying=True), adopt=6)
     assert refused.value.kind == "application.renamed" and "set adopt_from_batch" not in str(refused.value)
-    # or nobody gets on when a table is lost
+    # Without it nobody could go on when a table is lost.
     assert "start a new checkpoint whose source has only what is not written yet" in str(refused.value)
 
 
 def test_files_of_another_past_are_for_the_first_name_to_judge():
-    """Positions of a file source count its own steps: those of a checkpoint that went on in another way agree."""
+    """Positions of a file source count its own steps, so those of a checkpoint that went on in another way agree."""
     (recorded, told), given = (
         (dataclasses.replace(_FILES[0], fingerprint=digest, files=()) for digest in "ab"),
         batch(_FILES[1], query="q", number=6),

@@ -1,5 +1,4 @@
-"""A3, A4, A13 without Spark: which batches are asked what their query is, what is an error, and what each way on
-does."""
+"""A3, A4, A13 without Spark: for which batches the query is compared, what is an error, and what each way on does."""
 
 import dataclasses
 import json
@@ -35,13 +34,13 @@ def test_another_query_is_refused_and_the_part_that_differs_is_named_with_both_d
 
 
 def test_an_upgraded_query_of_the_same_checkpoint_is_not_asked():
-    """A batch that was planned again with other boundaries, by a program that was changed meanwhile."""
+    """The batch was planned again with other boundaries, by a program that was changed meanwhile."""
     upgraded = batch(kafka(50, 75), number=5, query="q", fingerprint=other(plan="new", spark="4.2", comparable=False))
     assert decide(upgraded, state(kafka(50, 60)), **COLUMNS).verdict is Verdict.FILTER
 
 
 def test_another_query_that_reads_only_new_positions_goes_on():
-    """A version 2 that starts at starting_offsets: nothing is filtered, so nothing is asked."""
+    """A version 2 starts at starting_offsets: nothing is filtered, so nothing is asked."""
     assert (
         decide(batch(kafka(60, 70), fingerprint=other(plan="new")), state(kafka(50, 60)), **COLUMNS).verdict
         is Verdict.NEW
@@ -68,7 +67,7 @@ def test_what_cannot_be_compared_is_an_error_and_no_guess(recorded, found, word)
 
 
 def test_a_certain_difference_comes_before_one_that_cannot_be_told():
-    """Other topics are another query, whatever Spark or Python function it runs on."""
+    """Other topics make another query, whatever Spark or Python function it runs on."""
     found = other(sources="zz", spark="4.2", comparable=False)
     assert "sources" in refused("query.other", batch(kafka(0, 70), fingerprint=found), state(kafka(50, 60)), **COLUMNS)
     assert compare(QUERY, other(plan="new", comparable=False)).differs, "a text that differs differs"
@@ -83,7 +82,7 @@ def test_accepted_as_the_same_it_is_filtered_by_this_token_only():
 
 
 def test_accepted_as_new_the_batches_after_it_are_new_too():
-    """One token covers the accident: recorded positions go back to the end of the batch that was accepted."""
+    """One token covers the accident: the recorded positions go back to the end of the accepted batch."""
     found, last = batch(kafka(0, 20), fingerprint=other(plan="new")), state(kafka(50, 60))
     word = token(refused("query.other", found, last, **COLUMNS), "accept_as_new")
     decision = decide(found, last, accept_as_new=word, **COLUMNS)
@@ -103,7 +102,7 @@ def test_accepted_as_seen_the_batch_is_recorded_and_the_batches_after_it_are_fil
 
 
 def test_under_a_name_of_its_own_another_query_is_new():
-    """The first way on of each of these errors: that name has no past."""
+    """This is the first way on of each of these errors: that name has no past."""
     assert (
         decide(batch(kafka(0, 70), fingerprint=other(plan="new")), None, application="second", **COLUMNS).verdict
         is Verdict.NEW
@@ -112,7 +111,7 @@ def test_under_a_name_of_its_own_another_query_is_new():
 
 
 def test_a_state_without_a_fingerprint_is_read_and_written_as_it_was():
-    """By earlier code: the field is there only when it is known."""
+    """Earlier code wrote it. The field is there only when the fingerprint is known."""
     plain = state(kafka(0, 1), fingerprint=None)
     assert "fingerprint" not in plain.to_json() and AppState.from_json(json.loads(json.dumps(plain.to_json()))) == plain
     known = state(kafka(0, 1))
@@ -120,7 +119,7 @@ def test_a_state_without_a_fingerprint_is_read_and_written_as_it_was():
 
 
 def test_every_record_carries_the_fingerprint_of_its_query():
-    """What the next checkpoint is compared with stands in the state of the newest snapshot."""
+    """What the next checkpoint is compared with is in the state of the newest snapshot."""
     world = memory_world(position_columns=("t", "p", "o"))
     world.run()
     same = world.driver.fingerprint
@@ -147,7 +146,7 @@ def test_position_columns_on_a_stateful_query_are_refused_at_its_first_batch():
     "sources", [kafka(0, 70), kafka(60, 70), files(0, 1)], ids=["overlap", "starting offsets", "files"]
 )
 def test_a_stateful_query_on_a_new_checkpoint_has_lost_its_state(sources):
-    """Also where it reads only new positions: what waited in the state is lost."""
+    """This holds even where it reads only new positions: what waited in the state is lost."""
     last = state(kafka(50, 60) if sources[0].numeric else files(4, 5))
     found = batch(sources, stateful=True)
     message = refused("query.state-lost", found, last)
@@ -157,7 +156,8 @@ def test_a_stateful_query_on_a_new_checkpoint_has_lost_its_state(sources):
 
 @pytest.mark.parametrize("make", [kafka, files])
 def test_a_stateful_query_whose_checkpoint_was_restored_goes_back(make):
-    """With other boundaries than at first: its results would come again. With the same ones it is a replay."""
+    """The batch has other boundaries than at first, so its results would come again. With the same boundaries it is a
+    replay."""
     found, last = batch(make(40, 55), number=4, query="q", stateful=True), state(make(50, 60))
     message = refused("query.state-lost", found, last)
     assert "goes back" in message
@@ -175,7 +175,7 @@ def test_a_stateful_query_that_goes_on_is_not_disturbed():
 
 @pytest.mark.parametrize("stateful", [True, False])
 def test_the_rows_of_a_replay_are_computed_for_their_state(stateful):
-    """Spark ends a stateful query whose batch was not computed; of any other query a replay costs nothing."""
+    """Spark ends a stateful query whose batch was not computed. A replay of any other query costs nothing."""
 
     class Counted(BatchRows):
         times = 0
@@ -209,7 +209,7 @@ def test_results_that_change_are_refused_unless_that_is_meant(mode):
 
 
 def test_a_complete_result_may_overwrite_but_changes_may_not():
-    """Each batch of complete mode is the whole result; one of update mode is the changes only."""
+    """Each batch of complete mode is the whole result; a batch of update mode is only the changes."""
     overwrite = {"mode": "overwrite", "overwrite_partition": {}}
     assert decide(batch(files(0, 1), output_mode="complete"), None, **overwrite).verdict is Verdict.NEW
     refused("query.output-mode", batch(files(0, 1), output_mode="update"), None, **overwrite)
@@ -224,7 +224,7 @@ def test_a_bounded_job_is_not_asked():
 
 
 def _copied(one, last, **options):
-    """The batch comes from a copy of the folder that is recorded."""
+    """The decision about a batch that comes from a copy of the recorded folder."""
     return decide(dataclasses.replace(one, place="copy"), dataclasses.replace(last, place="original"), **options)
 
 

@@ -8,8 +8,8 @@ from tests.protocol.admitting import COLUMNS, batch, decide, recorded, refused, 
 
 
 def test_each_source_is_told_its_own_topics():
-    """Spark refuses startingOffsets of a source that name another one's topic, as much as those that leave out one of
-    its own."""
+    """Spark refuses startingOffsets of a source that name another source's topic, and those that leave out one of its
+    own."""
     last = state(source(50, 60), source(5, 8, "id-u", topic="u"))
     first, second = (source(0, 70), source({"0": 0, "1": 0}, {"0": 9, "1": 2}, "id-u", topic="u"))
     refused(
@@ -31,7 +31,7 @@ def test_each_source_is_told_its_own_topics():
 
 
 def test_a_topic_that_the_query_reads_no_longer_is_left_out():
-    """Of its one source, and of one of several."""
+    """It was a topic of the query's only source, or of one of several."""
     both = SourceRange(
         {"t": {"0": 50}, "u": {"0": 5}},
         {"t": {"0": 60}, "u": {"0": 8}},
@@ -58,7 +58,7 @@ def test_sources_that_have_changed_places_are_told_their_own_topics():
 
 
 def test_each_source_goes_on_from_its_own_position():
-    """A8: with the lower position for both, the faster one left a gap or overlapped itself."""
+    """A8: with the lower position for both, the faster source left a gap or overlapped itself."""
     last = state(source(0, 20), source(0, 8))
     decision = decide(batch(source(20, 40), source(8, 16), query="q", number=6), last)
     assert (decision.verdict, [entry[-1] for entry in recorded(decision)]) == (Verdict.NEW, [{"0": 40}, {"0": 16}])
@@ -68,9 +68,9 @@ def test_each_source_goes_on_from_its_own_position():
 @pytest.mark.parametrize(
     "first, second, below",
     [
-        ((0, 10), (0, 4), 20),  # all is old
-        ((0, 30), (10, 10), 20),  # one has nothing
-        ((0, 10), (10, 16), 10),  # old for the first, and new for the second from there on
+        ((0, 10), (0, 4), 20),  # All messages are old.
+        ((0, 30), (10, 10), 20),  # One source has none.
+        ((0, 10), (10, 16), 10),  # They are old for the first source, and from there on new for the second.
     ],
 )
 def test_an_overlap_of_two_sources_is_filtered_where_one_comparison_is_right_for_both(first, second, below):
@@ -80,7 +80,7 @@ def test_an_overlap_of_two_sources_is_filtered_where_one_comparison_is_right_for
 
 
 def test_rows_that_are_old_for_one_source_and_new_for_another_are_refused():
-    """A8: they were filtered by the lower position, and 12 rows of the faster source doubled."""
+    """A8: they were filtered by the lower position, and 12 rows of the faster source were doubled."""
     last, given = state(source(0, 20), source(0, 8)), batch(source(0, 30), source(0, 30))
     calls = ", ".join(f"streamsink.starting_offsets('lake/t', source={place}) for source {place}" for place in (0, 1))
     word = refused("positions.ambiguous", given, last, "t:0", f"{calls} (in their order", **COLUMNS)

@@ -1,4 +1,4 @@
-"""The life of a checkpoint is one table: a legal step moves, any other raises and changes nothing."""
+"""The life of a checkpoint is one table: a legal step moves it, and any other step raises and changes nothing."""
 
 import itertools
 
@@ -12,7 +12,7 @@ STEPS = sorted({step for _, step in TRANSITIONS})
 
 @pytest.mark.parametrize("state, step", list(itertools.product(State, STEPS)))
 def test_every_pair_of_state_and_step(state, step):
-    """All pairs, not only the legal ones."""
+    """All pairs are tried, not only the legal ones."""
     checkpoint = CheckpointState(7, state)
     target = TRANSITIONS.get((state, step))
     if target is not None:
@@ -26,7 +26,7 @@ def test_every_pair_of_state_and_step(state, step):
 
 
 def test_every_state_is_reached_from_new():
-    """No state of the table is an island."""
+    """No state of the table is isolated."""
     reached, frontier = {State.NEW}, [State.NEW]
     while frontier:
         here = frontier.pop()

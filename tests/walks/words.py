@@ -10,7 +10,8 @@ from tests.walks.queries import Query
 
 # Part of the name of a second sink of one batch function.
 SECOND = "-part-"
-# What is looked for in a message, by the name of the way on. Where a pattern matches several times its first match counts.
+# What is looked for in a message, by the name of the way on. Where a pattern matches several times its first match
+# counts.
 WORDS = {
     "reset": r"with startingOffsets=(?:streamsink\.starting_offsets\(|'earliest').*? and set accept_as_new='([^']+)'",
     "file_column": r"option file_column, and set accept_as_same='(\w+)'",
