@@ -1,4 +1,4 @@
-"""What the numbers were measured on: load, processor time of this process tree, versions."""
+"""The state of the machine while it is measured: load, processor time of this process tree, versions."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ def load() -> str:
 
 
 def versions(spark=None) -> str:
-    """One line: what ran."""
+    """The versions of what ran, in one line."""
     import pyarrow
     import pyspark
 
@@ -68,8 +68,8 @@ def spent(before: "dict[int, Process]", after: "dict[int, Process]") -> tuple[fl
 
 
 def in_turns(rounds: int, ways: Sequence[str], measure: Callable[[str, int], None]) -> None:
-    """A B C, C B A, ...: so that a change of the machine's load meets all of them, and none always follows the same
-    one."""
+    """Measure A B C, C B A, and so on, so that a change of the machine's load meets all ways, and none always follows
+    the same one."""
     for number in range(rounds):
         for way in ways if number % 2 == 0 else reversed(ways):
             measure(way, number)
@@ -77,15 +77,15 @@ def in_turns(rounds: int, ways: Sequence[str], measure: Callable[[str, int], Non
 
 
 def spread(values: Sequence[float], digits: int = 0) -> str:
-    """median [min..max]"""
+    """The values as "median [min..max]"; "-" when there are none."""
     if not values:
         return "-"
     return f"{statistics.median(values):.{digits}f} [{min(values):.{digits}f}..{max(values):.{digits}f}]"
 
 
 def own_peak() -> int:
-    """KiB that this process has had at most: the kernel's mark of this program. That of getrusage begins with what the
-    parent had."""
+    """KiB that this process has had at most, as the kernel's mark of this program. The mark of getrusage begins with
+    what the parent had."""
     status = Path("/proc/self/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")))
 
@@ -102,7 +102,7 @@ def python_workers() -> dict[int, int]:
             if b"daemon" in (folder / "cmdline").read_bytes():
                 lines = (folder / "status").read_text().splitlines()
                 peaks[pid] = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
-    # a worker is a child of a daemon, and has its command line
+    # A worker is a child of a daemon and has the daemon's command line.
     return {pid: peak for pid, peak in peaks.items() if parents[pid] in peaks and _is_below(pid, os.getpid(), parents)}
 
 
@@ -113,13 +113,13 @@ def files_and_bytes(folder: Path) -> tuple[str, str]:
 
 
 def slug(name: str) -> str:
-    """A sink's name as a folder's."""
+    """A sink's name in a form that can be a folder's."""
     return "".join(c if c.isalnum() else "-" for c in name)
 
 
 @dataclass(frozen=True)
 class Process:
-    """Processor seconds: its own, and of children that ended and were waited for."""
+    """Processor seconds of a process, its own and those of children that ended and were waited for."""
 
     parent: int
     own_s: float
@@ -128,7 +128,7 @@ class Process:
 
 
 def processes() -> dict[int, Process]:
-    """This process and all below it."""
+    """This process and all below it, by process id."""
     found = {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():

@@ -1,4 +1,4 @@
-"""Peak memory: of a task that writes (over what its worker takes anyway), and of a driver whose table has many live
+"""Peak memory of a task that writes (over what its worker takes anyway), and of a driver whose table has many live
 files."""
 
 import dataclasses
@@ -32,7 +32,7 @@ _COMMITS = 40
 
 
 def memory(spark, folder: Path, sizes: data.Sizes) -> list:
-    """Both, as the kernel's high-water mark of resident memory."""
+    """Both peaks, as the kernel's high-water mark of resident memory."""
     rows, goals = [], []
     inputs = [(sizes.large_rows, 0), *((sizes.partitioned_rows, count) for count in sizes.partitions)]
     for count, partitions in inputs:
@@ -54,9 +54,9 @@ def memory(spark, folder: Path, sizes: data.Sizes) -> list:
 
 
 def _tasks(spark, folder: Path, count: int, partitions: int) -> tuple[int, int]:
-    """(base, peak) in KiB of the workers of one large write; the greater ones."""
+    """(base, peak) in KiB of the workers of one large write; of each the greatest."""
     environment = spark.sparkContext.environment
-    environment["STREAMSINK_BENCHMARK"] = f"memory-{partitions}"  # workers of their own
+    environment["STREAMSINK_BENCHMARK"] = f"memory-{partitions}"  # These workers run nothing else.
     known = set(python_workers())
     frame = spark.read.schema(data.ddl(partitions)).parquet(data.large(spark, folder, count, partitions))
     frame.limit(1_000).repartition(4).mapInArrow(stages.count, stages.RESULT).collect()
@@ -121,7 +121,7 @@ def _many_files(folder: Path, live_files: int) -> None:
 
 
 def _watched(folder: Path) -> None:
-    """In a process of its own: open, restore, commit; prints its memory in KiB."""
+    """Runs in a process of its own: opens, restores, commits, and prints its memory in KiB."""
     import pyspark.sql  # noqa: F401 - what a driver has loaded before the sink takes anything
 
     driver = numbers(folder, {}, _ROWS)

@@ -1,4 +1,4 @@
-"""Planning a scan of very many files, beside reading the same manifests with fastavro alone; and the memory that it
+"""Planning a scan of very many files, beside reading the same manifests with fastavro alone, and the memory that it
 takes."""
 
 import gc
@@ -38,7 +38,7 @@ _MOST_TIME, _MOST_MIB = 1.2, 200
 
 
 def planning(spark, folder: Path, sizes: Sizes) -> list:
-    """Processor time of the whole plan, of pruned ones, and of reading the manifests; then memory, in fresh
+    """The processor time of the whole plan, of pruned plans, and of reading the manifests; then the memory, in fresh
     processes."""
     root = str(folder / "planning.db" / "files")
     commits = max(1, sizes.live_files // _FILES_A_COMMIT)
@@ -130,7 +130,7 @@ def _make(root: str, commits: int) -> None:
 
 
 def _commit(table: PaimonTable, commit: TableCommit, number: int, files: int) -> None:
-    """Files that only the manifests know, of one day, with stats as a writer makes them."""
+    """Commit files of one day that only the manifests know, with stats as a writer makes them."""
     types = [field.type for field in table.latest_schema().fields]
     partition = encode_row([_day(number)], types[:1])
 
@@ -167,13 +167,13 @@ def _commit(table: PaimonTable, commit: TableCommit, number: int, files: int) ->
 
 
 def _fresh(what: str, root: str, commits: int) -> tuple[int, int]:
-    """(base, peak) in KiB of a process that does it."""
+    """(base, peak) in KiB of a new process that does this."""
     command = [sys.executable, "-m", "benchmarks.planning", what, root, str(commits)]
     return tuple(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
 
 
 def _watched(what: str, root: str, commits: int) -> None:
-    """In a process of its own; prints its memory in KiB."""
+    """Runs in a process of its own and prints its memory in KiB."""
     base = own_peak()
     if what == "make":
         _make(root, commits)

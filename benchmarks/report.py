@@ -1,4 +1,4 @@
-"""What a benchmark returns: tables, goals and bars. Tables as Markdown, printed, and with --write put into
+"""What a benchmark returns: tables, goals and bars. Tables are printed as Markdown, and with --write they are put into
 docs/BENCHMARKS.md."""
 
 import re
@@ -12,7 +12,7 @@ PICTURE = PAGE.with_name("benchmarks.svg")
 
 @dataclass(frozen=True)
 class Table:
-    """``note``: one line below it. Cells are text."""
+    """``note``: one line below the table. Cells are text."""
 
     title: str
     head: Sequence[str]

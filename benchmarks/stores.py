@@ -1,4 +1,4 @@
-"""What a commit costs on each store, and on the local disk under the locks whose servers start quickly; without
+"""What a commit costs on each store, and on the local disk under the locks whose servers start quickly, without
 Spark."""
 
 import contextlib
@@ -34,14 +34,15 @@ ROWS = 10
 _SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 _QUERY = "00000000-0000-0000-0000-000000000001"
 _PASSWORD_ENV = "STREAMSINK_BENCH_POSTGRES"
-# Commits of one way in one round, as a part of those of `writers`.
+# The commits of one way in one round, as a part of those of `writers`.
 _PART = 6
 _NO_SERVER = (SetupError, ServerError, ImportError, OSError)
 
 
 @dataclass(frozen=True)
 class Way:
-    """``root``: a folder of the store. ``open``: a FileIO over these calls, which are the store's own, counted."""
+    """``root``: a folder of the store. ``open``: makes a FileIO over these calls, which are the store's own and are
+    counted."""
 
     root: str
     calls: Calls
@@ -123,7 +124,7 @@ def _hdfs(folder: Path, servers: contextlib.ExitStack) -> Way:
     from streamsink.storage.hdfs import HdfsCalls
 
     cluster = HdfsCluster(folder)
-    servers.callback(cluster.kill)  # an orderly end takes long, and nobody needs the data
+    servers.callback(cluster.kill)  # An orderly end takes long, and nobody needs the data.
     uri = cluster.start().uri
     made = BackEnd("hdfs", f"{uri}/bench", HdfsCalls(uri, {}))
     return Way(made.root, made.calls, made.io)
