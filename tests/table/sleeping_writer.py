@@ -15,8 +15,8 @@ MERGES = pytest.mark.parametrize("merge", ["2", "1000"], ids=["merging", "append
 
 
 class _Sleeps(FileIO):
-    """What happens while this writer has read the newest snapshot and written nothing (``early``), is about to create
-    its own (``before``), has just created it (``after``), or is about to name it in LATEST (``hint``)."""
+    """Lets something happen when this writer has read the newest snapshot and written nothing (``early``), is about to
+    create its own (``before``), has just created it (``after``), or is about to name it in LATEST (``hint``)."""
 
     early = before = after = hint = None
 
@@ -46,7 +46,7 @@ class _Sleeps(FileIO):
 
 
 def three_snapshots(merge):
-    """A table of three snapshots, and its calls."""
+    """The calls of a store, and a table of three snapshots in it."""
     calls = MemoryCalls()
     table = new_table(calls, options={"manifest.merge-min-count": merge})
     for name in ("a", "b", "c"):

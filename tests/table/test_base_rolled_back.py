@@ -15,7 +15,8 @@ from tests.table.sleeping_writer import MERGES, commit_asleep, commits_of_others
 
 
 def _roll_back(table, to: int) -> None:
-    """Later snapshots go, the newest first. What follows is of a later millisecond than all that was prepared."""
+    """Delete later snapshots, the newest first. What is written after this has a later millisecond than everything that
+    was prepared."""
     for snapshot_id in [number for number in reversed(table.snapshots.ids()) if number > to]:
         table.file_io.delete(table.layout.snapshot(snapshot_id))
     table.file_io.replace(table.layout.latest_hint, str(to).encode(), "x")
@@ -46,7 +47,7 @@ def test_a_snapshot_on_one_that_was_rolled_back_meanwhile_is_taken_back(merge, t
 
 @pytest.mark.parametrize("snapshots", [0, 1], ids=["of the first snapshot", "of a later one"])
 def test_a_snapshot_of_a_table_that_was_emptied_meanwhile_is_taken_back(snapshots):
-    """No snapshot is there, and nothing that this one names."""
+    """No snapshot is there, and nothing of what this one names."""
     calls = MemoryCalls()
     table = new_table(calls)
     for _ in range(snapshots):
@@ -56,8 +57,8 @@ def test_a_snapshot_of_a_table_that_was_emptied_meanwhile_is_taken_back(snapshot
 
 
 def test_a_first_snapshot_whose_data_files_went_meanwhile_is_taken_back(monkeypatch):
-    """A backup of the table from before its first snapshot took its place: the manifest came after that, the data files
-    before. A walk found it."""
+    """Found by a walk: a backup of the table from before its first snapshot took its place. The manifest was written
+    after that, the data files before."""
     calls = MemoryCalls()
     table = new_table(calls)
     later = Clock.now_ms
@@ -77,8 +78,8 @@ def test_a_snapshot_in_the_folder_of_a_table_that_was_dropped_meanwhile_is_taken
 @pytest.mark.parametrize("others", [0, 3])
 @pytest.mark.parametrize("keeps", ["lists", "manifests"])
 def test_a_snapshot_in_a_table_that_was_created_anew_meanwhile_is_taken_back(keeps, others, when):
-    """Its lists came after the drop, or all manifests: the base is gone, and it has not expired; or that of an older
-    table is in its place."""
+    """Its lists were written after the drop, or all manifests were. The base is gone although it has not expired, or
+    the base of an older table is in its place."""
     calls, table = three_snapshots("1000")
 
     def created_anew():
@@ -100,7 +101,7 @@ def test_a_snapshot_in_a_table_that_was_created_anew_meanwhile_is_taken_back(kee
 
 
 def test_a_snapshot_on_one_that_a_rename_replaced_stays():
-    """The one that took its place was prepared before: no rollback."""
+    """The replacement was prepared before, so it is no rollback."""
     calls, table = three_snapshots("1000")
 
     def replaced():
@@ -113,14 +114,14 @@ def test_a_snapshot_on_one_that_a_rename_replaced_stays():
 
 
 def _a_minute_later(monkeypatch) -> None:
-    """The writer finds that it has slept."""
+    """Let the writer find that it has slept."""
     now_ms = Clock.now_ms
     monkeypatch.setattr(Clock, "now_ms", lambda self: now_ms(self) + 60_000)
 
 
 def test_a_slow_writer_leaves_its_snapshot_when_others_have_built_on_it(monkeypatch):
-    """Data files vanished behind both: without it the other writer's snapshot would stand on a hole, and everybody's
-    state with it."""
+    """Data files vanished behind both. If it took its snapshot back, the other writer's snapshot would stand on a hole,
+    and everybody's state with it."""
     calls, table = three_snapshots("1000")
 
     def others_go_on() -> None:
@@ -132,7 +133,7 @@ def test_a_slow_writer_leaves_its_snapshot_when_others_have_built_on_it(monkeypa
 
 
 def test_a_slow_writer_leaves_no_hint_of_a_snapshot_that_was_rolled_back(monkeypatch):
-    """Java's readers take LATEST at its word, and would fail until the next commit."""
+    """Java's readers trust LATEST, and would fail until the next commit."""
     calls, table = three_snapshots("1000")
 
     def rolled_back() -> None:
@@ -145,7 +146,7 @@ def test_a_slow_writer_leaves_no_hint_of_a_snapshot_that_was_rolled_back(monkeyp
 
 
 def test_a_slow_writer_leaves_no_hint_in_a_table_that_was_created_anew(monkeypatch):
-    """It has no snapshot that a hint could name. A walk found one that did."""
+    """The table has no snapshot that a hint could name. A walk found a hint that did."""
     calls, table = three_snapshots("1000")
 
     def created_anew() -> None:

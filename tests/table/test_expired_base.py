@@ -1,5 +1,5 @@
-"""A writer sleeps while it publishes, and the snapshot that its own is built on expires: what is live stays, what came
-too late goes."""
+"""A writer sleeps while it publishes, and the snapshot that its own is built on expires: what is live stays, and what
+came too late is deleted."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from tests.table.sleeping_writer import MERGES, commit_asleep, commits_of_others
 
 
 def _expire(table, *snapshot_ids):
-    """As Paimon does it, the oldest first; and what only those snapshots name."""
+    """Expire these snapshots as Paimon does, the oldest first, with the lists that only they name."""
     table.file_io.replace(table.layout.earliest_hint, str(snapshot_ids[-1] + 1).encode(), "x")
     for snapshot_id in snapshot_ids:
         gone = table.snapshots.load(snapshot_id)
@@ -42,7 +42,8 @@ def test_the_first_snapshot_of_a_table_stays_when_others_build_on_it_at_once():
 
 
 class _Looked(MemoryCalls):
-    """Something happens before the n-th look at the store that follows the next snapshot. happens: None when it has."""
+    """Lets something happen before the n-th look at the store that follows the next snapshot. happens: None when it has
+    happened."""
 
     def __init__(self):
         super().__init__()
@@ -77,7 +78,7 @@ class _Looked(MemoryCalls):
 
 @pytest.mark.parametrize("expired", [0, 3])
 def test_a_live_snapshot_stays_whenever_others_build_on_it(expired):
-    """Found by a walk: between two looks of the writer whose snapshot it is. It was taken back, and the others' history
+    """Found by a walk: others built on it between two looks of its writer. It was taken back, and the others' history
     had a hole."""
     for look in range(1, 1_000):
         calls = _Looked()
@@ -96,8 +97,8 @@ def test_a_live_snapshot_stays_whenever_others_build_on_it(expired):
 
 @MERGES
 def test_a_live_snapshot_that_has_expired_too_is_left_to_the_restart(merge):
-    """It was there, others built on it, and it expired: no fence, for nobody superseded it; the restart finds it
-    published."""
+    """It was there, others built on it, and it expired. That is no fence, because nobody superseded its writer; the
+    restart finds it published."""
     calls, table = three_snapshots(merge)
     with pytest.raises(Retryable) as unsure:
         commit_asleep(calls, after=lambda: (commits_of_others(table, 2), _expire(table, 1, 2, 3, 4)))
@@ -107,7 +108,7 @@ def test_a_live_snapshot_that_has_expired_too_is_left_to_the_restart(merge):
 
 
 def test_a_snapshot_of_another_writer_is_never_taken_back():
-    """A rename replaced ours, and the one before expired: what is there now is not ours to delete."""
+    """A rename replaced ours, and the one before it expired: what is there now is not ours to delete."""
     calls, table = three_snapshots("1000")
 
     def replaced():
@@ -125,7 +126,8 @@ def test_a_snapshot_of_another_writer_is_never_taken_back():
 @MERGES
 @pytest.mark.parametrize("expired", [(1, 2, 3, 4), (1, 2, 3, 4, 5)], ids=["next-retained", "hole"])
 def test_a_snapshot_that_came_too_late_is_taken_back(merge, expired):
-    """Its number was another's, which has expired: the snapshot behind it, if it is retained, is not built on it."""
+    """Its number was another snapshot's, which has expired. The snapshot after it, if it is retained, is not built on
+    it."""
     calls, table = three_snapshots(merge)
     with pytest.raises(Fenced) as late:
         commit_asleep(calls, before=lambda: (commits_of_others(table, 3), _expire(table, *expired)))
@@ -135,7 +137,7 @@ def test_a_snapshot_that_came_too_late_is_taken_back(merge, expired):
 
 
 def test_a_snapshot_whose_files_expire_at_this_moment_is_left_to_the_restart():
-    """Its manifests are gone already: whether others built on it cannot be told any more, and it is no fence."""
+    """Its manifests are gone already. Nobody can tell any more whether others built on it, and it is no fence."""
     calls, table = three_snapshots("2")
 
     def expiring():
@@ -155,8 +157,8 @@ def test_a_snapshot_whose_files_expire_at_this_moment_is_left_to_the_restart():
 
 
 def test_a_snapshot_that_came_too_late_and_names_lists_that_are_swept_is_taken_back():
-    """Its successor has swept what the dead one's try had made; nobody could read the snapshot, and verify called the
-    table damaged."""
+    """The successor has swept what the superseded writer's attempt had made. Formerly nobody could read the snapshot,
+    and verify called the table damaged."""
     calls, table = three_snapshots("1000")
 
     def swept_and_expired():
@@ -175,7 +177,7 @@ def test_a_snapshot_that_came_too_late_and_names_lists_that_are_swept_is_taken_b
 
 
 def test_a_snapshot_that_came_too_late_and_names_manifests_that_have_expired_is_taken_back():
-    """Its lists are its own and are there; what they name was merged and has expired, so nobody could read it (walk
+    """Its lists are its own and are there. What they name was merged and has expired, so nobody could read it (walk
     4411-10436)."""
     calls, table = three_snapshots("2")
 
@@ -198,7 +200,7 @@ def test_a_snapshot_that_came_too_late_and_names_manifests_that_have_expired_is_
 
 
 def test_a_table_that_was_dropped_meanwhile_is_no_fence():
-    """No snapshot is there at all: the restart says what has happened."""
+    """No snapshot is there at all. The restart says what has happened."""
     calls, table = three_snapshots("1000")
     with pytest.raises(Retryable):
         commit_asleep(calls, after=lambda: table.file_io.delete_tree(f"{ROOT}/snapshot"))
