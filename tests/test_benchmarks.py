@@ -21,7 +21,7 @@ def test_a_goal_says_whether_it_is_met():
 
 
 def test_the_picture_is_an_svg_that_no_name_breaks(tmp_path):
-    """A bar far beyond the others, one below zero, a name with markup, and a chart of nothing."""
+    """There are a bar far beyond the others, one below zero, a name with markup, and a chart of nothing."""
     bars = [
         report.Bar("a < b", "<Delta> & co", [9000.0]),
         report.Bar("a < b", "ours", [1.0, 2.0, 3.0]),
@@ -86,15 +86,15 @@ def test_processes_are_this_one_and_all_below_it():
     ],
 )
 def test_an_accident_is_told_in_rows(found, errors, stopped, said):
-    """Lost and doubled do not cancel each other out; what an error kept back is not lost, what is there twice is
-    doubled all the same."""
+    """Lost and doubled rows do not cancel each other out. What an error kept back is not lost, but what is there twice
+    is doubled all the same."""
     ground = Ground(spark=None, sink=None, root=Path(), errors=errors, stopped=stopped)
     assert ground.outcome([1, 2, 3], Counter((i,) for i in found)) == said
 
 
 @pytest.mark.soak
 def test_every_benchmark_runs(tmp_path):
-    """With small sizes and no peers: what they measure means nothing, but a change of the library that breaks one of
+    """With small sizes and no peers what they measure means nothing, but a change of the library that breaks one of
     them is noticed."""
     command = [sys.executable, "benchmarks/run.py", "--quick", "--all", "--no-peers", "--out", str(tmp_path)]
     done = subprocess.run(

@@ -21,7 +21,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 MOST_FILE_LINES, MOST_FUNCTION_LINES, MOST_CLASS_LINES, MOST_POSITIONAL, MOST_PUBLIC_NAMES = 400, 60, 250, 5, 15
 
 # The rooms from the ground up: a module imports from its own folder and from folders (or modules beside them) that
-# stand further down here. Those in one line do not see each other.
+# stand above it in this list. Those in one line do not see each other.
 ROOMS = [
     ["errors"],
     ["clock", "faults", "options", "events"],
@@ -67,7 +67,7 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _imports(path: Path, running: bool = False):
-    """running: without those that only a type checker sees."""
+    """The modules that a module imports. running: without those that only a type checker sees."""
     tree = _tree(path)
     seen = (
         [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]

@@ -27,12 +27,12 @@ class Place:
         self.root = str(tmp_path / f"d{uuid.uuid4().hex[:12]}.db" / "orders")
 
     def lock(self, clock=None, **settings):
-        """A lock object of one's own, as another process would have it."""
+        """A lock object of its own, as another process would have it."""
         return worker.make(self.root, {**self.settings, **settings}, clock)
 
 
 def place_of(kind, request, tmp_path) -> Place:
-    """The place of this kind; starts its server."""
+    """The place of this kind; its server is started."""
     if kind == "file":
         return Place(kind, {"lock": f"file:{tmp_path}/locks"}, None, tmp_path, 0)
     if kind == "sqlite":

@@ -1,4 +1,4 @@
-"""Java's accounts of a failed job, as py4j hands them over: why it failed, in a sentence."""
+"""Java's accounts of a failed job, as py4j hands them over, become one sentence that says why it failed."""
 
 from streamsink.errors import Retryable
 from streamsink.spark.explain import explain, reason_of

@@ -17,7 +17,7 @@ SCHEMA = pa.schema([("application", pa.string()), ("id", pa.int64())])
 
 
 def main(root: str, options: str, application: str, batches: int, rows: int) -> None:
-    """``batches`` micro-batches of ``rows`` rows under one application's name."""
+    """Write ``batches`` micro-batches of ``rows`` rows under one application's name."""
 
     def make(start, end):
         return pa.RecordBatch.from_pydict(
