@@ -40,12 +40,12 @@ def _arm(text: str) -> None:
             return
         if partition and task.partitionId() != int(partition[0]):
             return
-        # so that a test can see that its fault has happened
+        # The file lets a test see that its fault has happened.
         mark = Path(os.environ[MARKS], "sleep" if action == "sleep" else f"{action}-{task.taskAttemptId()}")
         try:
             mark.touch(exist_ok=False)
         except FileExistsError:
-            return  # another attempt of the task sleeps
+            return  # Another attempt of the task sleeps.
         _act(action)
 
     faults.arm(hook)
@@ -61,15 +61,15 @@ def _act(action: str) -> None:
     if action == "kill-driver":
         os.kill(int(os.environ[DRIVER]), signal.SIGKILL)
     if action == "lose-executor":
-        # this worker is a child of the daemon, which is a child of the executor's JVM
+        # This worker is a child of the daemon, which is a child of the executor's JVM.
         stat = Path(f"/proc/{os.getppid()}/stat").read_text()
         os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
-    # a killed driver takes a moment to reach its tasks
+    # A killed driver takes a moment to reach its tasks.
     time.sleep(SLEEP_S)
 
 
 if __name__ == "__main__":
-    # once, for all workers that are forked from here: attempts that fail are many
+    # It is imported once for all workers that are forked from here, because attempts that fail are many.
     importlib.import_module("streamsink.spark.rows.tasks")
     if VARIABLE in os.environ:
         _arm(os.environ[VARIABLE])

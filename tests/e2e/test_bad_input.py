@@ -16,7 +16,7 @@ SECRET = "s3cret-value-of-a-row"
 
 
 def _foreach(spark, ground: Ground, checkpoint: dict, df=None, **options):
-    """Start a query by hand; the error of its end."""
+    """Start a query by hand. Returns the error with which it ends."""
     sink = streamsink.to_table(ground.table, **options)
     if df is None:
         df = spark.readStream.schema("id BIGINT, name STRING").json(str(ground.source))
@@ -42,7 +42,7 @@ def test_a_missing_or_null_checkpoint_location(spark, ground, checkpoint):
 
 
 def test_an_option_that_does_not_exist_is_refused_when_the_query_is_built(ground):
-    """It names the option and the ones there are."""
+    """The error names the option and those that there are."""
     with pytest.raises(Misuse, match="no option 'partitionBy'.*partition_by") as caught:
         streamsink.to_table(ground.table, partitionBy=["dt"])
     assert caught.value.kind == "option.unknown"
@@ -72,7 +72,7 @@ def test_a_path_that_is_not_a_table(spark, ground):
 
 
 def test_a_batch_dataframe_in_the_sink_names_the_way_out(spark, ground):
-    """Called by hand, outside a streaming query."""
+    """The sink is called by hand, outside a streaming query."""
     with pytest.raises(Misuse, match="streamsink.write") as caught:
         streamsink.to_table(ground.table)(spark.range(3), 0)
     assert caught.value.kind == "batch.not-streaming"
@@ -89,7 +89,7 @@ def test_a_batch_dataframe_in_the_sink_names_the_way_out(spark, ground):
     ids=["extra", "missing", "other-type", "nullability"],
 )
 def test_a_schema_that_does_not_fit(spark, ground, ddl, kind, column):
-    """It names the column, and neither a file nor a snapshot was added."""
+    """The error names the column, and neither a file nor a snapshot was added."""
     ground.add_files(0, 1)
     streamsink.create_table(ground.table, ddl)
     before = content(ground.table)
@@ -99,7 +99,7 @@ def test_a_schema_that_does_not_fit(spark, ground, ddl, kind, column):
 
 
 def test_no_row_value_in_logs_events_errors_or_records(spark, ground, caplog):
-    """A value that is written, and one that does not fit, stand in data files and manifests only."""
+    """A value that is written, and one that does not fit, are in data files and manifests only."""
     caplog.set_level(logging.DEBUG, logger="streamsink")
     ground.source.mkdir()
     (ground.source / "1.json").write_text(json.dumps({"id": 1, "name": SECRET}) + "\n")

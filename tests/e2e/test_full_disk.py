@@ -1,8 +1,7 @@
-"""A disk that is full, or read-only, stops the query with an error that says so; when that is mended, each row is there
-once.
+"""A full or read-only disk stops the query with an error that says so. Once that is mended each row is there once.
 
-The kernel refuses the driver's real writes: a file of a full disk is one that leads to ``/dev/full``. A file system of
-its own can only be mounted by root; where the tests run as root, the same is tried on one as well.
+The kernel refuses the driver's real writes: on a full disk a new file leads to ``/dev/full``. Only root can mount a
+file system of its own; where the tests run as root, the same is tried on one as well.
 """
 
 import errno
@@ -105,7 +104,7 @@ def _also_as_root(plain: Callable, mounted: Callable):
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @_also_as_root(_files_without_room, _filled)
 def test_a_full_disk_loses_nothing(spark, ground, folder, accident, way):
-    """The error says so; with room again the restarted query ends with each row once."""
+    """The error says so. With room again the restarted query ends with each row once."""
     ground.add_files(0, 2)
     job = ground.job(table=str(folder / "orders"), options=way, per_batch=1)
     assert run_here(spark, job).code == 0
@@ -120,7 +119,7 @@ def test_a_full_disk_loses_nothing(spark, ground, folder, accident, way):
 
 @pytest.mark.usefixtures("spark_settings")
 def test_a_disk_that_is_full_for_tasks_alone_loses_nothing(ground):
-    """The errno that a task fails with reaches the driver as text."""
+    """The errno with which a task fails reaches the driver as text."""
     ground.add_files(0, 1)
     job = ground.job(options=WAYS["tasks"], conf=task_faults.CONF)
     full = run_driver(ground, job, env=task_faults.environment("task.file_opened:no-room:1", ground.root / "marks"))
@@ -132,7 +131,7 @@ def test_a_disk_that_is_full_for_tasks_alone_loses_nothing(ground):
 
 @_also_as_root(_names_refused, _mounted_read_only)
 def test_a_read_only_folder_loses_nothing(spark, ground, folder, accident):
-    """The error says so; writable again, each row is there once."""
+    """The error says so. Once the folder is writable again each row is there once."""
     ground.add_files(0, 1)
     job = ground.job(table=str(folder / "orders"))
     assert run_here(spark, job).code == 0

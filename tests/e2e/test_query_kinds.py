@@ -69,7 +69,7 @@ def pass_on(key, frames, state):
 
 
 def test_state_and_changing_results_are_recognised_for_each_kind_of_query(session, source, tmp_path):
-    """As the physical plan says. A false alarm is a defect too."""
+    """They are recognised as the physical plan says. A false alarm is a defect too."""
 
     def stream():
         return read(session, source)
@@ -124,7 +124,7 @@ def test_state_and_changing_results_are_recognised_for_each_kind_of_query(sessio
 
 
 def test_one_program_is_one_query_and_another_program_is_not(session, source, tmp_path):
-    """Started again it has other ids, seeds, times, connection options and row groups; each change of it changes its
+    """Started again it has other ids, seeds, times, connection options and row groups. Each change of it changes its
     own part."""
     table = session.createDataFrame([(1, "a"), (2, "b")], "id BIGINT, d STRING")
 
@@ -174,7 +174,7 @@ def test_one_program_is_one_query_and_another_program_is_not(session, source, tm
 
 
 def test_the_function_belongs_to_the_query(session, source, tmp_path):
-    """What it does with the batch counts; where rows go through an RDD or a Python function, the plan does not show
+    """What it does with the batch counts. Where rows go through an RDD or a Python function the plan does not show
     it."""
     query = {"q": (read(session, source), "append")}
     odd = F.udf(lambda i: i % 2 == 1, "boolean")
@@ -216,5 +216,5 @@ def test_the_function_belongs_to_the_query(session, source, tmp_path):
     ],
 )
 def test_options_that_say_what_is_read_count_and_no_others(name, options, read):
-    """In one spelling; never a password, nor where to connect to."""
+    """They count in one spelling; a password never does, nor where to connect to."""
     assert what_is_read(name, options) == read

@@ -30,18 +30,18 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 IN_THE_GATE, OF_SEVERAL_IN_THE_GATE, IN_THE_SOAK = 5, 2, 200
 FEWEST, MOST = 5, 9
-# The gate walks the same walks each time, a seed whose five hold most kinds; the soak walks others.
+# The gate walks the same walks each time, of a seed whose five hold most kinds; the soak walks others.
 SEED = "4405"
 # One walk again, alone, and shrunk when it fails: STREAMSINK_WALK=<seed>-<number>.
 ONE = os.environ.get("STREAMSINK_WALK")
 LATEST_KILL_MS = 3000
-# Those that every start reaches which has something to write.
+# Steps that every start reaches which has something to write.
 _STEPS = [step for step in STEPS if step.startswith(("write.", "precommit.", "commit.", "forget."))] + [
     "restore.claimed",
     "restore.swept",
 ]
 
-# Those of tests/walks that mean the same here.
+# Kinds of tests/walks that mean the same here.
 _WEIGHTS = {
     "produce": 8,
     "heal": 2,
@@ -81,7 +81,7 @@ def _kind(weight: int, size: int):
 
 
 def _fed(walk, which):
-    """The query, which has something to read: a start of it takes a second, and shall not be for nothing."""
+    """The query, which gets something to read: a start of it takes a second and should not be in vain."""
     query = events.query_of(walk.world, which)
     if query.source.plan(query.checkpoint, 1) is None:
         walk.produce(query, 1 + which % 4)
@@ -133,7 +133,7 @@ def file_column(walk):
             query.options["file_column"] = "file"
 
 
-# Of walks over several tables.
+# Kinds of walks over several tables.
 _WEIGHTS_OF_SEVERAL = {
     "produce": 8,
     "heal": 2,
@@ -163,7 +163,7 @@ KINDS_OF_SEVERAL |= {name: KINDS[name] for name in ("batch", "crash", "killed", 
 
 
 def half_published(walk, which, most, occurrence):
-    """The driver dies between two tables of a batch that comes to several."""
+    """The driver dies between two tables of a batch with rows for several."""
     walk.produce(events.query_of(walk.world, which), 6)
     walk.world.batch(
         _fed(walk, which), 4 + most % 8, Fault(step="tables.table_published", occurrence=1 + occurrence % 2)
@@ -230,7 +230,7 @@ class RealWalker(Walker):
 
 
 class RealSeveralWalker(RealWalker, SeveralWalker):
-    """The same over several tables."""
+    """Walks one walk over several tables."""
 
     kinds = KINDS_OF_SEVERAL
 
@@ -298,18 +298,19 @@ class Walks:
 
 
 def draw_real(seed: str):
-    """Each begins with a run, or most accidents would happen to nothing."""
+    """Draw a walk that begins with a run of a query, because most accidents would otherwise happen to nothing."""
     setup, *rest = draw(seed, KINDS_OF_SEVERAL if seed.startswith(SEVERAL) else KINDS, FEWEST - 1, MOST - 1)
     return [setup, ("batch", 0, *setup[1:4]), *rest]
 
 
 def test_real_walks_of_accidents(tmp_path, kafka_broker, spark_settings):
-    """Five, the same each time: every row once, or an error whose advice leads there; readers can always read."""
+    """In five walks, the same ones each time, every row is there once, or an error's advice leads there, and readers
+    can always read."""
     Walks(tmp_path, kafka_broker).walk([ONE] if ONE else [f"{SEED}-{number}" for number in range(IN_THE_GATE)])
 
 
 def test_real_walks_of_accidents_to_several_tables(tmp_path, kafka_broker, spark_settings):
-    """Two."""
+    """There are two such walks."""
     Walks(tmp_path, kafka_broker).walk([f"{SEVERAL}{SEED}-{number}" for number in range(OF_SEVERAL_IN_THE_GATE)])
 
 
@@ -317,6 +318,6 @@ def test_real_walks_of_accidents_to_several_tables(tmp_path, kafka_broker, spark
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("tables", ["", SEVERAL])
 def test_real_walks_of_accidents_for_long(tmp_path, kafka_broker, spark_settings, seed, tables):
-    """STREAMSINK_REAL_WALKS says how many; others in each run."""
+    """STREAMSINK_REAL_WALKS says how many; they are others in each run."""
     number = int(os.environ.get("STREAMSINK_REAL_WALKS") or IN_THE_SOAK)
     Walks(tmp_path, kafka_broker).walk([f"{tables}{seed}-{n}" for n in range(number)])
