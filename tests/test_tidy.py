@@ -90,7 +90,8 @@ def _room(module: str) -> str:
 
 
 def test_an_import_goes_only_downwards():
-    """From a room to rooms below it; so protocol/ never sees the format or the table, and only sinks/ knows both."""
+    """A module imports from rooms below its own: so protocol/ never sees the format or the table, and only sinks/ knows
+    both."""
     floors = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
     modules = {_module(path) for path in LIBRARY if path.name != "__init__.py"}
     rooms = {module: _room(module) for module in modules}
@@ -108,7 +109,7 @@ def test_an_import_goes_only_downwards():
 
 
 def test_only_the_right_folders_import_the_big_libraries():
-    """pyspark in spark/ only; fastavro in format/ only; py4j in spark/ only."""
+    """pyspark and py4j are imported in spark/ only, fastavro in format/ only."""
     allowed = {"pyspark": {"spark"}, "py4j": {"spark"}, "fastavro": {"format"}}
     wrong = [
         f"{_name(path)} imports {module}"
@@ -121,7 +122,7 @@ def test_only_the_right_folders_import_the_big_libraries():
 
 
 def test_the_gateway_to_the_jvm_stands_in_files_of_that_name():
-    """So that Spark Connect can follow: nobody else touches private attributes of Spark's objects."""
+    """Nobody else touches private attributes of Spark's objects, so that Spark Connect can follow."""
     private = re.compile(r"\._(jvm|jsparkSession|jsc|jdf|jsq|sc)\b")
     users = {_name(p) for p in LIBRARY if private.search(p.read_text())}
     assert "streamsink/spark/gateway/running.py" in users
@@ -133,7 +134,7 @@ def _module(path: Path) -> str:
 
 
 def _names(tree: ast.Module) -> set[str]:
-    """What a module binds, at whatever depth."""
+    """The names that a module binds, at whatever depth."""
     names = {"__file__", "__name__", "__doc__"}
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -146,7 +147,7 @@ def _names(tree: ast.Module) -> set[str]:
 
 
 def test_names_that_are_taken_from_our_modules_are_there():
-    """A function that moved is missed here within seconds, and not by the test of the slowest hour that calls it."""
+    """A function that moved is missed here within seconds, and not after an hour by the slowest test that calls it."""
     trees = {_module(path): _tree(path) for path in CODE + TESTS}
     has, wrong = {module: _names(tree) for module, tree in trees.items()}, []
     for module, tree in trees.items():
@@ -173,7 +174,7 @@ def test_names_that_are_taken_from_our_modules_are_there():
 
 
 def test_modules_do_not_import_each_other_in_a_circle():
-    """A newcomer can read them one after another."""
+    """So a newcomer can read them one after another."""
     graph = {}
     for path in LIBRARY:
         graph[_module(path)] = {name for name in _imports(path) if name.startswith("streamsink.")}
@@ -224,14 +225,15 @@ def test_a_small_module_has_a_reason():
 
 
 def test_a_folder_has_few_modules():
-    """So that its listing is a table of contents."""
+    """Its listing then is a table of contents."""
     count = Counter(_name(path.parent) for path in LIBRARY if path.name != "__init__.py")
     assert {name: number for name, number in count.items() if number > MOST_MODULES and name not in WIDE} == {}
 
 
 @pytest.mark.parametrize("path", CODE, ids=_name)
 def test_bans(path):
-    """No assert, no bare RuntimeError, no pickle, no endless loop, no broad except but at the two outermost edges."""
+    """There is no assert, no bare RuntimeError, no pickle and no endless loop, and a broad except only at the outermost
+    edges."""
     broad = 0
     for node in ast.walk(_tree(path)):
         assert not isinstance(node, ast.Assert), f"line {node.lineno}: assert"
@@ -249,7 +251,7 @@ def test_bans(path):
 
 
 def test_ruff_finds_nothing():
-    """The rules stand in pyproject.toml."""
+    """pyproject.toml has the rules."""
     said = subprocess.run(
         [sys.executable, "-m", "ruff", "check", "--no-cache", "--quiet", "."], capture_output=True, text=True, cwd=ROOT
     )
@@ -257,7 +259,7 @@ def test_ruff_finds_nothing():
 
 
 def test_the_formatter_would_change_nothing():
-    """Its settings stand in pyproject.toml, and the files that it leaves alone."""
+    """pyproject.toml has its settings, and the files that it leaves alone."""
     said = subprocess.run(
         [sys.executable, "-m", "ruff", "format", "--check", "--no-cache", "."], capture_output=True, text=True, cwd=ROOT
     )
@@ -272,7 +274,7 @@ def test_time_and_chance_come_from_one_place():
 
 
 def test_importing_the_package_is_cheap():
-    """No pyspark, pyarrow or fastavro before a function needs it; at most fifteen public names."""
+    """It imports no pyspark, pyarrow or fastavro before a function needs it, and has at most fifteen public names."""
     code = (
         "import sys, streamsink; heavy = {'pyspark', 'pyarrow', 'fastavro'}; "
         "print(sorted({m.split('.')[0] for m in sys.modules} & heavy), len(streamsink.__all__))"
@@ -283,7 +285,8 @@ def test_importing_the_package_is_cheap():
 
 
 def test_every_step_has_one_name_everywhere():
-    """The same string in faults.py, at exactly one fault point or more, and in docs/PROTOCOL.md; none besides."""
+    """The same string is in faults.py, at one fault point or more, and in docs/PROTOCOL.md; there are no other
+    steps."""
     used = set()
     for path in LIBRARY:
         used |= set(re.findall(r'fault_point\("([^"]+)"\)', path.read_text()))
@@ -293,7 +296,7 @@ def test_every_step_has_one_name_everywhere():
 
 
 def test_every_option_is_documented_where_it_is_defined_and_in_the_manual():
-    """Its name stands in the docstring of SinkOptions and in docs/OPTIONS.md."""
+    """Its name is in the docstring of SinkOptions and in docs/OPTIONS.md."""
     manual = (ROOT / "docs" / "OPTIONS.md").read_text()
     names = list(SinkOptions.__dataclass_fields__)
     assert [n for n in names if not re.search(rf"\b{n}\b", SinkOptions.__doc__)] == []
@@ -308,7 +311,7 @@ def _committed() -> list[Path]:
 
 
 def test_nothing_of_one_machine_is_committed():
-    """No path of a developer's machine, no host of a registry, no credential."""
+    """There is no path of a developer's machine, no host of a registry, and no credential."""
     banned = re.compile(
         "|".join(
             (
@@ -337,5 +340,5 @@ def test_links_of_the_docs_lead_somewhere():
 
 
 def test_the_schedule_of_the_suite_names_files_that_are_there():
-    """A renamed file would begin late and silently."""
+    """Tests of a renamed file would begin late, and nobody would notice."""
     assert [file for file in schedule.FILES if not (ROOT / file).exists()] == []

@@ -1,4 +1,4 @@
-"""mypy --strict over the library. ``untyped.txt`` has the modules that are not clean yet, and may only become
+"""Runs mypy --strict over the library. ``untyped.txt`` has the modules that are not clean yet, and may only become
 shorter."""
 
 import re
@@ -22,7 +22,7 @@ LISTED = ROOT / "tests" / "untyped.txt"
     reason="each PySpark has other types; the list is of the one that is developed on",
 )
 def test_modules_that_are_typed_stay_so(tmp_path):
-    """And those that have become so are taken off the list."""
+    """Modules that have become clean must be taken off the list."""
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--cache-dir", tmp_path, "--no-error-summary", "--no-pretty"],
         capture_output=True,
@@ -40,7 +40,7 @@ def test_modules_that_are_typed_stay_so(tmp_path):
 
 
 def test_what_users_call_is_typed():
-    """Whatever else waits."""
+    """This holds whatever else is not typed yet."""
     public = {
         "streamsink/__init__.py",
         "streamsink/sink.py",
@@ -56,5 +56,5 @@ def test_what_users_call_is_typed():
 
 
 def test_keywords_are_the_options():
-    """Each option has its keyword, and no keyword is none."""
+    """Each option has its keyword, and each keyword is an option."""
     assert list(Settings.__annotations__) == list(SinkOptions.__dataclass_fields__)

@@ -187,8 +187,8 @@ _BACK_TO = ["an earlier record", "another writer's snapshot"]
 @pytest.mark.parametrize("to", _BACK_TO)
 @pytest.mark.parametrize("ends", [(6, 9), (6, 9, 9)], ids=["last batch", "batch before one without"])
 def test_dead_letters_that_were_rolled_back(to, ends):
-    """To another writer's snapshot, before which all have expired: that was trusted, and what they had was lost in
-    silence."""
+    """Their table went back to another writer's snapshot, before which all have expired. Formerly that was trusted, and
+    what the dead letters had was lost in silence."""
     world, boundaries = LettersWorld(), (*ends, 14)
     _goes_back(world, to, ends=ends, dies=False)
     _goes_on_with_another_table(world, _refused(world, "dead-letters.changed", boundaries=boundaries), boundaries)
