@@ -86,8 +86,8 @@ def ddl(partitions: int = 0) -> str:
 
 
 def add_json(folder: Path, first: int, count: int, rows: int) -> None:
-    """Add files from number ``first`` on, of ``rows`` rows each: one file becomes one micro-batch. Files that are there
-    stay."""
+    """Add files from number ``first`` on, of ``rows`` rows each: one file becomes one micro-batch.
+    Files that are there stay."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(first, first + count):
         if (folder / f"{number:06}.json").exists():

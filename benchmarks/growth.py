@@ -1,5 +1,5 @@
-"""Does a commit become more expensive as the table grows? And how long does a restart take with a long past and much
-pending?"""
+"""Does a commit become more expensive as the table grows?
+And how long does a restart take with a long past and much pending?"""
 
 import os
 import shutil
@@ -116,8 +116,8 @@ def _times(spark, folder: Path, sizes: data.Sizes) -> list:
 
 
 def restart(folder: Path, sizes: data.Sizes, checkpoint: SparkCheckpoint) -> list:
-    """The time from the start of the query's function to the end of the first new batch, with checkpoints pending,
-    without Spark."""
+    """The time from the start of the query's function to the end of the first new batch,
+    with checkpoints pending, without Spark."""
     newest = max(sizes.growth)
     at = folder / f"growth-{newest}"
     driver = numbers(at, _OPTIONS, _ROWS)
@@ -184,6 +184,6 @@ def _pre_commit(driver: MicroBatchDriver, sink: Driven, batch, decision) -> None
 
 
 def _copy(table: Path, to: Path) -> None:
-    """Link the table's files, which are never changed in place. The hold is left out, because it belongs to a
-    process."""
+    """Link the table's files, which are never changed in place.
+    The hold is left out, because it belongs to a process."""
     shutil.copytree(table, to, copy_function=os.link, ignore=shutil.ignore_patterns("hold", "checkpoint"))

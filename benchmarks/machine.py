@@ -68,8 +68,8 @@ def spent(before: "dict[int, Process]", after: "dict[int, Process]") -> tuple[fl
 
 
 def in_turns(rounds: int, ways: Sequence[str], measure: Callable[[str, int], None]) -> None:
-    """Measure A B C, C B A, and so on, so that a change of the machine's load meets all ways, and none always follows
-    the same one."""
+    """Measure A B C, C B A, and so on, so that a change of the machine's load meets all ways,
+    and none always follows the same one."""
     for number in range(rounds):
         for way in ways if number % 2 == 0 else reversed(ways):
             measure(way, number)
@@ -84,8 +84,8 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
 
 
 def own_peak() -> int:
-    """KiB that this process has had at most, as the kernel's mark of this program. The mark of getrusage begins with
-    what the parent had."""
+    """KiB that this process has had at most, as the kernel's mark of this program.
+    The mark of getrusage begins with what the parent had."""
     status = Path("/proc/self/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")))
 

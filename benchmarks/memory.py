@@ -1,5 +1,5 @@
-"""Peak memory of a task that writes (over what its worker takes anyway), and of a driver whose table has many live
-files."""
+"""Peak memory of a task that writes (over what its worker takes anyway),
+and of a driver whose table has many live files."""
 
 import dataclasses
 import json

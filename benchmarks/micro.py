@@ -34,8 +34,8 @@ WARM_UP = 2
 
 
 def micro(spark, folder: Path, sizes: data.Sizes) -> list:
-    """The time of a trigger, as the query's own progress says. Each sink has one query, which is continued in every
-    round."""
+    """The time of a trigger, as the query's own progress says.
+    Each sink has one query, which is continued in every round."""
     sinks, source = Ways(spark, more=sizes.more_sinks), folder / "micro-in"
     ways = sinks.among(*WAYS)
     trigger, add, cpu, medians = (defaultdict(list) for _ in range(4))
@@ -85,8 +85,8 @@ def micro(spark, folder: Path, sizes: data.Sizes) -> list:
 
 
 def _goals(trigger: dict[str, list[float]], add: dict[str, list[float]]) -> list[Goal]:
-    """Goals from the medians of all batches. Our side flushes everything, the others nothing. ``addBatch`` is the
-    sink's part of a trigger."""
+    """Goals from the medians of all batches. Our side flushes everything, the others nothing.
+    ``addBatch`` is the sink's part of a trigger."""
     what = "micro-batches of 1,000 rows, flushed: overhead over noop, against the best of Spark's, Iceberg's, Delta's"
     return [
         at_most(
@@ -104,8 +104,8 @@ def _overhead(took: dict[str, list[float]], way: str) -> float:
 
 
 def replay(spark, folder: Path, sizes: data.Sizes) -> list:
-    """Spark forgets that the last batch was committed and runs it again: our time, and the Spark jobs that we
-    started."""
+    """Spark forgets that the last batch was committed and runs it again:
+    our time, and the Spark jobs that we started."""
     source, at = folder / "replay-in", folder / "replay"
     data.add_json(source, 0, 3, sizes.batch_rows)
     seen, calls, jobs = [], [], []

@@ -1,5 +1,5 @@
-"""Iceberg's and Delta's streaming sinks, tuned as their guides say. Their jars come from the registry; without them the
-sinks are not compared."""
+"""Iceberg's and Delta's streaming sinks, tuned as their guides say.
+Their jars come from the registry; without them the sinks are not compared."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

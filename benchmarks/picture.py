@@ -14,8 +14,8 @@ _OURS, _OTHERS, _WHISKER = "#1b7f5c", "#9bb4c9", "#444"
 
 
 def draw(items: Sequence, path: Path) -> None:
-    """Draw the bars among ``items``, one chart for each name of a chart, in order: the median as a bar, least to
-    greatest as a line."""
+    """Draw the bars among ``items``, one chart for each name of a chart, in order:
+    the median as a bar, least to greatest as a line."""
     charts: dict[str, list[Bar]] = {}
     for bar in (item for item in items if isinstance(item, Bar)):
         charts.setdefault(bar.chart, []).append(bar)

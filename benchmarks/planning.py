@@ -1,5 +1,5 @@
-"""Planning a scan of very many files, beside reading the same manifests with fastavro alone, and the memory that it
-takes."""
+"""Planning a scan of very many files,
+beside reading the same manifests with fastavro alone, and the memory that it takes."""
 
 import gc
 import io
@@ -38,8 +38,8 @@ _MOST_TIME, _MOST_MIB = 1.2, 200
 
 
 def planning(spark, folder: Path, sizes: Sizes) -> list:
-    """The processor time of the whole plan, of pruned plans, and of reading the manifests; then the memory, in fresh
-    processes."""
+    """The processor time of the whole plan, of pruned plans, and of reading the manifests;
+    then the memory, in fresh processes."""
     root = str(folder / "planning.db" / "files")
     commits = max(1, sizes.live_files // _FILES_A_COMMIT)
     memory = {f"{commits} commits that make the table": _fresh("make", root, commits)}

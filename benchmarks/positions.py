@@ -1,5 +1,5 @@
-"""What it costs to prove each row's position columns, and to filter over many recorded partitions: with and without, in
-turns."""
+"""What it costs to prove each row's position columns, and to filter over many recorded partitions:
+with and without, in turns."""
 
 import shutil
 import statistics

@@ -35,8 +35,8 @@ WARM_UP = 2
 
 
 def publishing(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
-    """Milliseconds of a trigger, of our function in it, and of publishing wherever it happens; and how many snapshots
-    there are."""
+    """Milliseconds of a trigger, of our function in it, and of publishing wherever it happens;
+    and how many snapshots there are."""
     source, each = folder / "publishing-in", sizes.batches + WARM_UP
     trigger, ours, whole, publish = (defaultdict(list) for _ in range(4))
 

@@ -1,5 +1,5 @@
-"""What a benchmark returns: tables, goals and bars. Tables are printed as Markdown, and with --write they are put into
-docs/BENCHMARKS.md."""
+"""What a benchmark returns: tables, goals and bars.
+Tables are printed as Markdown, and with --write they are put into docs/BENCHMARKS.md."""
 
 import re
 from collections.abc import Sequence

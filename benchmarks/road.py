@@ -1,5 +1,5 @@
-"""The large batch's road through Arrow, stage by stage and lever by lever; and Spark's own writer, whose files are
-adopted."""
+"""The large batch's road through Arrow, stage by stage and lever by lever;
+and Spark's own writer, whose files are adopted."""
 
 import json
 import os
@@ -154,8 +154,8 @@ def levers(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
 
 
 def worker(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
-    """A Python task of 1,000 rows under Spark's own daemon, under the same with our tasks' cleaning, and under our
-    daemon."""
+    """A Python task of 1,000 rows under Spark's own daemon,
+    under the same with our tasks' cleaning, and under our daemon."""
     frame = spark.read.schema(data.DDL).parquet(data.large(spark, folder, sizes.road_rows)).limit(1000).coalesce(1)
     kept = spark.createDataFrame(frame.toArrow()).coalesce(1)
     ways = {

@@ -64,8 +64,8 @@ _MEMORY = "3g"
 
 
 def session(folder: Path, compared: bool) -> SparkSession:
-    """A session like a user's: with the JVM's own compiler and collector, not the tests' fast start. ``compared``: with
-    other people's sinks."""
+    """A session like a user's: with the JVM's own compiler and collector, not the tests' fast start.
+    ``compared``: with other people's sinks."""
     settings, jars = peers.conf(folder) if compared else ({}, [])
     builder = SparkSession.builder.appName("streamsink-benchmarks").config("spark.driver.memory", _MEMORY)
     ours = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.python.daemon.module": worker_daemon.MODULE}

@@ -1,5 +1,5 @@
-"""What runs in the tasks of the large-batch breakdown: the writer, cut short after a stage or with other settings.
-EXECUTOR."""
+"""What runs in the tasks of the large-batch breakdown:
+the writer, cut short after a stage or with other settings. EXECUTOR."""
 
 import contextlib
 import json
@@ -25,8 +25,8 @@ RESULT = "result string"
 
 @dataclass(frozen=True)
 class Variant:
-    """One way of running the task. ``stage``: how far it goes; ``writer``: other arguments of pyarrow's
-    ParquetWriter."""
+    """One way of running the task.
+    ``stage``: how far it goes; ``writer``: other arguments of pyarrow's ParquetWriter."""
 
     name: str
     stage: str = "all"

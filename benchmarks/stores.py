@@ -1,5 +1,5 @@
-"""What a commit costs on each store, and on the local disk under the locks whose servers start quickly, without
-Spark."""
+"""What a commit costs on each store,
+and on the local disk under the locks whose servers start quickly, without Spark."""
 
 import contextlib
 import os
@@ -41,8 +41,8 @@ _NO_SERVER = (SetupError, ServerError, ImportError, OSError)
 
 @dataclass(frozen=True)
 class Way:
-    """``root``: a folder of the store. ``open``: makes a FileIO over these calls, which are the store's own and are
-    counted."""
+    """``root``: a folder of the store.
+    ``open``: makes a FileIO over these calls, which are the store's own and are counted."""
 
     root: str
     calls: Calls

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Write order events as JSON into a Kafka topic, through Spark's own Kafka sink. The broker creates the topic if it
-may."""
+"""Write order events as JSON into a Kafka topic, through Spark's own Kafka sink.
+The broker creates the topic if it may."""
 
 import argparse
 import sys

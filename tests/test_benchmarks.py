@@ -86,16 +86,16 @@ def test_processes_are_this_one_and_all_below_it():
     ],
 )
 def test_an_accident_is_told_in_rows(found, errors, stopped, said):
-    """Lost and doubled rows do not cancel each other out. What an error kept back is not lost, but what is there twice
-    is doubled all the same."""
+    """Lost and doubled rows do not cancel each other out.
+    What an error kept back is not lost, but what is there twice is doubled all the same."""
     ground = Ground(spark=None, sink=None, root=Path(), errors=errors, stopped=stopped)
     assert ground.outcome([1, 2, 3], Counter((i,) for i in found)) == said
 
 
 @pytest.mark.soak
 def test_every_benchmark_runs(tmp_path):
-    """With small sizes and no peers what they measure means nothing, but a change of the library that breaks one of
-    them is noticed."""
+    """With small sizes and no peers what they measure means nothing,
+    but a change of the library that breaks one of them is noticed."""
     command = [sys.executable, "benchmarks/run.py", "--quick", "--all", "--no-peers", "--out", str(tmp_path)]
     done = subprocess.run(
         command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -1,5 +1,5 @@
-"""docker-compose.yml is well-formed and starts the job against its own broker. A compose client checks it where there
-is one."""
+"""docker-compose.yml is well-formed and starts the job against its own broker.
+A compose client checks it where there is one."""
 
 import shutil
 import subprocess

@@ -1,5 +1,5 @@
-"""What is built is what is there: the wheel and the sdist, and the README's lines run on the wheel without the
-checkout."""
+"""What is built is what is there:
+the wheel and the sdist, and the README's lines run on the wheel without the checkout."""
 
 import os
 import re

@@ -1,5 +1,5 @@
-"""The services that other tests rely on are real and keep their promises: the broker its messages, Spark its
-connector."""
+"""The services that other tests rely on are real and keep their promises:
+the broker its messages, Spark its connector."""
 
 import os
 import subprocess

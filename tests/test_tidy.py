@@ -90,8 +90,8 @@ def _room(module: str) -> str:
 
 
 def test_an_import_goes_only_downwards():
-    """A module imports from rooms below its own: so protocol/ never sees the format or the table, and only sinks/ knows
-    both."""
+    """A module imports from rooms below its own:
+    so protocol/ never sees the format or the table, and only sinks/ knows both."""
     floors = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
     modules = {_module(path) for path in LIBRARY if path.name != "__init__.py"}
     rooms = {module: _room(module) for module in modules}
@@ -232,8 +232,8 @@ def test_a_folder_has_few_modules():
 
 @pytest.mark.parametrize("path", CODE, ids=_name)
 def test_bans(path):
-    """There is no assert, no bare RuntimeError, no pickle and no endless loop, and a broad except only at the outermost
-    edges."""
+    """There is no assert, no bare RuntimeError, no pickle and no endless loop,
+    and a broad except only at the outermost edges."""
     broad = 0
     for node in ast.walk(_tree(path)):
         assert not isinstance(node, ast.Assert), f"line {node.lineno}: assert"
@@ -285,8 +285,8 @@ def test_importing_the_package_is_cheap():
 
 
 def test_every_step_has_one_name_everywhere():
-    """The same string is in faults.py, at one fault point or more, and in docs/PROTOCOL.md; there are no other
-    steps."""
+    """The same string is in faults.py, at one fault point or more, and in docs/PROTOCOL.md;
+    there are no other steps."""
     used = set()
     for path in LIBRARY:
         used |= set(re.findall(r'fault_point\("([^"]+)"\)', path.read_text()))

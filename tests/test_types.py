@@ -1,5 +1,5 @@
-"""Runs mypy --strict over the library. ``untyped.txt`` has the modules that are not clean yet, and may only become
-shorter."""
+"""Runs mypy --strict over the library.
+``untyped.txt`` has the modules that are not clean yet, and may only become shorter."""
 
 import re
 import subprocess

@@ -50,8 +50,8 @@ def child_environment(python: str, found: java.Java) -> dict[str, str]:
 
 
 def run_environment(python: str, found: java.Java, kinds: list) -> dict[str, str]:
-    """The environment that spark-submit would make: a job's plain SparkSession.builder.getOrCreate() gets jars and
-    settings from here."""
+    """The environment that spark-submit would make:
+    a job's plain SparkSession.builder.getOrCreate() gets jars and settings from here."""
     paths = [path for kind in kinds for path in jars.jars(kind, python)]
     conf = sparkconf.local_conf(os.environ.get("STREAMSINK_JAVA_OPTS", cds.FAST), paths)
     args = [part for name, value in conf.items() if name != "spark.master" for part in ("--conf", f"{name}={value}")]

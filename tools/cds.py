@@ -1,5 +1,5 @@
-"""A class-data archive for Spark's JVM: made once for an environment, it halves the start of every session that the
-tests open."""
+"""A class-data archive for Spark's JVM:
+made once for an environment, it halves the start of every session that the tests open."""
 
 import hashlib
 import json

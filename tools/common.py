@@ -57,8 +57,8 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> dict | None:
-    """The object in the file, or None when it is missing or damaged: a cache entry that cannot be read is made
-    again."""
+    """The object in the file, or None when it is missing or damaged:
+    a cache entry that cannot be read is made again."""
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -67,8 +67,8 @@ def read_json(path: Path) -> dict | None:
 
 
 def run_retrying(command: list, what: str, env: dict | None = None) -> None:
-    """Run `command`; try again after a pause, since registries and networks hiccup. Raises SetupError after the last
-    try."""
+    """Run `command`; try again after a pause, since registries and networks hiccup.
+    Raises SetupError after the last try."""
     for attempt in range(1, ATTEMPTS + 1):
         # stdout joins stderr, because the only thing on our stdout is the result of the whole call.
         code = subprocess.run(

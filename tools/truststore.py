@@ -16,8 +16,8 @@ MAGIC, VERSION, TRUSTED = 0xFEEDFEED, 2, 2
 
 
 def trusted_certificates() -> list[bytes]:
-    """The DER certificates of OpenSSL's default places, including $SSL_CERT_FILE and $SSL_CERT_DIR; empty when there
-    are none."""
+    """The DER certificates of OpenSSL's default places, including $SSL_CERT_FILE and $SSL_CERT_DIR;
+    empty when there are none."""
     paths = ssl.get_default_verify_paths()
     files = [Path(paths.cafile)] if paths.cafile else []
     if not files and paths.capath:

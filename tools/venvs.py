@@ -38,8 +38,8 @@ def spark_version() -> str:
 
 
 def _asked(python: str) -> tuple[str, tuple[int, int]]:
-    """(real path, version) as `python` itself says, because a name on PATH may be a wrapper that chooses an
-    interpreter."""
+    """(real path, version) as `python` itself says,
+    because a name on PATH may be a wrapper that chooses an interpreter."""
     code = "import sys; print(sys.executable); print(*sys.version_info[:2])"
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
@@ -168,8 +168,8 @@ def _project_digest() -> str:
 
 
 def ensure_main(extras: str = "") -> Path:
-    """The interpreter that has the library (editable) and PySpark; `extras` is "" or "test". Idempotent; milliseconds
-    when it is there."""
+    """The interpreter that has the library (editable) and PySpark; `extras` is "" or "test".
+    Idempotent; milliseconds when it is there."""
     python, _ = base_python()
     venv, spark, digest = main_venv(), spark_version(), _project_digest()
     # Once filled for tests, an environment serves `run` as well.

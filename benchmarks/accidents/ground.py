@@ -1,5 +1,5 @@
-"""Where one sink meets one accident, and what that leaves: lost, doubled or changed rows, an error, or each row
-once."""
+"""Where one sink meets one accident, and what that leaves:
+lost, doubled or changed rows, an error, or each row once."""
 
 import json
 import os

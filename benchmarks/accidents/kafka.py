@@ -1,5 +1,5 @@
-"""S15 on a real broker: a topic is deleted and created again, between two runs or within one, or another cluster has a
-topic of that name."""
+"""S15 on a real broker:
+a topic is deleted and created again, between two runs or within one, or another cluster has a topic of that name."""
 
 import time
 from collections.abc import Callable, Sequence

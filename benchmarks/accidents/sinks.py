@@ -1,5 +1,5 @@
-"""The sinks that meet the accidents: how each is started, how its table is read, and how a user's own batch function
-calls it."""
+"""The sinks that meet the accidents:
+how each is started, how its table is read, and how a user's own batch function calls it."""
 
 import uuid
 from collections import Counter

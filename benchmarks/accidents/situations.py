@@ -1,5 +1,5 @@
-"""The accidents S14, S16 to S18 and S20 to S22, each on files; kafka.py has S15. A situation returns in words what is
-in the table."""
+"""The accidents S14, S16 to S18 and S20 to S22, each on files; kafka.py has S15.
+A situation returns in words what is in the table."""
 
 import itertools
 import shutil
@@ -108,8 +108,8 @@ def state_lost_with_files(ground: Ground) -> str:
 
 
 def state_replayed(ground: Ground) -> str:
-    """S17: deduplication; the driver is killed after the table was written and before Spark's commit log, as any driver
-    may be."""
+    """S17: deduplication;
+    the driver is killed after the table was written and before Spark's commit log, as any driver may be."""
     ids = ground.add_ids(0, 2)
     ground.run(_dedup(ground))
     for name in ("1", ".1.crc"):
@@ -121,8 +121,8 @@ def state_replayed(ground: Ground) -> str:
 
 
 def state_restored(ground: Ground) -> str:
-    """S17: deduplication; the checkpoint is taken back to an older copy, and the files since then come in one batch
-    with a new one."""
+    """S17: deduplication;
+    the checkpoint is taken back to an older copy, and the files since then come in one batch with a new one."""
     ids = ground.add_ids(0, 1)
     ground.run(_dedup(ground))
     copy = ground.root / "copy"
@@ -137,8 +137,8 @@ def state_restored(ground: Ground) -> str:
 
 
 def window_half_counted(ground: Ground) -> str:
-    """S17: hourly counts; the checkpoint is deleted and the read files are gone while an hour is open. The result is in
-    counted rows."""
+    """S17: hourly counts; the checkpoint is deleted and the read files are gone while an hour is open.
+    The result is in counted rows."""
     ground.schema, ground.columns = "id BIGINT, at TIMESTAMP", ("hour", "counted")
     # file 0: six rows of hour 0, four of hour 1; file 1: four of hour 1, six of hour 2, which closes hour 1
     for number, first in ((0, 6), (1, 4)):
@@ -180,8 +180,8 @@ def odd_partition(value: str) -> Callable[[Ground], str]:
 
 
 def copied_checkpoint(ground: Ground) -> str:
-    """S20: a second job, for other rows, is started from a copy of the first job's checkpoint; the first one has gone
-    on meanwhile."""
+    """S20: a second job, for other rows, is started from a copy of the first job's checkpoint;
+    the first one has gone on meanwhile."""
     ids = ground.add_ids(0, 2)
     ground.run(ground.files().where("id % 3 = 0"))
     shutil.copytree(ground.checkpoint, ground.root / "copy")

@@ -1,5 +1,5 @@
-"""The main job under fire: a parent starts the driver again and again, each time with a step at which it dies by
-SIGKILL."""
+"""The main job under fire:
+a parent starts the driver again and again, each time with a step at which it dies by SIGKILL."""
 
 import argparse
 import os
@@ -37,8 +37,8 @@ def is_life() -> bool:
 
 
 def run(args: argparse.Namespace, places: Places) -> int:
-    """Start the driver until it ends by itself. Returns the exit code: 0 when every planned kill happened and nothing
-    is lost."""
+    """Start the driver until it ends by itself.
+    Returns the exit code: 0 when every planned kill happened and nothing is lost."""
     steps = STEPS[: args.kills]
     happened = []
     for step, occurrence in steps:

@@ -28,8 +28,8 @@ class Ending:
             signal.signal(number, self._on_signal)
 
     def stop(self) -> None:
-        """Stop the query. Returns when Spark knows of the stop and plans no further batch. It may be called inside a
-        batch."""
+        """Stop the query. Returns when Spark knows of the stop and plans no further batch.
+        It may be called inside a batch."""
         self.asked = True
         for query in self._spark.streams.active:
             threading.Thread(target=query.stop, daemon=True).start()

@@ -45,8 +45,8 @@ class GeneratedOrders:
         return generated(self._places, self._places.newest_batch()) - generated(self._places, published)
 
     def outcome(self, table: DataFrame, interrupted_after: int | None) -> Outcome:
-        """interrupted_after: the last published batch of a run that was told to stop. The next batch was planned in
-        vain."""
+        """interrupted_after: the last published batch of a run that was told to stop.
+        The next batch was planned in vain."""
         last = self._places.newest_batch() if interrupted_after is None else interrupted_after
         expected = generated(self._places, last)
         number = F.col("order_id")

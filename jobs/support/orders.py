@@ -1,5 +1,5 @@
-"""Order events: one for each event number, the same one every time, so that a table can be checked without a copy of
-its input."""
+"""Order events: one for each event number, the same one every time,
+so that a table can be checked without a copy of its input."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F

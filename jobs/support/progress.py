@@ -1,5 +1,5 @@
-"""Prints one line a batch, from the events that the sink emits. Plain lines read the same in a terminal, a pipe and a
-log."""
+"""Prints one line a batch, from the events that the sink emits.
+Plain lines read the same in a terminal, a pipe and a log."""
 
 import time
 from collections.abc import Callable

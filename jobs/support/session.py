@@ -18,8 +18,8 @@ SETTINGS = {
 
 
 def quiet(name: str, log: Path) -> SparkSession:
-    """A session with local[*], unless $PYSPARK_SUBMIT_ARGS has brought a master, jars and more. The log file is
-    appended to."""
+    """A session with local[*], unless $PYSPARK_SUBMIT_ARGS has brought a master, jars and more.
+    The log file is appended to."""
     log.parent.mkdir(parents=True, exist_ok=True)
     logging.basicConfig(filename=log, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.ERROR)
@@ -34,8 +34,8 @@ def quiet(name: str, log: Path) -> SparkSession:
 
 @contextlib.contextmanager
 def _stderr_to(log: Path):
-    """A process that is started meanwhile keeps the file as its stderr, because Java's start-up warnings come before
-    any log level counts."""
+    """A process that is started meanwhile keeps the file as its stderr,
+    because Java's start-up warnings come before any log level counts."""
     kept = os.dup(2)
     with open(log, "ab") as stream:
         os.dup2(stream.fileno(), 2)

@@ -1,5 +1,5 @@
-"""What tests of advice share: a query without Spark, the accidents that befall it, and what a user does with the words
-of an error."""
+"""What tests of advice share:
+a query without Spark, the accidents that befall it, and what a user does with the words of an error."""
 
 import copy
 import dataclasses
@@ -21,8 +21,8 @@ _EARLIEST = -2
 
 
 def refused(world, kind: str, ends, run=None) -> Advice:
-    """The advice of the error of this kind, with which the run must stop. The table's rows must be the same before and
-    after."""
+    """The advice of the error of this kind, with which the run must stop.
+    The table's rows must be the same before and after."""
     before = world.ids()
     with pytest.raises(StreamsinkError) as told:
         run() if run else world.run(boundaries=ends)
@@ -64,8 +64,8 @@ def other_rows(rows: pa.RecordBatch, by: int = 1000) -> pa.RecordBatch:
 
 
 def renew_topic(world, **change) -> None:
-    """From now on each message is another one. change: attributes of the driver that change with it, such as the
-    topic's id."""
+    """From now on each message is another one.
+    change: attributes of the driver that change with it, such as the topic's id."""
     rows = world.driver.rows
     for name, value in change.items():
         setattr(world.driver, name, value)
@@ -73,8 +73,8 @@ def renew_topic(world, **change) -> None:
 
 
 def stopped_by(world, ends) -> str | None:
-    """The kind of the error that stops a run, which may have published batches before; None when the run reached its
-    end."""
+    """The kind of the error that stops a run, which may have published batches before;
+    None when the run reached its end."""
     try:
         world.run(boundaries=ends)
     except StreamsinkError as told:

@@ -19,8 +19,8 @@ _READ: set[str] = set()
 
 
 def follows(*kinds: str) -> Callable:
-    """Mark a test that follows, to the letter, what errors of these kinds say. ``tests/advice/kinds.py`` finds the
-    marks in the source."""
+    """Mark a test that follows, to the letter, what errors of these kinds say.
+    ``tests/advice/kinds.py`` finds the marks in the source."""
 
     def mark(test: Callable) -> Callable:
         @functools.wraps(test)
@@ -36,8 +36,8 @@ def follows(*kinds: str) -> Callable:
 
 
 class Advice:
-    """What a message says, in the form in which a user would type it. told: an error, or anything that has ``kind`` and
-    ``message``."""
+    """What a message says, in the form in which a user would type it.
+    told: an error, or anything that has ``kind`` and ``message``."""
 
     def __init__(self, told):
         self.kind: str = told.kind
@@ -74,8 +74,8 @@ class Advice:
         return found[1]
 
     def says(self, *words: str) -> "Advice":
-        """Assert that each of these words is in the message. This is for advice in prose, which the test then
-        follows."""
+        """Assert that each of these words is in the message.
+        This is for advice in prose, which the test then follows."""
         for word in words:
             assert word in self.message, f"'{word}' is not in: {self.message}"
         _READ.add(self.kind)

@@ -1,5 +1,5 @@
-"""Finds in the source every kind of error that the code can raise, and every test that says to follow the advice of a
-kind."""
+"""Finds in the source every kind of error that the code can raise,
+and every test that says to follow the advice of a kind."""
 
 import ast
 import re
@@ -37,8 +37,8 @@ def kinds() -> dict[str, list[str]]:
 
 
 def untraced() -> list[str]:
-    """Places where the kind is neither a literal, nor the kind of another error, nor from a table that is listed
-    above."""
+    """Places where the kind is neither a literal,
+    nor the kind of another error, nor from a table that is listed above."""
     found = []
     for path in sorted(LIBRARY.rglob("*.py")):
         name, tree = str(path.relative_to(LIBRARY)), _tree(path)
@@ -115,8 +115,8 @@ def _marks(test: ast.FunctionDef, tree: ast.Module) -> Iterator[str]:
 
 
 def _words(given: ast.expr, tree: ast.Module) -> list[str]:
-    """The words of a mark's argument: a literal, or ``*NAME`` of a dict or tuple of the module. Of a dict the keys
-    count."""
+    """The words of a mark's argument: a literal, or ``*NAME`` of a dict or tuple of the module.
+    Of a dict the keys count."""
     if isinstance(given, ast.Starred):
         name = ast.unparse(given.value)
         table = next(

@@ -1,5 +1,5 @@
-"""Advice of errors about what a table's history cannot tell any more, about what others wrote meanwhile, and about the
-table's options and schema."""
+"""Advice of errors about what a table's history cannot tell any more,
+about what others wrote meanwhile, and about the table's options and schema."""
 
 import dataclasses
 import re
@@ -96,8 +96,8 @@ def _undecidable(gone: bool) -> World:
 @follows("journal.undecidable")
 @pytest.mark.parametrize("way", ["accept_as_seen", "accept_as_new"])
 def test_a_record_of_which_nobody_knows_whether_it_was_published(way):
-    """Either its rows were compacted away together with the first batch's, so it was published; or they are not there,
-    and it is published now."""
+    """Either its rows were compacted away together with the first batch's, so it was published;
+    or they are not there, and it is published now."""
     world = _undecidable(gone=False)
     before = _ours(world)
     said = refused(world, "journal.undecidable", ENDS)
@@ -131,8 +131,8 @@ def _several_undecidable(published: int) -> tuple[World, list[int]]:
 @follows("journal.undecidable")
 @pytest.mark.parametrize("published", [0, 1, 2, 3])
 def test_several_records_of_which_the_first_ones_may_be_published(published):
-    """One of the accidents is a power failure that forgot marks as well. When one word answered for all records, rows
-    were lost or came twice."""
+    """One of the accidents is a power failure that forgot marks as well.
+    When one word answered for all records, rows were lost or came twice."""
     world, kept = _several_undecidable(published)
     said = refused(world, "journal.undecidable", ENDS)
     if published in (0, 3):
@@ -149,8 +149,8 @@ def test_several_records_of_which_the_first_ones_may_be_published(published):
 
 @pytest.mark.parametrize("published", [0, 1, 2, 3])
 def test_records_tell_where_their_rows_are_when_the_checkpoint_is_lost(published):
-    """Their batches do not exist in the new checkpoint. Formerly nobody could look whether their rows are in the table,
-    and a wrong guess lost them."""
+    """Their batches do not exist in the new checkpoint.
+    Formerly nobody could look whether their rows are in the table, and a wrong guess lost them."""
     world, _ = _several_undecidable(published)
     lose_checkpoint(world)
     said = refused(world, "journal.undecidable", ENDS)
@@ -169,8 +169,8 @@ def _rows_in(world, path: str) -> list[int]:
 
 @follows("journal.undecidable")
 def test_a_record_of_which_nobody_knows_and_whose_files_are_gone():
-    """The command forgets the record, with the token that the error says, and the same checkpoint writes the batch
-    again."""
+    """The command forgets the record, with the token that the error says,
+    and the same checkpoint writes the batch again."""
     world = _undecidable(gone=True)
     said = refused(world, "journal.undecidable", ENDS)
     assert follow(world, said).records == (2,)
@@ -198,8 +198,8 @@ def test_an_overwrite_that_is_pending_while_others_wrote(way, ids):
 
 @follows("overwrite.changed-since")
 def test_an_overwrite_of_which_nobody_knows_whether_it_was_published_and_others_have_written():
-    """The record raises two questions, each with a word of its own, and there is one option: the word of the second
-    question answers both."""
+    """The record raises two questions, each with a word of its own, and there is one option:
+    the word of the second question answers both."""
     world = memory_world(mode="overwrite", **PLAIN)
     world.run(boundaries=ENDS[:1])
     assert die_at_step("precommit.saved", 1, world, boundaries=ENDS[:2])

@@ -1,5 +1,5 @@
-"""Advice of errors about the journal and what is pending in it: it is restored, deleted, given up or started again, and
-each row is there once."""
+"""Advice of errors about the journal and what is pending in it:
+it is restored, deleted, given up or started again, and each row is there once."""
 
 import contextlib
 import errno
@@ -111,8 +111,8 @@ def test_a_record_is_given_up_as_the_error_says(kind, numeric):
 
 @follows("pending.unpublishable")
 def test_a_record_whose_names_the_store_does_not_take_is_given_up():
-    """The table was moved to a store with shorter names, or the record was made by earlier code, which did not check
-    them."""
+    """The table was moved to a store with shorter names,
+    or the record was made by earlier code, which did not check them."""
     world = _pending(numeric=False)
     plain = world.file_io
 
@@ -290,8 +290,8 @@ def _other_journal(pending: bool) -> World:
 @follows("journal.gone")
 @pytest.mark.parametrize("way", ["restore", "restart", "restart-grouped"])
 def test_a_journal_removed_under_the_running_query(way):
-    """A restart goes on whether or not the journal is restored. What was pending in it alone is a gap, whose advice
-    reads it again."""
+    """A restart goes on whether or not the journal is restored.
+    What was pending in it alone is a gap, whose advice reads it again."""
     grouped = {"publish_every_batches": 9} if way == "restart-grouped" else {}
     world = memory_world(**PLAIN, **grouped)
     world.run(boundaries=ENDS[:1])

@@ -1,5 +1,5 @@
-"""Advice of errors about positions and checkpoints: each way on that a message names is followed, and the account is
-exact."""
+"""Advice of errors about positions and checkpoints:
+each way on that a message names is followed, and the account is exact."""
 
 import dataclasses
 
@@ -142,8 +142,8 @@ def test_overlapping_positions_accepted_as_new_write_what_the_error_says(lost):
 @follows("positions.gap")
 @pytest.mark.parametrize("way", ["starting_offsets", "accept_as_new"])
 def test_a_gap_in_positions(way):
-    """A new checkpoint that begins where the table ends reads what would be missing. Accepted as new, it stays missing,
-    as the error says."""
+    """A new checkpoint that begins where the table ends reads what would be missing.
+    Accepted as new, it stays missing, as the error says."""
     world = _query()
     said = refused(world, "positions.gap", (), lambda: start_over(world, 11, (14,)))
     said.says("messages between would be missing")
@@ -173,8 +173,8 @@ RENEWED = {"positions.topic-recreated": {"topic_id": "another"}, "positions.othe
 @pytest.mark.parametrize("kind", RENEWED)
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
 def test_another_topic_of_the_name(kind, way):
-    """A new checkpoint at the topic's beginning, with the token, writes all that it holds. Taken as seen, only what
-    comes after is written."""
+    """A new checkpoint at the topic's beginning, with the token, writes all that it holds.
+    Taken as seen, only what comes after is written."""
     world = _query(position_columns=POSITIONS)
     renew_topic(world, **RENEWED[kind])
     said = refused(world, kind, (6, 9, 12))
@@ -223,8 +223,8 @@ def test_a_broker_that_was_behind():
 @follows("positions.newest-below-end")
 @pytest.mark.parametrize("way", ["starting_offsets", "restart"])
 def test_messages_that_were_gone_before_they_were_read(way):
-    """A new checkpoint reads what comes to these offsets now. If the broker was only behind, the restarted query reads
-    the messages."""
+    """A new checkpoint reads what comes to these offsets now.
+    If the broker was only behind, the restarted query reads the messages."""
     world = _query(position_columns=POSITIONS)
     world.driver.newest = 12
     said = refused(world, "positions.newest-below-end", (6, 9, 14))
@@ -255,8 +255,8 @@ def test_a_batch_that_ends_before_its_start(way):
 @follows("positions.recreated-meanwhile")
 @pytest.mark.parametrize("recorded", [True, False], ids=["recorded-without-id", "nothing-recorded"])
 def test_a_topic_recreated_while_its_batch_is_written(recorded):
-    """The recorded positions have no id, or there are none. All that the new topic holds is written, each message
-    once."""
+    """The recorded positions have no id, or there are none.
+    All that the new topic holds is written, each message once."""
     world = memory_world(**PLAIN, position_columns=POSITIONS)
     driver, rows = world.driver, world.driver.rows
     driver.topic_id = ""
@@ -299,8 +299,8 @@ def test_two_sources_of_one_topic_that_stand_at_different_positions():
 
 
 def _two_sources(world):
-    """Run, up to these ends of its two sources, a query that reads the topic twice. Rows of the second source have ids
-    from 1,000 on."""
+    """Run, up to these ends of its two sources, a query that reads the topic twice.
+    Rows of the second source have ids from 1,000 on."""
     driver, rows = world.driver, world.driver.rows
     plain = driver.describe
 

@@ -87,8 +87,8 @@ def test_dead_letters_of_a_table_that_speaks_of_later_ones_are_there():
 
 
 def _given_up() -> LettersWorld:
-    """The table was rolled back, its records were given up, and others have committed since. The dead letters are still
-    where they were."""
+    """The table was rolled back, its records were given up, and others have committed since.
+    The dead letters are still where they were."""
     world = LettersWorld(journal_retain=100)
     world.run()
     table = world.table(NAME)
@@ -109,8 +109,8 @@ def _give_up(world, said) -> None:
 
 
 def _takes_another_table(world) -> None:
-    """With another dead-letter table each row is there once, except those of the records that were given up which the
-    first dead-letter table has."""
+    """With another dead-letter table each row is there once,
+    except those of the records that were given up which the first dead-letter table has."""
     known = _refused(world, "dead-letters.unknown-record").find(
         r"another name than '(\w+)', under which a new table begins"
     )
@@ -197,8 +197,8 @@ def test_dead_letters_that_were_rolled_back(to, ends):
 @follows("dead-letters.gone", "dead-letters.changed")
 @pytest.mark.parametrize("to", _BACK_TO)
 def test_a_pending_record_is_not_published_over_dead_letters_that_were_rolled_back(to):
-    """Its own dead letters would hide that others are gone. Formerly, where the table showed this, each start ended in
-    an error that had no way on."""
+    """Its own dead letters would hide that others are gone.
+    Formerly, where the table showed this, each start ended in an error that had no way on."""
     world = LettersWorld()
     _goes_back(world, to, dies=True)
     _give_up(world, _refused(world, "dead-letters.gone", boundaries=(6, 9, 14)))

@@ -51,8 +51,8 @@ def _recreate(world) -> None:
 
 
 def _take_newest_snapshot(world, name: str) -> tuple[dict, list[int]]:
-    """Delete the newest snapshot, as a rollback does. Returns what was deleted and the numbers of the rows that went
-    with it."""
+    """Delete the newest snapshot, as a rollback does.
+    Returns what was deleted and the numbers of the rows that went with it."""
     before = world.rows()
     newest = max(world.table(name).snapshots.ids())
     files = {
@@ -148,8 +148,8 @@ def test_one_of_the_tables_is_rolled_back(world, way):
 @pytest.mark.parametrize("kind", [*LOST, _WENT_BACK])
 @pytest.mark.parametrize("way", ["restored", "given-up"])
 def test_one_of_the_tables_is_lost_while_a_batch_is_pending(kind, way):
-    """Another name alone would leave out what is pending. So that is given up first, and the batch is written again,
-    once."""
+    """Another name alone would leave out what is pending.
+    So that is given up first, and the batch is written again, once."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:2])
     assert die_at_step("precommit.saved", 3, world, boundaries=_STRICT_HAS_ROWS)
@@ -331,8 +331,8 @@ def _give_up(world, path: str, options):
 @follows("tables.journal-behind")
 @pytest.mark.parametrize("way", ["restored", "another-application"])
 def test_an_older_copy_of_the_journal_took_its_place(world, way):
-    """Either the newest copy is put back; or there is none, and the query goes on under another name behind what the
-    tables have."""
+    """Either the newest copy is put back;
+    or there is none, and the query goes on under another name behind what the tables have."""
     newest = max(int(name[7:-5]) for name in world.file_io().names(JOURNAL) if name.startswith("record-"))
     files = files_in(world, JOURNAL)
     for name in (f"record-{newest}.json", f"done-{newest}"):
@@ -372,8 +372,8 @@ def _undecidable(published: int) -> ManyWorld:
     "ways", [("accept_as_seen",), ("accept_as_new",), *itertools.product(("accept_as_seen", "accept_as_new"), repeat=2)]
 )
 def test_tables_of_which_nobody_knows_whether_they_have_their_part(ways):
-    """The part of each table is left alone or published, whatever was said of the other one. The rest of the tables get
-    theirs in any case."""
+    """The part of each table is left alone or published, whatever was said of the other one.
+    The rest of the tables get theirs in any case."""
     world = _undecidable(len(ways))
     left_alone = 0
     for way in ways:

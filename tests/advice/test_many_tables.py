@@ -63,8 +63,8 @@ def test_the_journal_of_all_tables_is_lost_behind_a_batch_without_rows():
 
 @follows("checkpoint.begins-anew")
 def test_the_journal_of_all_tables_and_the_checkpoint_are_lost(world):
-    """The tables tell how far they were written. Formerly every row came a second time under the name that the error
-    asked for."""
+    """The tables tell how far they were written.
+    Formerly every row came a second time under the name that the error asked for."""
     world.file_io().delete_tree(f"{ROOT}/streamsink")
     world.checkpoint = SparkCheckpoint(SECOND)
     accept(
@@ -116,8 +116,8 @@ def test_an_older_journal_that_does_not_know_a_table_of_the_rules_and_a_lost_che
 
 @follows("application.renamed")
 def test_the_journal_of_all_tables_is_lost_and_the_topic_recreated(world):
-    """The first name cannot be started without its journal, and no other name goes on with another topic. Formerly
-    there was no way on."""
+    """The first name cannot be started without its journal, and no other name goes on with another topic.
+    Formerly there was no way on."""
     world.file_io().delete_tree(f"{ROOT}/streamsink")
     world.driver.topic_id = "another"
     accept(
@@ -143,8 +143,8 @@ def test_the_journal_of_all_tables_is_lost_and_the_topic_recreated(world):
 @follows("tables.other-protocol")
 @pytest.mark.parametrize("way", ["other-program", "its-checkpoint"])
 def test_a_table_that_to_table_has_written_under_this_name(way):
-    """Another program writes its rows under another name, and those of the first program stay. The same program goes on
-    behind its rows."""
+    """Another program writes its rows under another name, and those of the first program stay.
+    The same program goes on behind its rows."""
     world, checkpoint = ManyWorld(restore="restore-and-continue"), SparkCheckpoint(SECOND)
     rows = pa.schema([field for field in SCHEMA if field.name != ROUTE])
     options = SinkOptions.of(ROOT, {"partition_by": ("part",)})
@@ -274,8 +274,8 @@ def _forgets(world, name: str) -> None:
 
 @follows("history.incomplete")
 def test_the_journal_is_lost_behind_a_batch_that_one_table_has_which_has_forgotten():
-    """Formerly the error spoke of no application although it did write here, and its whole source was written a second
-    time."""
+    """Formerly the error spoke of no application although it did write here,
+    and its whole source was written a second time."""
     world = ManyWorld(restore="restore-and-continue")
     assert die_at_step("tables.table_published", 1, world)
     world.file_io().delete_tree(f"{ROOT}/streamsink")
@@ -329,8 +329,8 @@ def test_the_journal_is_lost_and_a_table_has_forgotten_a_batch_that_only_it_has(
 
 @follows("tables.unknown-record", "history.incomplete")
 def test_the_journal_is_lost_and_the_first_table_has_forgotten(world):
-    """The other tables say how far the query was. Formerly the error asked whether it had ever written here, and no
-    answer to that was right."""
+    """The other tables say how far the query was.
+    Formerly the error asked whether it had ever written here, and no answer to that was right."""
     world.file_io().delete_tree(f"{ROOT}/streamsink")
     _forgets(world, "a")
     said = refused(world, "tables.unknown-record")

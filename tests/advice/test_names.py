@@ -1,5 +1,5 @@
-"""Advice of errors about an application's name: a query that comes under another name, and a name that two queries
-hold."""
+"""Advice of errors about an application's name:
+a query that comes under another name, and a name that two queries hold."""
 
 import json
 from types import SimpleNamespace
@@ -72,8 +72,8 @@ def test_a_query_that_comes_back_under_another_name_while_its_topic_was_recreate
 @pytest.mark.parametrize("pending", [False, True])
 @pytest.mark.parametrize("way", ["restored", "given-up"])
 def test_a_table_that_was_rolled_back_to_before_the_query_had_its_name(way, pending):
-    """Formerly the command said to read the source from its beginning, although the table has a part of it under the
-    first name."""
+    """Formerly the command said to read the source from its beginning,
+    although the table has a part of it under the first name."""
     world = _query()
     accept(world, application="new", adopt_from_batch=2, on_rollback="republish")
     if pending:
@@ -138,8 +138,8 @@ def test_nothing_is_left_under_a_name_that_was_taken_back_with_the_batch_that_an
 @follows("checkpoint.begins-anew")
 @pytest.mark.parametrize("way", ["offsets", "all"])
 def test_a_query_that_comes_back_under_another_name_without_its_checkpoint(way):
-    """Its user says that batch 2 is the next one, and a new checkpoint begins with batch 0. Formerly all rows were
-    written a second time."""
+    """Its user says that batch 2 is the next one, and a new checkpoint begins with batch 0.
+    Formerly all rows were written a second time."""
     world = _query()
     accept(world, application="new", adopt_from_batch=2)
     lose_checkpoint(world)

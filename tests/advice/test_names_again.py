@@ -88,8 +88,8 @@ def _to_the_first_name(world, ends) -> Advice:
 @follows("table.rolled-back-too-far")
 @pytest.mark.parametrize("start", [0, 9])
 def test_the_checkpoint_is_lost_too_and_the_query_goes_on_under_its_first_name(start):
-    """The query has another checkpoint then. Formerly what the other name had lost was published again beside what the
-    first name had read again."""
+    """The query has another checkpoint then.
+    Formerly what the other name had lost was published again beside what the first name had read again."""
     world = _went_back(ENDS[:2], ENDS[:3], position_columns=POSITIONS)
     lose_checkpoint(world)
     said = _to_the_first_name(world, (15,))
@@ -143,8 +143,8 @@ def test_another_query_has_the_first_name_and_the_number_of_the_record_that_was_
 
 
 def _another_query_writes(world) -> None:
-    """Write one batch of another query under the name that the driver has, then make the driver the first query's
-    again."""
+    """Write one batch of another query under the name that the driver has,
+    then make the driver the first query's again."""
     mine, rows = world.checkpoint, world.driver.rows
     renew_topic(world, numeric=False)
     lose_checkpoint(world)
@@ -201,8 +201,8 @@ def test_names_there_and_back_and_the_table_goes_back_behind_both():
 @pytest.mark.parametrize("way", ["behind it", "all of it is to be written"])
 @pytest.mark.parametrize("retain", [2, 10])
 def test_records_are_given_up_that_went_on_from_another_name_and_the_checkpoint_is_lost(retain, way):
-    """The table says nothing of the name any more. Formerly everything in the source was written, beside what the first
-    name has."""
+    """The table says nothing of the name any more.
+    Formerly everything in the source was written, beside what the first name has."""
     world = _went_back(ENDS[:2], (*ENDS, 21), to=2, retain=retain)
     accept(world, on_rollback="fail")
     given_up = follow(world, refused(world, "table.rolled-back", (*ENDS, 21, 24)))

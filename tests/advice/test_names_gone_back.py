@@ -1,5 +1,5 @@
-"""Advice of errors where a table goes back under a query that gets another name, and the table says nothing of the
-first name any more."""
+"""Advice of errors where a table goes back under a query that gets another name,
+and the table says nothing of the first name any more."""
 
 import json
 from types import SimpleNamespace
@@ -69,8 +69,8 @@ def test_a_table_goes_back_to_another_writers_snapshot_before_the_query_gets_ano
 @pytest.mark.parametrize("pending", [False, True])
 @pytest.mark.parametrize("is_retired", [False, True])
 def test_a_table_goes_back_to_another_writers_snapshot_to_before_the_query_had_its_name(pending, is_retired):
-    """Formerly the expired history was assumed to hold all that the first name had written. is_retired: only the record
-    still knows what that was."""
+    """Formerly the expired history was assumed to hold all that the first name had written.
+    is_retired: only the record still knows what that was."""
     world, others = _another_writer_came()
     _gets_another_name(world, on_rollback="republish")
     if pending:
@@ -91,8 +91,8 @@ def test_a_table_goes_back_to_another_writers_snapshot_to_before_the_query_had_i
 
 
 def _give_up_and_start_over(world, said) -> None:
-    """Give up what is pending, and start a new checkpoint behind what the table has of the first name, about which it
-    says nothing."""
+    """Give up what is pending, and start a new checkpoint behind what the table has of the first name,
+    about which it says nothing."""
     found = Advice(SimpleNamespace(kind=said.kind, message=str(follow(world, said))))
     accept(world, adopt_from_batch=None)
     start = starting_offset(world, found)
@@ -154,8 +154,8 @@ def test_where_a_new_checkpoint_begins_is_not_told_of_a_table_that_went_back_bef
 
 
 def test_expiry_alone_takes_nothing_from_a_query_that_gets_another_name():
-    """The snapshot of the first name's mark has expired, and so has the one on which the first record under the second
-    name was made."""
+    """The snapshot of the first name's mark has expired,
+    and so has the one on which the first record under the second name was made."""
     world, _ = _another_writer_came()
     expire_before(_table(world), snapshot_of_another(_table(world)))
     _gets_another_name(world)

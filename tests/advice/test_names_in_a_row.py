@@ -1,5 +1,5 @@
-"""Advice for a query that has had several names one after another, or several checkpoints under them, and whose table
-goes back."""
+"""Advice for a query that has had several names one after another,
+or several checkpoints under them, and whose table goes back."""
 
 import json
 from types import SimpleNamespace
@@ -19,8 +19,8 @@ ENDS = (6, 9, 12, 15, 18)
 
 
 def _named(*names, retain: int = 10):
-    """A query with two batches under the first name and one under each other name, whose user has said each time with
-    which batch the name begins."""
+    """A query with two batches under the first name and one under each other name,
+    whose user has said each time with which batch the name begins."""
     world = memory_world(restore="restore-and-continue", journal_retain=retain)
     for number, application in enumerate(names, 2):
         accept(world, application=application, adopt_from_batch=number - 1 if number > 2 else None)
@@ -35,8 +35,8 @@ def _go_back(world, to: int) -> None:
 
 
 def _begins_behind(world, given_up, end: int, query: str) -> None:
-    """A new checkpoint that reads everything is refused; one that begins where the command has said has each row
-    once."""
+    """A new checkpoint that reads everything is refused;
+    one that begins where the command has said has each row once."""
     lose_checkpoint(world, query)
     world.checkpoint.ends = []
     refused(world, "checkpoint.begins-anew", (end,))
@@ -45,8 +45,8 @@ def _begins_behind(world, given_up, end: int, query: str) -> None:
 
 
 def test_three_names_and_the_table_goes_back_behind_the_second_one():
-    """Formerly the command asked for the second name, of which the table says nothing, and said to read the source from
-    its beginning."""
+    """Formerly the command asked for the second name, of which the table says nothing,
+    and said to read the source from its beginning."""
     world = _named("first", "second", "third")
     _go_back(world, 2)
     given_up = follow(world, refused(world, "table.rolled-back", ENDS))

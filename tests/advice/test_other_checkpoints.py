@@ -70,8 +70,8 @@ def test_a_lost_checkpoint_accepted_as_new():
 @follows("batch.backwards")
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
 def test_an_older_checkpoint_with_other_batches(way):
-    """Accepted as seen, the next batch asks as well. Accepted as new, everything that follows is written, as the error
-    says."""
+    """Accepted as seen, the next batch asks as well.
+    Accepted as new, everything that follows is written, as the error says."""
     world = query(ends=(3, 6), numeric=False)
     world.checkpoint = SparkCheckpoint(world.checkpoint.query, [3], 1)
     if way == "accept_as_new":
@@ -94,8 +94,8 @@ def test_an_older_checkpoint_with_other_batches(way):
 @follows("batch.gap")
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
 def test_batches_that_are_missing(way):
-    """Either the batch is written, and the query goes on; or it is recorded without rows, and then the next one asks,
-    as the error says."""
+    """Either the batch is written, and the query goes on;
+    or it is recorded without rows, and then the next one asks, as the error says."""
     world = query(ends=(3, 6), numeric=False)
     world.checkpoint.ends, world.checkpoint.committed = [3, 6, 8], 3
     said = refused(world, "batch.gap", (3, 6, 8, 10))
@@ -110,8 +110,8 @@ def test_batches_that_are_missing(way):
 
 @follows("batch.gap")
 def test_batches_of_files_that_are_missing():
-    """The table is yesterday's copy. Formerly the words of the error left out what the missing batches had; a new
-    checkpoint loses nothing."""
+    """The table is yesterday's copy.
+    Formerly the words of the error left out what the missing batches had; a new checkpoint loses nothing."""
     world = query(ends=(3, 6), tells_files=True, file_column="file")
     world.checkpoint.ends, world.checkpoint.committed = [3, 6, 8], 3
     refused(world, "batch.gap", (3, 6, 8, 10)).says("To have their rows written, start a new checkpoint")
@@ -282,8 +282,8 @@ def test_an_aggregation_whose_results_change(way):
 @pytest.mark.parametrize("numeric", [True, False])
 @pytest.mark.parametrize("last", [True, False], ids=["last", "earlier"])
 def test_a_checkpoint_that_was_copied_to_another_job(last, numeric, way):
-    """Formerly its batches were taken for replays of the first job's, and the rows that the first job has left out were
-    lost without an error."""
+    """Formerly its batches were taken for replays of the first job's,
+    and the rows that the first job has left out were lost without an error."""
     world = memory_world(numeric=numeric, journal_retain=10, **PLAIN)
     world.run(boundaries=(6, 9, 12))
     copied = World(world.calls, world.driver.root, numeric=numeric, journal_retain=10, **PLAIN)
@@ -308,8 +308,8 @@ def test_a_checkpoint_that_was_copied_to_another_job(last, numeric, way):
 
 
 def _with_a_copy(ends, **options) -> tuple[World, World]:
-    """A query after these batches, and another program with a copy of its checkpoint, whose rows have ids from 100
-    on."""
+    """A query after these batches, and another program with a copy of its checkpoint,
+    whose rows have ids from 100 on."""
     world = memory_world(journal_retain=10, **options)
     world.run(boundaries=ends)
     copy = World(world.calls, world.driver.root, journal_retain=10, **options)
@@ -325,8 +325,8 @@ def _with_a_copy(ends, **options) -> tuple[World, World]:
 @pytest.mark.parametrize("taken", [1, 2])
 @pytest.mark.parametrize("kind", ["positions", "filtered positions", "opaque", "files"])
 def test_a_copy_that_took_the_first_job_s_batches(kind, taken):
-    """A second job with another program ran one or two batches from a copy of the checkpoint; then the first job goes
-    on."""
+    """A second job with another program ran one or two batches from a copy of the checkpoint;
+    then the first job goes on."""
     by_rows = {"filtered positions": {"position_columns": POSITIONS}, "files": {"file_column": "file"}}
     world, copy = _with_a_copy(
         (6, 9), **{**PLAIN, **by_rows.get(kind, {}), "numeric": "positions" in kind, "tells_files": kind == "files"}
@@ -357,8 +357,8 @@ def test_batches_of_its_own_that_the_first_job_repeats_are_no_copy_s(numeric):
 @follows("checkpoint.copied")
 @pytest.mark.parametrize("numeric", [True, False])
 def test_the_word_for_a_moved_checkpoint_that_is_left_in_the_job_accepts_no_later_copy(numeric):
-    """Formerly the word named the folders alone, so that batches which another program took later were skipped in
-    silence."""
+    """Formerly the word named the folders alone,
+    so that batches which another program took later were skipped in silence."""
     world, moved = _with_a_copy((6, 9), numeric=numeric, **PLAIN)
     moved.driver.rows = world.driver.rows
     moved.checkpoint.committed = 1

@@ -1,5 +1,5 @@
-"""Advice of errors about files that another checkpoint has read: old and new ones, moved ones, and ones without their
-times."""
+"""Advice of errors about files that another checkpoint has read:
+old and new ones, moved ones, and ones without their times."""
 
 import dataclasses
 
@@ -22,8 +22,8 @@ def _read_one_file_a_batch(world, said) -> None:
 @follows("files.combined")
 @pytest.mark.parametrize("way", ["one-file-a-batch", "accept_as_new", "accept_as_seen"])
 def test_old_and_new_files_whose_rows_were_made_into_others(way):
-    """With batches of one file nothing has to be filtered. Otherwise the batch is written whole or not at all, as the
-    error says."""
+    """With batches of one file nothing has to be filtered.
+    Otherwise the batch is written whole or not at all, as the error says."""
     world = memory_world(**PLAIN, tells_files=True, file_column="file")
     described(world, combines="Deduplicate")
     world.run(boundaries=(6, 9))
@@ -121,8 +121,8 @@ def test_a_folder_that_was_moved(way):
 @follows("files.moved")
 @pytest.mark.parametrize("way", ["first-path", "accept_as_seen", "accept_as_new"])
 def test_a_part_of_a_folder_that_was_moved(way):
-    """The moved files come beside known files and new ones. The answer is for the moved ones alone, and the error names
-    them."""
+    """The moved files come beside known files and new ones.
+    The answer is for the moved ones alone, and the error names them."""
     world = query(tells_files=True, file_column="file")
     lose_checkpoint(world)
     stays = world.driver.file
@@ -161,8 +161,8 @@ def test_files_without_their_times_beside_moved_ones(first):
 @follows("files.other-times")
 @pytest.mark.parametrize("way", ["times", "accept_as_seen", "accept_as_new"])
 def test_files_that_were_restored_without_their_times(way):
-    """With their times they are known. Otherwise the user says what they are, and files beside them are decided as
-    ever."""
+    """With their times they are known.
+    Otherwise the user says what they are, and files beside them are decided as ever."""
     world = query(tells_files=True, file_column="file")
     lose_checkpoint(world)
     world.driver.modified = dict.fromkeys(range(6), 1700000000000)
@@ -203,8 +203,8 @@ def test_a_file_that_one_of_two_sources_has_read(way):
     plain, two = world.driver.describe, {}
 
     def describe(checkpoint, batch_id):
-        """From file 3 on the second source reads what the first one reads; batch 1 of the new checkpoint gives it files
-        0 to 2."""
+        """From file 3 on the second source reads what the first one reads;
+        batch 1 of the new checkpoint gives it files 0 to 2."""
         batch = plain(checkpoint, batch_id)
         [source] = batch.sources
         other = dataclasses.replace(source, files=source.files if checkpoint.query == two.get("both") else ())

@@ -1,5 +1,5 @@
-"""Advice of errors of S3, of drivers that were superseded, of rows without a table, and of files that only readers
-meet."""
+"""Advice of errors of S3, of drivers that were superseded,
+of rows without a table, and of files that only readers meet."""
 
 import copy
 import sys

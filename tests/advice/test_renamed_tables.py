@@ -85,8 +85,8 @@ def _go_on_without_it(world, said, lost: list[int]) -> None:
 @pytest.mark.parametrize("way", ["restored", "another-application"])
 @pytest.mark.parametrize("is_running", [False, True])
 def test_a_table_that_has_got_nothing_under_the_new_name_is_lost(kind, way, is_running):
-    """Batch 2, the first one under the second name, has no rows for it. Formerly the table's rows under the first name
-    were missing in silence."""
+    """Batch 2, the first one under the second name, has no rows for it.
+    Formerly the table's rows under the first name were missing in silence."""
     world = _renamed()
     if is_running:
         sink = world.driver.start(world.file_io(), world.checkpoint)
@@ -251,8 +251,8 @@ def _alone(world, batches: int) -> World:
 
 @pytest.mark.parametrize("batches", [1, 2, 3, 4])
 def test_a_query_of_several_tables_goes_on_as_one_of_a_single_table(batches):
-    """The last batch may or may not have put rows there. Formerly the way that the error named led nowhere, or doubled
-    what is in the other tables."""
+    """The last batch may or may not have put rows there.
+    Formerly the way that the error named led nowhere, or doubled what is in the other tables."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:batches])
     alone = _alone(world, batches)

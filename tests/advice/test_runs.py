@@ -158,8 +158,8 @@ def test_a_bounded_run_that_nobody_knows(way):
 
 @follows("run.undecidable")
 def test_runs_that_are_never_repeated_are_asked_for_once():
-    """Formerly each later run was asked about, night after night. The answer for all of them may stay in the job until
-    a journal is lost again."""
+    """Formerly each later run was asked about, night after night.
+    The answer for all of them may stay in the job until a journal is lost again."""
     world = _runs_that_nobody_knows()
     said = told("run.undecidable", lambda: _job(world, "thursday", 9, 12)).says("never repeated")
     accept(world, accept_as_new=said.find(r"accept_as_new='(\w+)' for all"))
@@ -194,8 +194,8 @@ def test_other_rows_under_the_id_of_a_published_run(way):
 
 @follows("application.of-a-query")
 def test_a_run_under_the_name_of_a_query():
-    """Formerly the run's record hid the query's, and the query's next start was asked about a checkpoint that nobody
-    had touched."""
+    """Formerly the run's record hid the query's,
+    and the query's next start was asked about a checkpoint that nobody had touched."""
     world = memory_world(tells_files=True, **PLAIN)
     world.run(boundaries=(3, 6))
     rows = world.driver.options
@@ -258,8 +258,8 @@ def test_a_record_that_is_given_up_although_nobody_knows_whether_it_was_publishe
 @follows("give-up.undecidable")
 @pytest.mark.parametrize("there", [0, 1, 2])
 def test_a_rollback_before_which_nobody_knows_what_was_published(there):
-    """Found by a walk: the message did not say which rows to look for, and sent a user who had found them to an error
-    that sent him back."""
+    """Found by a walk: the message did not say which rows to look for,
+    and sent a user who had found them to an error that sent him back."""
     world = memory_world(journal_retain=10, **PLAIN)
     world.run(boundaries=ENDS[:3])
     roll_back(world, 2)

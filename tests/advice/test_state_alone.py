@@ -131,8 +131,8 @@ def test_the_query_comes_under_another_name():
 
 
 def _gone_back_to_rows_without_a_state(ends, **settings):
-    """Records 2 and 3 come in one snapshot, which is replaced after a third writer has built on it. The table goes back
-    to that writer's snapshot."""
+    """Records 2 and 3 come in one snapshot, which is replaced after a third writer has built on it.
+    The table goes back to that writer's snapshot."""
     world = memory_world(restore="restore-and-continue", publish_every_batches=2, publish_as="one-snapshot", **settings)
     world.run(boundaries=ends[:1])
     replacing = Prepared(world)
@@ -148,8 +148,8 @@ def _gone_back_to_rows_without_a_state(ends, **settings):
 
 @follows("table.rolled-back")
 def test_the_journal_has_lost_the_first_of_the_records_whose_rows_are_there():
-    """Found by a bred walk: the error that the journal cannot follow and the one that the record is published led to
-    each other for ever."""
+    """Found by a bred walk:
+    the error that the journal cannot follow and the one that the record is published led to each other for ever."""
     ends = (6, 9, 14, 20, 26)
     world = _gone_back_to_rows_without_a_state(ends[:4], journal_retain=2)
     accept(world, on_rollback=refused(world, "table.rolled-back", ends).option("on_rollback"))
@@ -172,8 +172,8 @@ def test_the_journal_cannot_follow(lost):
 
 
 def _renamed_and_rolled_back(*, is_there: bool):
-    """The query has had another name since, whose first record was rolled back too. is_there: the rows of the first
-    name's last record are there."""
+    """The query has had another name since, whose first record was rolled back too.
+    is_there: the rows of the first name's last record are there."""
     world, _ = published_not_marked(table_options=MERGES)
     compact(world, None)
     world.run(boundaries=ENDS[:2])
@@ -189,8 +189,8 @@ def _renamed_and_rolled_back(*, is_there: bool):
 
 
 def _asked_under_its_first_name(world, said: Advice, ends, *, is_there: bool) -> Advice:
-    """Do what the error says, and answer what the start then asks. Returns the error that ends that start, which writes
-    nothing."""
+    """Do what the error says, and answer what the start then asks.
+    Returns the error that ends that start, which writes nothing."""
     accept(world, **said.options("application", "on_rollback"), adopt_from_batch=None)
     asked = refused(world, "journal.undecidable", ends)
     way = "accept_as_seen" if is_there else "accept_as_new"

@@ -137,8 +137,8 @@ def test_a_store_that_takes_no_files_while_a_batch_is_written(kind, store):
 @follows("partition.name-too-long")
 @pytest.mark.parametrize("way", ["filtered", "shorter"])
 def test_a_value_that_no_folder_can_be_named_by(way):
-    """Its row is filtered, or the partition is made of something shorter. ``tests/crash/test_names.py`` tests dead
-    letters."""
+    """Its row is filtered, or the partition is made of something shorter.
+    ``tests/crash/test_names.py`` tests dead letters."""
     world = memory_world(**PLAIN)
     rows = world.driver.rows
 

@@ -1,5 +1,5 @@
-"""Advice of errors about a table that was damaged, rolled back, dropped or changed by others; each row is there
-once."""
+"""Advice of errors about a table that was damaged, rolled back, dropped or changed by others;
+each row is there once."""
 
 import contextlib
 import dataclasses
@@ -182,8 +182,8 @@ def _roll_back(world, *snapshots) -> dict[str, bytes]:
 @pytest.mark.parametrize("way", ["restored", "on_rollback", "given-up"])
 @pytest.mark.parametrize("running", [False, True], ids=["between-runs", "while-it-runs"])
 def test_a_table_that_was_rolled_back(way, running):
-    """It is restored; or its rows are published again; or they are read again from the source, from where the command
-    says."""
+    """It is restored; or its rows are published again;
+    or they are read again from the source, from where the command says."""
     world = memory_world(journal_retain=10, **PLAIN)
     world.run(boundaries=ENDS[:2])
     if running:

@@ -27,8 +27,8 @@ LOST = [4, 6, 8, 10]
 
 
 def _another_writer_came(before: int = 1) -> tuple[TwoTables, int]:
-    """The world after three batches, so many of them before another writer's snapshot; and the number of that
-    snapshot."""
+    """The world after three batches, so many of them before another writer's snapshot;
+    and the number of that snapshot."""
     world = TwoTables()
     world.run(boundaries=ENDS[:before])
     others = snapshot_of_another(world.table(X))
@@ -38,8 +38,8 @@ def _another_writer_came(before: int = 1) -> tuple[TwoTables, int]:
 
 
 def _only_to_the_other_table(world) -> tuple[int, ...]:
-    """So many batches come without rows for the first table that the journal keeps no record of it any more. Returns
-    the ends of all batches."""
+    """So many batches come without rows for the first table that the journal keeps no record of it any more.
+    Returns the ends of all batches."""
     world.to_x = lambda number: False
     ends = (*ENDS[:3], 13, 14, 15, 16)
     world.run(boundaries=ends)
@@ -59,8 +59,8 @@ def _goes_on_without(world, said, lost: list[int], ends) -> None:
 @pytest.mark.parametrize("is_pruned", [False, True])
 @pytest.mark.parametrize("others_came", [False, True], ids=["ends before", "another in its place"])
 def test_a_table_goes_back_to_where_it_says_nothing_of_the_query(way, is_pruned, others_came):
-    """Formerly the journal's mark was trusted. is_pruned: the journal does not even have the table's last record any
-    more."""
+    """Formerly the journal's mark was trusted.
+    is_pruned: the journal does not even have the table's last record any more."""
     world, others = _another_writer_came()
     ends = _only_to_the_other_table(world) if is_pruned else ENDS[:3]
     gone = roll_back_to(world.table(X), others)
@@ -185,8 +185,8 @@ def test_a_mark_that_does_not_say_where_is_mended_or_trusted(mark):
 @pytest.mark.parametrize("mark", _SAY_NOTHING)
 @pytest.mark.parametrize("before", [1, 2])
 def test_a_mark_that_does_not_say_where_proves_nothing_that_snapshots_deny(mark, before):
-    """All snapshots since the record was made are there, and none names its files. before: how many batches came before
-    another writer's snapshot."""
+    """All snapshots since the record was made are there, and none names its files.
+    before: how many batches came before another writer's snapshot."""
     world, others = _another_writer_came(before)
     _say_in_marks(world, mark)
     roll_back_to(world.table(X), others)
@@ -229,8 +229,8 @@ def test_expiry_alone_is_no_rollback():
 
 
 def test_a_table_whose_snapshot_was_replaced_after_another_had_built_on_it_has_its_rows():
-    """One writer renames its snapshot over ours, and a third writer had read ours before. Nothing is lost, and no user
-    is told that something is."""
+    """One writer renames its snapshot over ours, and a third writer had read ours before.
+    Nothing is lost, and no user is told that something is."""
     world, _ = _another_writer_came()
     ours = world.table(X).snapshots.latest()
     latest = snapshot_of_another(world.table(X))
@@ -278,8 +278,8 @@ def test_a_table_goes_back_before_a_query_of_a_single_table_goes_on(others_came)
 
 @pytest.mark.parametrize("is_denied", [False, True])
 def test_expiry_alone_takes_nothing_from_a_query_of_a_single_table_that_goes_on(is_denied, monkeypatch):
-    """is_denied: the query may not look into the folder above, so no journal of its query of several tables can be
-    there."""
+    """is_denied: the query may not look into the folder above,
+    so no journal of its query of several tables can be there."""
     world, _ = _another_writer_came()
     if is_denied:
         entries = FileIO.entries

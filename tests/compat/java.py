@@ -50,8 +50,8 @@ class JavaPaimon:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def read(self, path, where=(), columns=None) -> list[tuple]:
-        """The physical rows, in these columns, for which all of ``where`` holds (pushed down and applied row by
-        row)."""
+        """The physical rows, in these columns,
+        for which all of ``where`` holds (pushed down and applied row by row)."""
         table, schema = self._open(path)
         builder = self._call("table.Table", table, "newReadBuilder")
         kind, names = "table.source.ReadBuilder", schema.field_names
@@ -120,8 +120,8 @@ class JavaPaimon:
         return getattr(self._paimon.predicate.PredicateBuilder, "and")(made)
 
     def _literal(self, t: AtomicType, value):
-        """A Java list with the value as Paimon holds it. It is boxed in Java, because py4j would choose a width by
-        itself."""
+        """A Java list with the value as Paimon holds it.
+        It is boxed in Java, because py4j would choose a width by itself."""
         held = self._jvm.java.util.ArrayList()
         if t.root in _BOXED:
             mapper = self._jvm.com.fasterxml.jackson.databind.ObjectMapper()
@@ -201,8 +201,8 @@ class JavaPaimon:
         return len(tasks)
 
     def change(self, path, *changes) -> None:
-        """Make schema changes: (name of SchemaChange's method, arguments...). Types are given as ``DataType``s of
-        ours."""
+        """Make schema changes: (name of SchemaChange's method, arguments...).
+        Types are given as ``DataType``s of ours."""
         made = self._jvm.java.util.ArrayList()
         for name, *arguments in changes:
             given = [
@@ -253,8 +253,8 @@ class JavaPaimon:
         return table, TableSchema.from_json(schema.toString().encode(), "Java's schema")
 
     def _call(self, interface, target, name, *arguments):
-        """Call by Java's reflection over the interface, because py4j does not see methods of package-private
-        classes."""
+        """Call by Java's reflection over the interface,
+        because py4j does not see methods of package-private classes."""
         method = self._class(interface).getMethod(name, self._classes(*[kind for kind, _ in arguments]))
         return method.invoke(target, self._objects(*[value for _, value in arguments]))
 

@@ -1,5 +1,5 @@
-"""Runs under the interpreter that has pypaimon: reads one JSON request a line and writes one JSON answer a line, with
-rows in Arrow files."""
+"""Runs under the interpreter that has pypaimon:
+reads one JSON request a line and writes one JSON answer a line, with rows in Arrow files."""
 
 import datetime
 import decimal

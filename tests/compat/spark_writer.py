@@ -9,8 +9,8 @@ import streamsink
 
 
 def run_query(spark, folder, path, batches: list[pa.Table], select=None, **options) -> None:
-    """Each Arrow table becomes one file of the source, and one micro-batch. In the same folder the query goes on where
-    it ended."""
+    """Each Arrow table becomes one file of the source, and one micro-batch.
+    In the same folder the query goes on where it ended."""
     source = os.path.join(str(folder), "source")
     os.makedirs(source, exist_ok=True)
     done = len(os.listdir(source))

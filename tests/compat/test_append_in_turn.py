@@ -1,5 +1,5 @@
-"""Several writers write to one table, in turn: nobody loses a row, and what we record of our applications is carried
-on."""
+"""Several writers write to one table, in turn:
+nobody loses a row, and what we record of our applications is carried on."""
 
 import pytest
 
@@ -66,8 +66,8 @@ def test_three_writers_in_turn_lose_no_row(java, pypaimon, path, rng, owner, par
 
 
 def test_our_states_go_on_over_foreign_snapshots(java, pypaimon, path, rng):
-    """Foreign snapshots record nothing of us; the next commit of one application carries all applications' states
-    on."""
+    """Foreign snapshots record nothing of us;
+    the next commit of one application carries all applications' states on."""
     fields = make("us", java, pypaimon, path, [])
     rows = []
     for application in ("orders", "returns"):
@@ -96,8 +96,8 @@ def test_our_states_go_on_over_foreign_snapshots(java, pypaimon, path, rng):
 
 @pytest.mark.parametrize("commits", [35, 65])
 def test_rows_stay_when_manifests_are_merged(java, pypaimon, path, rng, commits):
-    """After more than 30 commits manifests are merged: there are fewer files and the same rows, and filters on
-    partition and value are right."""
+    """After more than 30 commits manifests are merged:
+    there are fewer files and the same rows, and filters on partition and value are right."""
     fields = make("us", java, pypaimon, path, ["p"])
     rows = []
     with ArrowSink(path) as sink:

@@ -81,8 +81,8 @@ def test_java_reads_a_compaction_of_ours_and_compacts_on(java, path):
 
 
 def test_java_reads_our_index_manifest_and_we_read_javas(java, path):
-    """It has hash indexes and deletion vectors: Java reads what we wrote and writes it again, and we read the same
-    entries."""
+    """It has hash indexes and deletion vectors:
+    Java reads what we wrote and writes it again, and we read the same entries."""
     java.create(path, FIELDS, ["part"])
     table = open_table(local_file_io(), path, for_writing=True)
     vectors = (DeletionVectorRange("data-1.parquet", 1, 22, 3), DeletionVectorRange("data-2.parquet", 31, 40, None))
@@ -100,8 +100,8 @@ def test_java_reads_our_index_manifest_and_we_read_javas(java, path):
 
 
 def _race(java, path, commits) -> tuple[collections.Counter, int]:
-    """Java and this process commit at the same time. Returns the ids in the table, and how many of Java's commits are
-    in it."""
+    """Java and this process commit at the same time.
+    Returns the ids in the table, and how many of Java's commits are in it."""
     java.create(path, FIELDS, ["part"], {"commit.max-retries": "1000", "commit.max-retry-wait": "50 ms"})
     theirs = threading.Thread(target=lambda: [java.append(path, [(1_000_000 + n, "j")]) for n in range(commits)])
     theirs.start()
@@ -123,8 +123,8 @@ def _race(java, path, commits) -> tuple[collections.Counter, int]:
 
 
 def test_java_races_us_on_a_bare_disk(java, path):
-    """Java's renames may replace our snapshots, but every row of ours is there once all the same. Java may lose its own
-    commits."""
+    """Java's renames may replace our snapshots, but every row of ours is there once all the same.
+    Java may lose its own commits."""
     found, kept = _race(java, path, 25)
     assert max(found.values()) == 1 and kept > 0
 

@@ -105,8 +105,8 @@ def _states(world) -> dict:
 
 
 def test_an_earlier_table_is_recovered_and_continued_each_row_once(world):
-    """Its pending record is published, its replay is skipped, and the next batches follow. The first commit upgrades
-    the state."""
+    """Its pending record is published, its replay is skipped, and the next batches follow.
+    The first commit upgrades the state."""
     world.run(boundaries=BOUNDARIES)
     assert world.ids() == list(range(20)) + OF_JOBS
     state = _states(world)["streamsink"]
@@ -117,8 +117,8 @@ def test_an_earlier_table_is_recovered_and_continued_each_row_once(world):
 
 
 def test_the_first_commit_after_an_earlier_one_goes_on_for_a_query_that_lost_its_checkpoint(world):
-    """Positions of version 1 filter like those of version 2, once somebody has said that it is the same query, which
-    version 1 did not record."""
+    """Positions of version 1 filter like those of version 2,
+    once somebody has said that it is the same query, which version 1 did not record."""
     world.run(boundaries=BOUNDARIES[:3])
     world.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000002")
     world.driver.options = dataclasses.replace(

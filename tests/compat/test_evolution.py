@@ -1,5 +1,5 @@
-"""Data that does not fit the table is refused by the column's name before anything is written, or the table evolves by
-an explicit option."""
+"""Data that does not fit the table is refused by the column's name before anything is written,
+or the table evolves by an explicit option."""
 
 import os
 
@@ -89,8 +89,8 @@ def test_another_type_is_refused_by_name(path, change, column, options):
 
 @pytest.mark.parametrize("change,column,option,becomes", BY_OPTION, ids=[case[0] for case in BY_OPTION])
 def test_a_change_needs_its_option(path, change, column, option, becomes):
-    """It is refused with the option's name in the message, and made when the option is given. Other options do not
-    allow it."""
+    """It is refused with the option's name in the message, and made when the option is given.
+    Other options do not allow it."""
     streamsink.create_table(path, TABLE)
     fields = replaced(TABLE, change)
     data = to_arrow([], fields)
@@ -141,8 +141,8 @@ def test_extra_columns_and_values_that_do_not_fit(path):
 
 @pytest.mark.parametrize("partition_by", [[], ["p"]], ids=["plain", "partitioned"])
 def test_evolved_tables_are_read_by_all(spark, java, pypaimon, path, partition_by):
-    """Columns are added (nested ones too), types are widened, NOT NULL is dropped, step by step: all readers see all
-    rows, filtered too."""
+    """Columns are added (nested ones too), types are widened, NOT NULL is dropped, step by step:
+    all readers see all rows, filtered too."""
     streamsink.create_table(
         path, "id INT NOT NULL, p STRING, r ROW<x INT, y STRING>, f FLOAT, m MAP<STRING, ROW<k INT>>", partition_by
     )
@@ -192,8 +192,8 @@ def test_evolved_tables_are_read_by_all(spark, java, pypaimon, path, partition_b
 
 
 def test_an_old_writer_goes_on_after_another_evolved_the_table(java, path):
-    """It writes what it knows. The new columns are null in its rows only where it may leave columns out; otherwise it
-    gets an error."""
+    """It writes what it knows.
+    The new columns are null in its rows only where it may leave columns out; otherwise it gets an error."""
     streamsink.create_table(path, "id INT, n INT")
     old_fields, new_fields = columns("id INT, n INT"), columns("id INT, n BIGINT, extra STRING")
     with (
@@ -213,8 +213,8 @@ def test_an_old_writer_goes_on_after_another_evolved_the_table(java, path):
 
 
 def test_a_table_s_wider_types_take_narrower_data(spark, java, pypaimon, path, tmp_path):
-    """Without any option a Spark query's INT is written into BIGINT, FLOAT into DOUBLE, and DECIMAL(5,2) into
-    DECIMAL(20,2)."""
+    """Without any option a Spark query's INT is written into BIGINT,
+    FLOAT into DOUBLE, and DECIMAL(5,2) into DECIMAL(20,2)."""
     streamsink.create_table(path, "id BIGINT, f DOUBLE, d DECIMAL(20, 2), r ROW<x BIGINT>, a ARRAY<DOUBLE>")
     given = columns("id INT, f FLOAT, d DECIMAL(5, 2), r ROW<x INT>, a ARRAY<FLOAT>")
     rows = [(1, 1.5, None, (1,), [0.25, None]), (None, None, None, None, None)]
@@ -223,8 +223,8 @@ def test_a_table_s_wider_types_take_narrower_data(spark, java, pypaimon, path, t
 
 
 def test_spark_queries_are_refused_by_name_and_evolve_by_option(spark, java, pypaimon, path, tmp_path):
-    """The same holds through a real query: the message reaches the user and nothing is written; with the options the
-    query goes on."""
+    """The same holds through a real query:
+    the message reaches the user and nothing is written; with the options the query goes on."""
     first, second = columns("id INT, name STRING"), columns("id BIGINT, name STRING, extra DATE")
     run_query(spark, tmp_path / "one", path, [to_arrow([(1, "a")], first)])
     with pytest.raises(Exception, match="column 'extra'|column 'id'"):
@@ -286,8 +286,8 @@ def test_unsupported_options_are_refused_at_open(path, option):
 
 
 def test_java_s_unsupported_tables_are_refused_by_a_query(spark, java, path, tmp_path):
-    """A query on a bucketed table of Java's fails with the option's name; with a column of type VARIANT it fails with
-    the column's."""
+    """A query on a bucketed table of Java's fails with the option's name;
+    with a column of type VARIANT it fails with the column's."""
     fields = columns("id INT, v STRING")
     java.create(path, fields, [], {"bucket": "2", "bucket-key": "id"})
     with pytest.raises(Exception, match="option bucket"):

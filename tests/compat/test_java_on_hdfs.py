@@ -1,5 +1,5 @@
-"""Paimon's Java and our committer write to one table of a real HDFS, whose rename never replaces: there is no lock, and
-no row is lost."""
+"""Paimon's Java and our committer write to one table of a real HDFS, whose rename never replaces:
+there is no lock, and no row is lost."""
 
 import collections
 import threading
@@ -70,8 +70,8 @@ def _at_once(java, table, ours):
 
 
 def test_java_reads_and_writes_beside_us(spark, hdfs_cluster, tmp_path):
-    """Java reads our rows; then both append in turns; then both append at once. Both readers see every row once, and
-    ids have no hole."""
+    """Java reads our rows; then both append in turns; then both append at once.
+    Both readers see every row once, and ids have no hole."""
     table = f"{hdfs_cluster.uri}/{tmp_path.name}/shop.db/orders"
     streamsink.create_table(table, writer.SCHEMA, options=PATIENT)
     java, ours, rows = JavaPaimon(spark, on=table), Ours(table), []

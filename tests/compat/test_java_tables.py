@@ -1,5 +1,5 @@
-"""We open, read and append to tables that Java made, evolved, compacted and overwrote; then all three readers read
-them."""
+"""We open, read and append to tables that Java made, evolved, compacted and overwrote;
+then all three readers read them."""
 
 import pytest
 
@@ -43,8 +43,8 @@ def append(path, rows, **options):
 @pytest.mark.in_turn("tables of Java", 1)
 @pytest.mark.parametrize("partition_by", [[], ["i"], ["st", "dt"]], ids=["plain", "int", "text-date"])
 def test_all_types_are_read_and_appended_to(spark, java, pypaimon, path, rng, partition_by):
-    """Java writes every type over several snapshots. We read them and append to them, and all three readers read all
-    rows."""
+    """Java writes every type over several snapshots.
+    We read them and append to them, and all three readers read all rows."""
     ddl = f"{PRIMITIVES}, {NANOS}, {NESTED}"
     fields = columns(ddl)
     java.create(path, fields, partition_by)
@@ -84,8 +84,8 @@ def test_spark_s_types_are_read_by_spark(spark, java, path, rng):
 
 
 def test_compaction_overwrite_and_dropped_partitions_are_seen(spark, java, pypaimon, path):
-    """There are COMPACT and OVERWRITE snapshots with DELETE entries: we read exactly the live rows, and append to
-    them."""
+    """There are COMPACT and OVERWRITE snapshots with DELETE entries:
+    we read exactly the live rows, and append to them."""
     fields = columns("id INT, p STRING, v DOUBLE")
     java.create(path, fields, ["p"], {"compaction.min.file-num": "2"})
     rows = []
@@ -113,8 +113,8 @@ def test_compaction_overwrite_and_dropped_partitions_are_seen(spark, java, pypai
 
 
 def test_java_s_schema_changes_are_followed(spark, java, pypaimon, path, rng):
-    """Between commits of all writers Java adds columns (a nested field too), widens, renames and drops them, and makes
-    them nullable."""
+    """Between commits of all writers Java adds columns (a nested field too),
+    widens, renames and drops them, and makes them nullable."""
     java.create(path, columns("id INT NOT NULL, name STRING, old FLOAT, n INT, r ROW<x INT, y STRING>"))
     java.append(path, [(1, "a", 1.5, 10, (1, "y")), (2, None, None, None, None)])
     java.change(
@@ -177,8 +177,8 @@ CASTS = [
 
 @pytest.mark.parametrize("old,new,value", CASTS, ids=[f"{old}-{new}" for old, new, _ in CASTS])
 def test_other_casts_are_read_as_java_does_or_refused(spark, java, path, old, new, value):
-    """These are changes of type that only Java makes: our readers agree with Java's, or say that they cannot, and never
-    give other values."""
+    """These are changes of type that only Java makes:
+    our readers agree with Java's, or say that they cannot, and never give other values."""
     import decimal
 
     value = decimal.Decimal(value) if old.startswith("DECIMAL") else value

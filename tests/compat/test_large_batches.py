@@ -62,8 +62,8 @@ def bounds(path, ddl):
 
 
 def test_a_table_of_files_from_all_ways_is_read_by_all(spark, java, pypaimon, path, rng):
-    """With every type, random rows, and filters on each kind of column, Java, pypaimon, read_arrow and Spark see
-    exactly these rows."""
+    """With every type, random rows, and filters on each kind of column,
+    Java, pypaimon, read_arrow and Spark see exactly these rows."""
     fields = columns(TYPES)
     rows = random_rows(rng, fields, 60)
     parts = [frame_of(spark, path, rows[at : at + 20], fields) for at in (0, 20, 40)]
@@ -152,8 +152,8 @@ def test_a_null_count_that_spark_leaves_out_is_unknown(spark, java, path):
 
 
 def test_no_bound_of_floats_from_a_writer_that_leaves_nan_out(spark, path):
-    """parquet-mr up to 1.17 shows a NaN as the greatest value; from 1.18 on it hides it, so its bounds are not
-    taken."""
+    """parquet-mr up to 1.17 shows a NaN as the greatest value;
+    from 1.18 on it hides it, so its bounds are not taken."""
     write(spark.sql("SELECT double(id) d, id FROM range(3)").coalesce(1), path)
     (name,) = glob.glob(f"{path}/bucket-0/*.parquet")
     data, fields = open(name, "rb").read(), parse_ddl("d DOUBLE, id BIGINT")
@@ -233,8 +233,8 @@ def test_settings_of_the_session_change_nothing_and_are_left_as_they_were(spark,
 
 
 def test_settings_of_the_session_are_put_back_when_the_job_fails(spark, path):
-    """This holds for all of them, those that the session had and those that it did not have; and the batch can be
-    written again."""
+    """This holds for all of them, those that the session had and those that it did not have;
+    and the batch can be written again."""
     session = spark.newSession()
     for name, value in HOSTILE.items():
         session.conf.set(name, value)
@@ -252,8 +252,8 @@ def _files(path) -> list[str]:
 
 @follows("spark.not-counted")
 def test_a_batch_that_spark_does_not_count_is_not_published(spark, path, monkeypatch):
-    """The session has lost its listeners, which bring the count: nothing is left of the batch, and it can be written
-    again."""
+    """The session has lost its listeners, which bring the count:
+    nothing is left of the batch, and it can be written again."""
     monkeypatch.setattr(running, "_LISTENER_WAITS_MS", (100,) * 10)
     session = spark.newSession()
     counted = Observation()

@@ -1,5 +1,5 @@
-"""Partition values of every type, special ones too, have one directory each, inside of the table, where all readers
-find them."""
+"""Partition values of every type, special ones too, have one directory each,
+inside of the table, where all readers find them."""
 
 import datetime
 import os
@@ -82,8 +82,8 @@ def files_below(path):
 
 
 def test_special_strings_stay_inside_and_are_found_by_all(java, pypaimon, path, tmp_path):
-    """These are null, empty, blank, `..`, `/`, escapes and hidden names: all readers see each row once, and no file is
-    outside of the table."""
+    """These are null, empty, blank, `..`, `/`, escapes and hidden names:
+    all readers see each row once, and no file is outside of the table."""
     fields = columns("id INT, p STRING, q STRING")
     rows = [(i, p, STRINGS[-1 - i]) for i, p in enumerate(STRINGS)]
     streamsink.create_table(path, "id INT, p STRING, q STRING", ["p", "q"])
@@ -107,8 +107,8 @@ CASES = [(kind, legacy) for kind in TYPES for legacy in ("true", "false") if leg
 @pytest.mark.in_turn("types of partitions", 10)
 @pytest.mark.parametrize("kind,legacy", CASES)
 def test_every_partition_type_is_found_by_all(java, pypaimon, path, kind, legacy):
-    """Rows of every value and of null are read, unfiltered and by partition. A filter opens only the files of its
-    partition."""
+    """Rows of every value and of null are read, unfiltered and by partition.
+    A filter opens only the files of its partition."""
     values, plain = TYPES[kind]
     fields = columns(f"id INT, p {kind}, n INT")
     rows = [(i, value, n) for i, value in enumerate(values) for n in range(3)]

@@ -57,8 +57,8 @@ FAR = [None, -62_135_596_800_000_000_000, -11_676_096_000_000_000_000, -1_000_00
 
 @pytest.mark.parametrize("nanoseconds", [False, True], ids=["", "with-nanoseconds"])
 def test_years_1_to_9999_are_read(java, pypaimon, path, nanoseconds):
-    """This holds even in a file that has INT96 timestamps, where a reader that takes them as nanoseconds would wrap
-    around."""
+    """This holds even in a file that has INT96 timestamps,
+    where a reader that takes them as nanoseconds would wrap around."""
     ddl = "id INT, ts0 TIMESTAMP(0), ts3 TIMESTAMP(3), ts6 TIMESTAMP(6), lt6 TIMESTAMP_LTZ(6), r ROW<x TIMESTAMP(3)>"
     ddl += ", ts9 TIMESTAMP(9)" if nanoseconds else ""
     rows = [(i, *[nanos] * 4, (nanos,), *([i] if nanoseconds else [])) for i, nanos in enumerate(FAR)]
@@ -171,8 +171,8 @@ def test_a_value_that_repeats_is_found_by_java_s_filter(java, path, kind):
 
 
 def test_only_nanoseconds_are_int96(java, path, rng):
-    """As in Java's files, other timestamps are INT64 of their own unit, and every column's type in the file is
-    Java's."""
+    """As in Java's files, other timestamps are INT64 of their own unit,
+    and every column's type in the file is Java's."""
     fields = columns(f"{PRIMITIVES}, {NANOS}, {NESTED.replace(', at ARRAY<TIMESTAMP(6)>', '')}")
     rows = random_rows(rng, fields, 10)
     streamsink.create_table(path, fields)

@@ -1,5 +1,5 @@
-"""Paimon's own writers in Java and ours are under one lock: each waits for the other, and together they lose no
-commit."""
+"""Paimon's own writers in Java and ours are under one lock:
+each waits for the other, and together they lose no commit."""
 
 import collections
 import threading
@@ -54,8 +54,8 @@ def both(request, tmp_path, locks, monkeypatch):
 
 
 def test_each_side_waits_for_the_other(both):
-    """While Java holds the lock ours is not acquired, and the error says whose it is. While we hold it Java's attempt
-    fails."""
+    """While Java holds the lock ours is not acquired, and the error says whose it is.
+    While we hold it Java's attempt fails."""
     name = both.ours().lock_id
     assert both.java.acquire(name)
     with pytest.raises(Retryable, match="a writer that is not streamsink") as caught:
@@ -93,8 +93,8 @@ def test_dead_holders_of_either_side_are_followed_by_the_other(both):
 
 
 def test_a_lock_that_java_released_although_it_was_ours_is_noticed(both):
-    """Paimon deletes by name. Its next writer's row, made in the same second with a lease as long as ours, is not taken
-    for ours."""
+    """Paimon deletes by name.
+    Its next writer's row, made in the same second with a lease as long as ours, is not taken for ours."""
     lock = both.ours(lock_lease_ms=480_000)
     with lock.acquire() as lease:
         both.java.release(lock.lock_id)
@@ -142,8 +142,8 @@ def test_java_s_hive_lock_and_ours_wait_for_each_other(request, tmp_path, locks)
 
 
 def test_nothing_of_ours_is_published_while_a_java_writer_has_the_lock(both, spark, java, tmp_path):
-    """Java's writer has looked, and its rename is still to come: our commit waits for it, and then takes the next
-    number."""
+    """Java's writer has looked, and its rename is still to come:
+    our commit waits for it, and then takes the next number."""
     table = str(tmp_path / "shop.db" / "orders")
     java.create(table, fields_of("application STRING, id BIGINT"))
     settings = {
@@ -171,8 +171,8 @@ def test_nothing_of_ours_is_published_while_a_java_writer_has_the_lock(both, spa
 
 
 def test_java_s_writers_and_ours_lose_no_commit_under_one_lock(both, spark, locks, tmp_path):
-    """On a local disk Java's rename replaces. Java's threads and our committer append at once: every row is there once,
-    and ids have no hole."""
+    """On a local disk Java's rename replaces.
+    Java's threads and our committer append at once: every row is there once, and ids have no hole."""
     with both.ours().acquire():
         pass  # From now on SQLite's file is one that readers do not block.
     catalog = locks.catalog(str(tmp_path), both.url, both.user, both.password)

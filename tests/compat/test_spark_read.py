@@ -1,5 +1,5 @@
-"""``streamsink.read`` gives the newest and a given snapshot as a DataFrame, which is right under evolution, filters and
-projections."""
+"""``streamsink.read`` gives the newest and a given snapshot as a DataFrame,
+which is right under evolution, filters and projections."""
 
 import datetime
 
@@ -120,8 +120,8 @@ def test_evolved_files_and_new_ones_are_one_frame(spark, path):
 
 
 def test_nanoseconds_are_read_to_the_microsecond(spark, path):
-    """Spark has microseconds: TIMESTAMP(9) and every timestamp of such a file is cut to them, whatever the session's
-    zone."""
+    """Spark has microseconds:
+    TIMESTAMP(9) and every timestamp of such a file is cut to them, whatever the session's zone."""
     fields = columns("id INT, n TIMESTAMP(9), z TIMESTAMP_LTZ(9), u TIMESTAMP(3), far TIMESTAMP(6)")
     far = 253_402_300_799_000_000_000
     rows = [

@@ -40,8 +40,8 @@ def entries(path):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("partition_by", [[], ["st"], ["dt", "i"]], ids=["plain", "text", "date-int"])
 def test_spark_types_are_read_by_all(spark, java, pypaimon, path, tmp_path, rng, partition_by, way):
-    """Several micro-batches have every type of Spark's, by both ways to write. Filters and projections give the same
-    rows."""
+    """Several micro-batches have every type of Spark's, by both ways to write.
+    Filters and projections give the same rows."""
     fields = columns(f"{SPARK_TYPES}, {NESTED}")
     rows = random_rows(rng, fields, 40)
     batches = [to_arrow(rows[at : at + 10], fields) for at in range(0, 40, 10)]

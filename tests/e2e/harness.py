@@ -80,8 +80,8 @@ def ids_of(first: int, count: int) -> set[int]:
 
 
 def forget_commit(checkpoint: str, batch_id: int) -> None:
-    """Let Spark's commit log forget a batch, as if the driver had died after the batch function returned and before
-    Spark wrote it."""
+    """Let Spark's commit log forget a batch,
+    as if the driver had died after the batch function returned and before Spark wrote it."""
     for name in (str(batch_id), f".{batch_id}.crc"):
         Path(checkpoint, "commits", name).unlink(missing_ok=True)
 
@@ -237,8 +237,8 @@ def files_under(folder: str) -> dict[str, tuple[int, int, int]]:
 
 
 def content(table: str) -> dict[str, tuple[int, int, int]]:
-    """Every file of the table except those that say who owns the application: what a refused start must leave as it
-    was."""
+    """Every file of the table except those that say who owns the application:
+    what a refused start must leave as it was."""
     return {path: status for path, status in files_under(table).items() if not _OWNERSHIP.fullmatch(path)}
 
 

@@ -9,8 +9,8 @@ _GATEWAYS = "streamsink/spark/gateway"
 
 
 class Questions(Counter):
-    """Questions by batch that the files of the gateway ask, whose names begin alike. The function for ``foreachBatch``
-    has to set ``batch``."""
+    """Questions by batch that the files of the gateway ask, whose names begin alike.
+    The function for ``foreachBatch`` has to set ``batch``."""
 
     def __init__(self, monkeypatch):
         super().__init__()

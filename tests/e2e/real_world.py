@@ -214,8 +214,8 @@ class RealCheckpoint(Checkpoint):
 
 @dataclass
 class Start:
-    """One start of a query or of a bounded run. more: options of the run. slept: as a run of the walks in memory says
-    it; none does here."""
+    """One start of a query or of a bounded run. more: options of the run.
+    slept: as a run of the walks in memory says it; none does here."""
 
     world: "RealWorld"
     query: Query
@@ -319,8 +319,8 @@ class RealWorld(World):
         return self.folder / f"checkpoint-{next(self._number)}"
 
     def batch(self, query, most, fault=None, how="error", batches=1000, kill_after_ms=None) -> bool:
-        """Write batches by a new run, until nothing is left or as many are done. Returns whether all was well and one
-        was written or taken for done."""
+        """Write batches by a new run, until nothing is left or as many are done.
+        Returns whether all was well and one was written or taken for done."""
         checkpoint = query.checkpoint
         before = checkpoint.committed
         if len(checkpoint.planned) == before and query.source.plan(checkpoint, most) is None:

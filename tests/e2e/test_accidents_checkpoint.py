@@ -34,8 +34,8 @@ def three_batches(spark, ground, **changes):
 
 
 def refused_before_writing(spark, ground, job, kind, *words):
-    """Run the job, which must end with the clear error while no file of the table is added, changed or deleted. Returns
-    the outcome."""
+    """Run the job, which must end with the clear error while no file of the table is added, changed or deleted.
+    Returns the outcome."""
     before = content(ground.table)
     outcome = run_here(spark, job)
     assert_refused(outcome, kind, ground.table, "Nothing was written", *words)
@@ -68,8 +68,8 @@ def test_s2_only_new_data_is_written_without_being_asked_for(spark, ground):
 
 
 def forget_files(ground):
-    """The journal is removed while the query is down: the table knows what was published, but nobody knows of which
-    files it came."""
+    """The journal is removed while the query is down:
+    the table knows what was published, but nobody knows of which files it came."""
     shutil.rmtree(Path(ground.table, "streamsink"))
 
 
@@ -176,8 +176,8 @@ def restored_from_older_copy(spark, ground):
 
 
 def test_s4_an_older_checkpoint_with_the_same_batches_is_a_replay(spark, ground):
-    """It was restored from an older copy and has the same boundaries: both batches are recognised and skipped, and new
-    files follow."""
+    """It was restored from an older copy and has the same boundaries:
+    both batches are recognised and skipped, and new files follow."""
     job = restored_from_older_copy(spark, ground)
     ground.add_files(3, 1)
     outcome = run_here(spark, job)
@@ -186,8 +186,8 @@ def test_s4_an_older_checkpoint_with_the_same_batches_is_a_replay(spark, ground)
 
 
 def test_s4_an_older_checkpoint_with_other_batches_is_recognised_by_its_files(spark, ground):
-    """It was restored from an older copy and has other boundaries: one batch has files that are known, and then new
-    files come."""
+    """It was restored from an older copy and has other boundaries:
+    one batch has files that are known, and then new files come."""
     job = restored_from_older_copy(spark, ground).but(per_batch=ALL_IN_ONE)
     outcome = run_here(spark, job)
     assert (outcome.code, [written["rows"] for written in outcome.of("BatchWritten")]) == (0, [0])
@@ -197,8 +197,8 @@ def test_s4_an_older_checkpoint_with_other_batches_is_recognised_by_its_files(sp
 
 
 def test_s4_files_that_nobody_knows_are_asked_for(spark, ground):
-    """The checkpoint was restored from an older copy, boundaries are others, and the journal is gone: the error comes
-    before anything is written."""
+    """The checkpoint was restored from an older copy, boundaries are others, and the journal is gone:
+    the error comes before anything is written."""
     job = restored_from_older_copy(spark, ground).but(per_batch=ALL_IN_ONE)
     forget_files(ground)
     outcome = refused_before_writing(spark, ground, job, "batch.backwards", "older copy")
@@ -207,8 +207,8 @@ def test_s4_files_that_nobody_knows_are_asked_for(spark, ground):
 
 
 def test_s7_a_table_recreated_between_runs_is_noticed(spark, ground):
-    """It is dropped and recreated while the query is down: the query's next batch is refused, and the new table stays
-    empty."""
+    """It is dropped and recreated while the query is down:
+    the query's next batch is refused, and the new table stays empty."""
     job = three_batches(spark, ground)
     shutil.rmtree(ground.table)
     streamsink.create_table(ground.table, "id BIGINT, name STRING")
@@ -227,8 +227,8 @@ def test_s7_a_table_dropped_between_runs_is_noticed(spark, ground):
 
 
 def running_query_meets(spark, ground, accident):
-    """Three batches of a query that goes on; then the accident; then a fourth file. Returns the error with which the
-    query ends."""
+    """Three batches of a query that goes on; then the accident; then a fourth file.
+    Returns the error with which the query ends."""
     from streamsink.spark import runs
 
     ground.add_files(0, 3)
@@ -244,8 +244,8 @@ def running_query_meets(spark, ground, accident):
 
 
 def test_s7_a_table_recreated_under_a_running_query_is_noticed(spark, ground):
-    """It is dropped and recreated between two batches of a running query: the next batch fails, and the new table stays
-    empty."""
+    """It is dropped and recreated between two batches of a running query:
+    the next batch fails, and the new table stays empty."""
 
     def accident():
         shutil.rmtree(ground.table)
@@ -267,16 +267,16 @@ METADATA = {"snapshot": "table.rolled-back", "schema": "table.gone", "manifest":
 
 @pytest.mark.parametrize("folder", ["snapshot", "schema", "manifest", "streamsink"])
 def test_s8_metadata_removed_under_a_running_query_is_noticed(spark, ground, folder):
-    """One folder of metadata is removed between two batches of a running query: there is an error, nothing is written,
-    and it is never silent."""
+    """One folder of metadata is removed between two batches of a running query:
+    there is an error, nothing is written, and it is never silent."""
     error = running_query_meets(spark, ground, lambda: shutil.rmtree(Path(ground.table, folder)))
     assert METADATA[folder] in error.kind, repr(error)
 
 
 @pytest.mark.parametrize("folder", ["snapshot", "schema", "manifest"])
 def test_s8_metadata_removed_between_runs_is_noticed(spark, ground, folder):
-    """One folder of metadata is removed while the query is down: there is an error, nothing is written, and it is never
-    silent."""
+    """One folder of metadata is removed while the query is down:
+    there is an error, nothing is written, and it is never silent."""
     job = three_batches(spark, ground)
     shutil.rmtree(Path(ground.table, folder))
     before = content(ground.table)
@@ -287,8 +287,8 @@ def test_s8_metadata_removed_between_runs_is_noticed(spark, ground, folder):
 
 
 def test_s8_a_lost_journal_alone_is_no_loss(spark, ground):
-    """The journal is removed while the query is down and nothing is pending: the table itself knows what is
-    published."""
+    """The journal is removed while the query is down and nothing is pending:
+    the table itself knows what is published."""
     job = three_batches(spark, ground)
     shutil.rmtree(Path(ground.table, "streamsink"))
     forget_commit(job.checkpoint, 2)
@@ -298,8 +298,8 @@ def test_s8_a_lost_journal_alone_is_no_loss(spark, ground):
 
 
 def test_a_query_moves_here_with_a_past_by_an_option(spark, ground):
-    """Its first batch here is not 0: it is refused until adopt_from_batch says so, and other numbers do not let it
-    through."""
+    """Its first batch here is not 0:
+    it is refused until adopt_from_batch says so, and other numbers do not let it through."""
     ground.add_files(0, 2)
     elsewhere = ground.job(table=str(ground.root / "lake" / "elsewhere"))
     assert run_here(spark, elsewhere).code == 0

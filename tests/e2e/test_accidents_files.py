@@ -1,5 +1,5 @@
-"""S2, S3, S4 over a file source whose rows carry their file: old files are filtered and new ones are written, whatever
-the batches are."""
+"""S2, S3, S4 over a file source whose rows carry their file:
+old files are filtered and new ones are written, whatever the batches are."""
 
 import json
 import os
@@ -55,8 +55,8 @@ def test_s2_old_and_new_files_in_one_batch_whatever_their_names(spark, ground):
 
 
 def test_s4_an_older_checkpoint_with_other_batches_goes_on_by_itself(spark, ground):
-    """It was restored from an older copy and has two files a batch: one batch has old files, one an old and a new one,
-    and one new ones."""
+    """It was restored from an older copy and has two files a batch:
+    one batch has old files, one an old and a new one, and one new ones."""
     ground.add_files(0, 1)
     job = with_file(ground)
     assert run_here(spark, job).code == 0
@@ -73,8 +73,8 @@ def test_s4_an_older_checkpoint_with_other_batches_goes_on_by_itself(spark, grou
 
 @follows("checkpoint.other-past")
 def test_a_checkpoint_that_read_other_files_in_the_batch_before(spark, ground):
-    """Table and checkpoint were restored and went on; then the checkpoint from before that came back. Found by a walk:
-    a file was read twice."""
+    """Table and checkpoint were restored and went on; then the checkpoint from before that came back.
+    Found by a walk: a file was read twice."""
     ground.add_files(0, 1)
     job = with_file(ground)
     assert run_here(spark, job).code == 0
@@ -118,8 +118,8 @@ def test_files_that_were_restored_without_their_times_are_asked_for(spark, groun
 
 
 def test_files_of_which_a_part_was_moved_are_asked_for(spark, ground):
-    """One of two files went to another folder that the query reads, and the checkpoint is lost. Formerly its rows came
-    a second time without a word."""
+    """One of two files went to another folder that the query reads, and the checkpoint is lost.
+    Formerly its rows came a second time without a word."""
     ground.add_files(0, 2)
     moved = ground.root / "in-moved"
     moved.mkdir()
@@ -185,8 +185,8 @@ def test_a_folder_of_spark_s_file_sink_whose_files_have_lost_their_times(spark, 
 
 
 def test_without_the_column_the_error_says_how_to_get_it(spark, ground):
-    """One batch holds old and new files, and nothing is written. Followed to the letter, the advice leads to each row
-    once."""
+    """One batch holds old and new files, and nothing is written.
+    Followed to the letter, the advice leads to each row once."""
     ground.add_files(0, 3)
     job = ground.job()
     assert run_here(spark, job).code == 0

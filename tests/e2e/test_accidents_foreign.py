@@ -36,8 +36,8 @@ def strangers_take_over(spark, path, *, compact=True):
 
 @pytest.mark.parametrize("compact", [True, False])
 def test_s5_a_replay_after_our_history_has_expired(spark, ground, compact):
-    """The journal remembers what the table has forgotten: the replayed batch is skipped, and the next one is
-    written."""
+    """The journal remembers what the table has forgotten:
+    the replayed batch is skipped, and the next one is written."""
     ground.add_files(0, 3)
     job = ground.job()
     assert run_here(spark, job).code == 0
@@ -63,8 +63,8 @@ def test_s5_a_running_query_goes_on_after_its_history_has_expired(spark, ground)
 
 
 def test_s5_killed_before_the_journal_knew_that_it_was_published(spark, ground):
-    """The driver is killed right after publishing; then others append and expire. The table's manifests tell that the
-    files are in."""
+    """The driver is killed right after publishing; then others append and expire.
+    The table's manifests tell that the files are in."""
     ground.add_files(0, 3)
     job = ground.job()
     assert run_driver(ground, job, fault="commit.published@2:kill").code == -signal.SIGKILL
@@ -75,8 +75,8 @@ def test_s5_killed_before_the_journal_knew_that_it_was_published(spark, ground):
 
 
 def test_s5_killed_before_the_journal_knew_then_compacted_and_expired(spark, ground):
-    """As before, and the files have been rewritten into others: each row is there once, or the error says that it
-    cannot be told."""
+    """As before, and the files have been rewritten into others:
+    each row is there once, or the error says that it cannot be told."""
     ground.add_files(0, 3)
     job = ground.job()
     assert run_driver(ground, job, fault="commit.published@2:kill").code == -signal.SIGKILL
@@ -116,8 +116,8 @@ def test_s6_rolled_back_under_a_running_query(spark, ground, way):
 
 @pytest.mark.parametrize("way", ROLLBACKS)
 def test_s6_the_lost_batches_are_published_again_with_the_option(spark, ground, way):
-    """With on_rollback='republish' chosen from the start the journal gives the lost batches back, under a running
-    query."""
+    """With on_rollback='republish' chosen from the start the journal gives the lost batches back,
+    under a running query."""
     ground.add_files(0, 3)
     job = ground.job(processing_time="50 milliseconds", options={"on_rollback": "republish"})
     query = start(spark, job, lambda event: None)
@@ -134,8 +134,8 @@ def test_s6_the_lost_batches_are_published_again_with_the_option(spark, ground, 
 
 @pytest.mark.parametrize("way", ROLLBACKS)
 def test_s6_the_option_may_be_chosen_after_the_error(spark, ground, way):
-    """After the error the query is restarted with on_rollback='republish': each row is there once, because the data
-    files are still there."""
+    """After the error the query is restarted with on_rollback='republish':
+    each row is there once, because the data files are still there."""
     ground.add_files(0, 3)
     job = ground.job()
     assert run_here(spark, job).code == 0
@@ -149,8 +149,8 @@ def test_s6_the_option_may_be_chosen_after_the_error(spark, ground, way):
 
 
 def test_s6_files_that_are_gone_are_missed_not_guessed(spark, ground):
-    """Orphans were cleaned after the rollback: republish, chosen only afterwards, says which files are gone and
-    publishes nothing."""
+    """Orphans were cleaned after the rollback:
+    republish, chosen only afterwards, says which files are gone and publishes nothing."""
     ground.add_files(0, 3)
     job = ground.job()
     assert run_here(spark, job).code == 0

@@ -146,8 +146,8 @@ def test_s5_no_snapshot_of_ours_is_left(spark, job, sent, replay):
 
 
 def test_starting_offsets_count_what_is_pending(spark, ground, job, sent):
-    """The driver is killed between pre-commit and publishing: a new checkpoint begins after the pending batch, which
-    the start publishes."""
+    """The driver is killed between pre-commit and publishing:
+    a new checkpoint begins after the pending batch, which the start publishes."""
     ids = sent(0, 30)
     assert run_driver(ground, job, fault="precommit.saved@2:kill").code == -signal.SIGKILL
     shutil.rmtree(job.checkpoint)

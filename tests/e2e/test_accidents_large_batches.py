@@ -1,5 +1,5 @@
-"""S9 and S13 where Spark's own writer writes: attempts that fail, run twice or lose their executor, and a driver killed
-in the middle."""
+"""S9 and S13 where Spark's own writer writes:
+attempts that fail, run twice or lose their executor, and a driver killed in the middle."""
 
 import pytest
 
@@ -53,8 +53,8 @@ def cluster(tmp_path_factory, spark_settings):
 
 @pytest.mark.in_turn("Spark's own writer", 1)
 def test_s9_a_task_that_fails(ground, spark_settings):
-    """Every task's first attempt fails at its last row: each row is there once, and no file of a failed attempt is
-    left."""
+    """Every task's first attempt fails at its last row:
+    each row is there once, and no file of a failed attempt is left."""
     marks = ground.root / "marks"
     marks.mkdir()
     java = f"{spark_settings['spark.driver.extraJavaOptions']} -Djava.io.tmpdir={marks}"
@@ -66,8 +66,8 @@ def test_s9_a_task_that_fails(ground, spark_settings):
 
 @pytest.mark.soak
 def test_s9_speculative_execution(ground, cluster):
-    """One task hangs for longer than a driver may take, and its copy on the other host wins: each row is there once,
-    and no file is left."""
+    """One task hangs for longer than a driver may take, and its copy on the other host wins:
+    each row is there once, and no file is left."""
     job = writers_job(ground, on_executor_0(SLEEPS), cluster.conf({}) | SPECULATION, per_batch=4)
     assert_written_once(ground, run_driver(ground, job), 1)
 

@@ -23,8 +23,8 @@ def silent(event) -> None:
 
 
 def run(spark, ground, function, checkpoint=True, columns=("id", "name"), files=1):
-    """Start the query once over all files of the source, with so many in each batch. Returns the error that ended it,
-    or None."""
+    """Start the query once over all files of the source, with so many in each batch.
+    Returns the error that ended it, or None."""
     stream = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", files)
     rows = stream.json(str(ground.source)).selectExpr(*columns)
     errors = []
@@ -108,8 +108,8 @@ def test_two_sinks_of_one_name_with_other_options(spark, ground):
     ids=["driver", "tasks", "spark"],
 )
 def test_a_new_column_that_is_never_null(spark, ground, way):
-    """For a constant, a count or an offset Spark says NOT NULL. What the error says makes it nullable for every way of
-    writing."""
+    """For a constant, a count or an offset Spark says NOT NULL.
+    What the error says makes it nullable for every way of writing."""
     ground.add_files(0, 2)
     streamsink.create_table(ground.table, "id BIGINT, name STRING, deep ROW<one BIGINT>")
     columns, made = ("id", "name", "'x' AS more", "map('k', id) AS pairs", "struct(id AS one, 2 AS two) AS deep"), {}
@@ -137,8 +137,8 @@ def test_a_new_column_that_is_never_null(spark, ground, way):
     "accident", ["the folder is not mounted", "a file is away", "a file is gone", "a file was written again"]
 )
 def test_files_that_are_gone_when_a_planned_batch_is_read(spark, ground, accident):
-    """Spark leaves them out without a word. Formerly they were recorded as read, and their rows were lost, under a new
-    checkpoint too."""
+    """Spark leaves them out without a word.
+    Formerly they were recorded as read, and their rows were lost, under a new checkpoint too."""
     sink, planned, away = (
         streamsink.to_table(ground.table, silent, flush=False, file_column="file"),
         ground.source / "00001.json",

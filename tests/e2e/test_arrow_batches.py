@@ -1,5 +1,5 @@
-"""How many rows a Python task is given at once: their number bounds them where rows are known to be narrow, and Spark
-does everywhere else."""
+"""How many rows a Python task is given at once:
+their number bounds them where rows are known to be narrow, and Spark does everywhere else."""
 
 import sys
 
@@ -36,8 +36,8 @@ def sizes(spark, rows, width) -> list[tuple[int, int]]:
 
 
 def test_rows_bound_a_batch_where_spark_does_not_weigh_it(spark):
-    """There are 80 MB in 4,000 rows. Spark's own limit is 64 MiB, and ours is the number of rows. The session is left
-    as it was."""
+    """There are 80 MB in 4,000 rows. Spark's own limit is 64 MiB, and ours is the number of rows.
+    The session is left as it was."""
     with with_settings(spark, settings(4_000)):
         ((rows, size),) = sizes(spark, 4_000, 20_000)
     assert rows == 4_000 and size > 64 * MEGABYTE
@@ -89,8 +89,8 @@ def test_a_batch_of_which_nothing_is_known_is_weighed(spark):
 
 
 def test_limits_of_the_session_are_kept(spark):
-    """With a limit of bytes Spark weighs. With a limit of rows there are no more than these, and as many as we say
-    where there is none."""
+    """With a limit of bytes Spark weighs.
+    With a limit of rows there are no more than these, and as many as we say where there is none."""
     session = spark.newSession()
     session.conf.set(ROWS, "70")
     assert rows_at_once(session, FIELDS, BATCH, 10) == 70
@@ -103,8 +103,8 @@ def test_limits_of_the_session_are_kept(spark):
 @pytest.mark.in_turn("tasks at once", 1)
 @pytest.mark.parametrize("daemon", [False, True], ids=["spark's-daemon", "our-daemon"])
 def test_auto_takes_tasks_where_they_start_at_once(ground, spark_settings, daemon):
-    """The first batch of files is bounded, and later ones are known. Tasks that start slowly are left to Spark's own
-    writer."""
+    """The first batch of files is bounded, and later ones are known.
+    Tasks that start slowly are left to Spark's own writer."""
     ground.add_files(0, 3)
     conf = {"spark.python.daemon.module": worker_daemon.MODULE} if daemon else {}
     outcome = run_driver(ground, ground.job(per_batch=1, options={"driver_max_rows": 0}, conf=conf))

@@ -1,5 +1,5 @@
-"""Bad input gets a clear error that names the table and the way out, before anything is written; and nothing is
-lost."""
+"""Bad input gets a clear error that names the table and the way out, before anything is written;
+and nothing is lost."""
 
 import json
 import logging

@@ -53,8 +53,8 @@ def test_a_bounded_write_repeated_changes_nothing(spark, ground):
 @pytest.mark.spark
 @follows("run.other")
 def test_two_jobs_under_one_run_id(spark, ground):
-    """Formerly the second one returned 0, and its rows were lost. What the same program sets anew at each start makes
-    no difference."""
+    """Formerly the second one returned 0, and its rows were lost.
+    What the same program sets anew at each start makes no difference."""
     days = [str(ground.source / day) for day in ("2026-11-21", "2026-11-22")]
     for number, day in enumerate(days):
         spark.range(10 * number, 10 * number + 10).write.mode("overwrite").parquet(day)
@@ -116,8 +116,8 @@ def test_a_repeated_run_is_the_same_in_another_process_and_over_a_table_that_is_
 @pytest.mark.spark
 @follows("run.of-a-batch")
 def test_a_run_that_writes_a_micro_batch_is_refused(spark, ground):
-    """Formerly its id was the batch's, which a new checkpoint gives again: new rows were taken for those of the first
-    one."""
+    """Formerly its id was the batch's, which a new checkpoint gives again:
+    new rows were taken for those of the first one."""
     ground.add_files(0, 1)
     refused, summaries = [], []
 
@@ -265,8 +265,8 @@ def test_a_checkpoint_registered_twice_is_an_error(ground, protocol):
 @pytest.mark.in_turn("nested and empty", 1)
 @pytest.mark.parametrize("way", ["driver", "tasks"])
 def test_nested_columns_that_are_empty_in_every_row_are_written(ground, spark_settings, way):
-    """Spark sends what is inside of them without offsets. A worker that died of that would take its task with it, and a
-    driver the query."""
+    """Spark sends what is inside of them without offsets.
+    A worker that died of that would take its task with it, and a driver the query."""
     expected = ground.add_files(0, 2)
     nothing = (
         "struct(CAST(array() AS ARRAY<MAP<STRING, INT>>) AS a, CAST(NULL AS MAP<STRING, MAP<STRING, INT>>) AS "

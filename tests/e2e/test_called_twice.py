@@ -69,8 +69,8 @@ def test_two_sinks_of_one_table_and_name_are_one_sink(spark, ground):
 
 @pytest.mark.spark
 def test_a_table_whose_path_is_spelled_in_two_ways_is_one(spark, ground):
-    """Formerly the second sink took over as a restart of the query, and its half of each batch was skipped as a
-    replay."""
+    """Formerly the second sink took over as a restart of the query,
+    and its half of each batch was skipped as a replay."""
     linked = ground.root / "linked"
     linked.symlink_to(ground.table.rpartition("/")[0])
     streamsink.create_table(ground.table, "id BIGINT, name STRING")
@@ -103,8 +103,8 @@ def test_a_table_whose_place_gets_another_path_meanwhile_is_one(spark, ground):
 
 @pytest.mark.spark
 def test_a_name_each_is_the_way_on(spark, ground):
-    """This is what the error advises: two parts under two names, each row once; and one sink object made anew in each
-    batch."""
+    """This is what the error advises: two parts under two names, each row once;
+    and one sink object made anew in each batch."""
 
     def both(batch, number):
         for name, part in (("even", EVEN), ("odd", ODD)):
@@ -156,8 +156,8 @@ def test_a_query_that_is_renamed_before_spark_has_committed_its_first_batch(spar
 
 @pytest.mark.spark
 def test_two_names_of_one_function_are_no_earlier_names_of_each_other(spark, ground):
-    """Their query dies when both, or only one of them, have written batch 0. Several tables of one folder are another
-    name for each of them."""
+    """Their query dies when both, or only one of them, have written batch 0.
+    Several tables of one folder are another name for each of them."""
     folder, name = ground.table.rsplit("/", 1)
     streamsink.create_table(ground.table, "id BIGINT, name STRING")
 
@@ -212,8 +212,8 @@ def test_a_call_from_another_thread_is_refused_with_the_reason(spark, ground):
 @pytest.mark.spark
 @pytest.mark.parametrize("empty, kind", [(1, "batch.gap"), (0, "gap.first-batch")])
 def test_a_sink_that_is_called_only_for_batches_with_rows_is_told_to_take_all_of_them(spark, ground, empty, kind):
-    """Many batch functions do so. Formerly the error blamed the table or the checkpoint, and its advice led back to the
-    same error."""
+    """Many batch functions do so.
+    Formerly the error blamed the table or the checkpoint, and its advice led back to the same error."""
     ground.add_files(0, 3)
     none_of = ids_of(empty, 1)
     rows = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source))

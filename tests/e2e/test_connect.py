@@ -1,5 +1,5 @@
-"""Spark Connect has no gateway to Spark's JVM: what needs one is refused by name before anything is written, and what
-does not need it works."""
+"""Spark Connect has no gateway to Spark's JVM:
+what needs one is refused by name before anything is written, and what does not need it works."""
 
 import json
 import os
@@ -42,8 +42,8 @@ spark.stop()
 @follows("spark.connect")
 @pytest.mark.spark
 def test_each_function_says_what_it_needs(tmp_path, spark):
-    """A real Connect server and its client are in a process of their own. The sinks get what their batch function would
-    get."""
+    """A real Connect server and its client are in a process of their own.
+    The sinks get what their batch function would get."""
     streamsink.write(spark.range(3), str(tmp_path / "ready"), "r1")
     environment = os.environ | {"PYTHONPATH": str(ROOT), "SPARK_TESTING": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]

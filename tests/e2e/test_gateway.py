@@ -1,5 +1,5 @@
-"""What a micro-batch asks of Spark's JVM is counted; and what is remembered of a run is never taken for another
-run's."""
+"""What a micro-batch asks of Spark's JVM is counted;
+and what is remembered of a run is never taken for another run's."""
 
 import json
 
@@ -66,8 +66,8 @@ def test_a_job_that_fails_while_its_rows_are_awaited_says_why(spark, ground):
 
 @pytest.mark.spark
 def test_rows_that_spark_refuses_to_collect_are_written_as_a_large_batch(ground):
-    """The estimate was wrong: Spark's own bound of what the driver takes holds, and the batch is written all the
-    same."""
+    """The estimate was wrong:
+    Spark's own bound of what the driver takes holds, and the batch is written all the same."""
     expected = ground.add_files(0, 2)
     for file in ground.source.glob("*.json"):
         rows = [json.loads(line) for line in file.read_text().splitlines()]

@@ -31,8 +31,8 @@ MORE_KILLS = ("group.queued@3", KILLS[0], "commit.published@2", KILLS[1])
     ids=["", "more"],
 )
 def test_drivers_killed_while_checkpoints_are_pending_lose_and_double_nothing(ground, spark_settings, kills):
-    """SIGKILL follows upon SIGKILL, then a run goes to the end. A reader always sees whole batches in order, and in the
-    end each row once."""
+    """SIGKILL follows upon SIGKILL, then a run goes to the end.
+    A reader always sees whole batches in order, and in the end each row once."""
     files = 8 * len(kills)
     ground.add_files(0, files)
     for fault in kills:

@@ -41,8 +41,8 @@ def killed_at_a_time(ground, job, rng: random.Random) -> str:
 
 @pytest.mark.parametrize("times", [2, pytest.param(12, marks=pytest.mark.soak)])
 def test_no_message_is_lost_or_doubled_over_many_kills(ground, kafka_broker, spark_settings, rng, times):
-    """The exact set of ids is there at the end, although every other driver dies at a random step and the others at a
-    random time."""
+    """The exact set of ids is there at the end,
+    although every other driver dies at a random step and the others at a random time."""
     topic = new_topic(kafka_broker.bootstrap, PARTITIONS)
     ids = send(kafka_broker.bootstrap, topic, range(MESSAGES), PARTITIONS)
     source = {"kind": "kafka", "bootstrap": kafka_broker.bootstrap, "topic": topic}

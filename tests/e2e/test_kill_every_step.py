@@ -65,8 +65,8 @@ class Chain:
     leaving: set[str] = field(default_factory=set)  # Steps that left some.
 
     def add_files(self, steps: list[str]) -> None:
-        """Add as many as the kills at these steps need: each driver publishes at most two batches, and one is left for
-        the last."""
+        """Add as many as the kills at these steps need:
+        each driver publishes at most two batches, and one is left for the last."""
         count = 2 * sum(not step.startswith(AT_START) for step in steps) + 1
         self.ground.add_files(self.files, count)
         self.files += count
@@ -95,8 +95,8 @@ class Chain:
             self.add_files(self.steps[self.steps.index(step) + 1 :])
 
     def kill_and_look(self, step: str) -> None:
-        """The step is reached, the driver dies there, and what a reader then sees is a prefix of the source, each row
-        once."""
+        """The step is reached, the driver dies there,
+        and what a reader then sees is a prefix of the source, each row once."""
         if step in NEEDS:
             self.kill_at(NEEDS[step])
         self.kill_at(step)
@@ -105,8 +105,8 @@ class Chain:
             assert len(found) == len(set(found)) and set(found) == ids_of(0, len(found) // 10)
 
     def end(self) -> None:
-        """The last start publishes the rest: the exact set of ids is there, none is lost and none doubled, and every
-        orphan was named and removed."""
+        """The last start publishes the rest:
+        the exact set of ids is there, none is lost and none doubled, and every orphan was named and removed."""
         outcome = run_driver(self.ground, self.ground.job(options={"journal_retain": 2}))
         assert outcome.code == 0, outcome
         self.check_what_was_left(outcome)

@@ -1,5 +1,5 @@
-"""One query into several tables, with dead letters, under Spark: kills of real drivers, tasks that fail, rows that do
-not fit."""
+"""One query into several tables, with dead letters, under Spark:
+kills of real drivers, tasks that fail, rows that do not fit."""
 
 import datetime
 import decimal
@@ -235,8 +235,8 @@ def test_without_dead_letters_a_bad_row_fails_the_query(ground, rows_of_each_kin
 
 
 def test_fifty_tables_in_one_batch_from_tasks(spark, ground):
-    """Each row is in the table that its column names, the routing column is dropped, and few files are open at a
-    time."""
+    """Each row is in the table that its column names,
+    the routing column is dropped, and few files are open at a time."""
     source, lake = str(ground.root / "in"), str(ground.root / "lake")
     rows = [(number, f"t_{number % 50}") for number in range(5_000)]
     spark.createDataFrame(rows, "id BIGINT, kind STRING").repartition(2).write.parquet(source)

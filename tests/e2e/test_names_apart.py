@@ -1,5 +1,5 @@
-"""Columns whose names Spark takes for one, and names that are there twice: exactly what is named is meant, or it is an
-error."""
+"""Columns whose names Spark takes for one, and names that are there twice:
+exactly what is named is meant, or it is an error."""
 
 import pytest
 
@@ -181,8 +181,8 @@ def test_a_column_of_one_of_several_tables_that_is_there_twice(spark, ground, wa
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("names", [("a", "A"), ("straße", "STRASSE", "İd", "ıd"), ("a", "A", "x.y")], ids="-".join)
 def test_columns_that_differ_in_case_only_are_written_in_every_way(spark, exact, ground, way, names):
-    """Paimon's names differ by case. Formerly a small batch created such a table, and the first large one failed for
-    ever."""
+    """Paimon's names differ by case.
+    Formerly a small batch created such a table, and the first large one failed for ever."""
     rows = spark.range(0, 40, 1, 2).selectExpr("id", *(f"id + {place} AS `{name}`" for place, name in enumerate(names)))
     for run in ("r1", "r2"):
         streamsink.write(rows, ground.table, run, **SILENT, **(WAYS[way] if run == "r2" else {}))

@@ -1,5 +1,5 @@
-"""NOT NULL inside of nested columns under Spark, whose placeholders below a null row are nulls: in all ways of
-writing."""
+"""NOT NULL inside of nested columns under Spark, whose placeholders below a null row are nulls:
+in all ways of writing."""
 
 import json
 

@@ -1,5 +1,5 @@
-"""Text that is not UTF-8 under Spark, whose ``cast(value AS string)`` lets any bytes through: in all ways of
-writing."""
+"""Text that is not UTF-8 under Spark, whose ``cast(value AS string)`` lets any bytes through:
+in all ways of writing."""
 
 import pyarrow as pa
 import pytest

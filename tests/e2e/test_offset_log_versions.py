@@ -1,5 +1,5 @@
-"""Queries whose offset log is in version 1 or 2, with sources by place or by name: what this PySpark knows. Two file
-sources each."""
+"""Queries whose offset log is in version 1 or 2, with sources by place or by name: what this PySpark knows.
+Two file sources each."""
 
 import json
 from pathlib import Path
@@ -128,8 +128,8 @@ if "named" in LOGS:
 
     @pytest.mark.parametrize("replayed", [False, True])
     def test_a_log_of_version_1_goes_on_in_version_2(spark, ground, replayed):
-        """The entry of the last batch is one of version 2, whose lines are in another order. Its batch is done, or is
-        replayed."""
+        """The entry of the last batch is one of version 2, whose lines are in another order.
+        Its batch is done, or is replayed."""
         two = Two(spark, ground, "v2")
         two.session.conf.set("spark.sql.streaming.offsetLog.formatVersion", "1")
         two.add("a", "b", "a")

@@ -1,5 +1,5 @@
-"""A3: rows are filtered without a question only for the same query. Another query under the same name is an error with
-ways on."""
+"""A3: rows are filtered without a question only for the same query.
+Another query under the same name is an error with ways on."""
 
 import os
 import re
@@ -60,8 +60,8 @@ def run_function(spark, job, function, checkpoint: str, **options) -> Misuse | N
 
 
 def test_a_second_job_with_another_filter_is_refused_before_anything_is_written(spark, job, sent):
-    """Two scheduled jobs run after each other with one topic, one table and no names: the rows of the second one are
-    not filtered away."""
+    """Two scheduled jobs run after each other with one topic, one table and no names:
+    the rows of the second one are not filtered away."""
     ids = sent(0, 30)
     assert run_here(spark, job.but(where="id % 3 = 0")).code == 0
     before = content(job.table)
@@ -74,8 +74,8 @@ def test_a_second_job_with_another_filter_is_refused_before_anything_is_written(
 
 
 def test_a_second_job_that_was_given_a_copy_of_the_checkpoint(spark, job, sent):
-    """Formerly its batches were taken for replays of the first job's: it ended without an error and without its rows. A
-    folder that is moved goes on."""
+    """Formerly its batches were taken for replays of the first job's: it ended without an error and without its rows.
+    A folder that is moved goes on."""
     ids = sent(0, 30)
     assert run_here(spark, job.but(where="id % 3 = 0")).code == 0
     copy = job.checkpoint + "-copy"
@@ -111,8 +111,8 @@ def test_a_new_version_without_its_filter_is_written_whole_by_accept_as_new(spar
 
 
 def test_what_the_function_does_before_the_sink_belongs_to_the_query(spark, job, sent):
-    """The streaming plan is the same, but the function filters otherwise. accept_as_same then filters as for one
-    query."""
+    """The streaming plan is the same, but the function filters otherwise.
+    accept_as_same then filters as for one query."""
     ids = sent(0, 30)
     assert run_function(spark, job, lambda df: df.where("id % 2 = 0"), job.checkpoint + "-1") is None
     refused = run_function(spark, job, lambda df: df.where("id % 2 = 1"), job.checkpoint + "-2")
@@ -127,8 +127,8 @@ def test_what_the_function_does_before_the_sink_belongs_to_the_query(spark, job,
 
 @follows("positions.combined")
 def test_rows_that_the_function_has_combined_are_not_filtered(spark, job, sent):
-    """Formerly dropDuplicates kept the old one of an old and a new message of one key, and the filter dropped that: the
-    new one was lost."""
+    """Formerly dropDuplicates kept the old one of an old and a new message of one key, and the filter dropped that:
+    the new one was lost."""
 
     def one_of_each_key(df):
         return df.withColumn("key", F.col("id") % 20).dropDuplicates(["key"]).drop("key")
@@ -150,8 +150,8 @@ def test_rows_that_the_function_has_combined_are_not_filtered(spark, job, sent):
 
 
 def test_the_same_program_in_another_jvm_is_the_same_query(spark, ground, job, sent):
-    """It has other expression ids, another time of day and another checkpoint: rows are filtered, and each is there
-    once."""
+    """It has other expression ids, another time of day and another checkpoint:
+    rows are filtered, and each is there once."""
     ids = sent(0, 30)
     program = job.but(
         column="coalesce(cast(current_timestamp() AS string), uuid(), cast(rand() AS string))",

@@ -1,5 +1,5 @@
-"""The sink that docs/WRITING_A_SINK.md shows, in real drivers: batches on the driver and by tasks, and kills between
-every two of its steps."""
+"""The sink that docs/WRITING_A_SINK.md shows, in real drivers:
+batches on the driver and by tasks, and kills between every two of its steps."""
 
 import signal
 

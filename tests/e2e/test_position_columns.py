@@ -1,5 +1,5 @@
-"""Position columns are proven in every batch, in all ways of writing; and what they filter costs the same for any
-number of partitions."""
+"""Position columns are proven in every batch, in all ways of writing;
+and what they filter costs the same for any number of partitions."""
 
 import re
 from dataclasses import replace
@@ -126,8 +126,8 @@ def assert_refused(sink, rows, given: Batch, outside: int, of: int = 40) -> None
 @follows("positions.columns")
 @pytest.mark.parametrize("way", WAYS)
 def test_rows_outside_their_batch_are_refused_and_the_right_columns_go_on(spark, ground, way):
-    """They are counted before a record. The advice is to name the columns as they came, and then each row is there
-    once."""
+    """They are counted before a record.
+    The advice is to name the columns as they came, and then each row is there once."""
     sink = sink_of(ground.table, way)
     for name in SHAPES if way == "driver" else FEW:
         *columns, outside = SHAPES[name]
@@ -152,8 +152,8 @@ def test_leaving_position_columns_out_goes_on(spark, ground, way):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_later_batch_is_proven_against_its_own_range(spark, ground, way):
-    """Rows of the batch before lie outside, as with a constant. What the source says of a second source counts as
-    well."""
+    """Rows of the batch before lie outside, as with a constant.
+    What the source says of a second source counts as well."""
     sink = sink_of(ground.table, way, store_position_columns=True)
     sink._micro_batch(frame(spark, *FITTING), batch())
     again = {topic: {part: end + 400 for part, end in parts.items()} for topic, parts in END.items()}
@@ -266,8 +266,8 @@ def test_the_plan_has_the_same_size_for_three_partitions_and_three_thousand():
 
 
 def test_spark_finds_the_rows_outside_that_arrow_finds(spark, rng):
-    """There are any rows and any ranges, one topic or many, and several sources; in every row, whatever it holds, Spark
-    raises no error."""
+    """There are any rows and any ranges, one topic or many, and several sources;
+    in every row, whatever it holds, Spark raises no error."""
     names = [f"t{number}" for number in range(40)] + ["", "T1", None]
     values = [
         (
@@ -298,8 +298,8 @@ def test_spark_finds_the_rows_outside_that_arrow_finds(spark, rng):
 
 @pytest.mark.kafka
 def test_a_query_that_does_not_carry_kafka_s_positions_is_stopped_at_its_first_batch(spark, ground, kafka_broker):
-    """It is not stopped only at the lost checkpoint, when it is too late. With the columns as they came the same
-    checkpoint goes on."""
+    """It is not stopped only at the lost checkpoint, when it is too late.
+    With the columns as they came the same checkpoint goes on."""
     topic = new_topic(kafka_broker.bootstrap, 2)
     ids = send(kafka_broker.bootstrap, topic, range(40), 2)
 

@@ -1,5 +1,5 @@
-"""What a running query is: for each kind of query, whether it keeps state, as Spark's physical plan says; and what
-tells queries apart."""
+"""What a running query is: for each kind of query, whether it keeps state, as Spark's physical plan says;
+and what tells queries apart."""
 
 import datetime
 import json
@@ -35,8 +35,8 @@ def read(session, source, **options):
 
 
 def described(queries: dict, folder, function=lambda df: df) -> dict:
-    """name -> (the batch as described, whether the physical plan has an operator with state) of (df, output mode); all
-    at once."""
+    """name -> (the batch as described, whether the physical plan has an operator with state) of (df, output mode);
+    all at once."""
     found = {}
 
     def look(name):
@@ -124,8 +124,8 @@ def test_state_and_changing_results_are_recognised_for_each_kind_of_query(sessio
 
 
 def test_one_program_is_one_query_and_another_program_is_not(session, source, tmp_path):
-    """Started again it has other ids, seeds, times, connection options and row groups. Each change of it changes its
-    own part."""
+    """Started again it has other ids, seeds, times, connection options and row groups.
+    Each change of it changes its own part."""
     table = session.createDataFrame([(1, "a"), (2, "b")], "id BIGINT, d STRING")
 
     def program(least=0, at=source, day=datetime.date(2020, 1, 1), name="x", **options):
@@ -174,8 +174,8 @@ def test_one_program_is_one_query_and_another_program_is_not(session, source, tm
 
 
 def test_the_function_belongs_to_the_query(session, source, tmp_path):
-    """What it does with the batch counts. Where rows go through an RDD or a Python function the plan does not show
-    it."""
+    """What it does with the batch counts.
+    Where rows go through an RDD or a Python function the plan does not show it."""
     query = {"q": (read(session, source), "append")}
     odd = F.udf(lambda i: i % 2 == 1, "boolean")
     functions = {

@@ -1,5 +1,5 @@
-"""A folder that nobody may write in: every public function that writes names the table, what is the matter, and the way
-on."""
+"""A folder that nobody may write in:
+every public function that writes names the table, what is the matter, and the way on."""
 
 import pytest
 

@@ -90,8 +90,8 @@ def _fed(walk, which):
 
 @_kind(12, 4)
 def batch(walk, which, most, batches, how):
-    """The query runs for some batches: until nothing is left, until its function fails, or until it is stopped in
-    order."""
+    """The query runs for some batches:
+    until nothing is left, until its function fails, or until it is stopped in order."""
     limit = (1000, 1 + batches % 3)[how % 3 > 0]
     walk.world.batch(_fed(walk, which), 1 + most % 4, how=("error", "error", "stop")[how % 3], batches=limit)
 
@@ -118,8 +118,8 @@ def run_killed(walk, number, again, step):
 
 @_kind(2, 3)
 def foreign_race(walk, which, most, count):
-    """While a batch is written, another writer builds a snapshot on the one before, and renames it over the batch's
-    own."""
+    """While a batch is written, another writer builds a snapshot on the one before,
+    and renames it over the batch's own."""
     others.foreign_prepare(walk, count)
     walk.world.batch(_fed(walk, which), 1 + most % 4, batches=1)
     others.foreign_rename(walk)
@@ -304,8 +304,8 @@ def draw_real(seed: str):
 
 
 def test_real_walks_of_accidents(tmp_path, kafka_broker, spark_settings):
-    """In five walks, the same ones each time, every row is there once, or an error's advice leads there, and readers
-    can always read."""
+    """In five walks, the same ones each time, every row is there once,
+    or an error's advice leads there, and readers can always read."""
     Walks(tmp_path, kafka_broker).walk([ONE] if ONE else [f"{SEED}-{number}" for number in range(IN_THE_GATE)])
 
 

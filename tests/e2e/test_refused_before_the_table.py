@@ -11,8 +11,8 @@ pytestmark = pytest.mark.spark
 
 
 def refused(spark, ground, columns: list[str], **options) -> Misuse:
-    """The error of a query over these columns, with nothing on disk. The query reads files: what is checked is the
-    types of the columns."""
+    """The error of a query over these columns, with nothing on disk.
+    The query reads files: what is checked is the types of the columns."""
     ground.add_files(0, 1)
     stream = spark.readStream.schema("id BIGINT, name STRING").json(str(ground.source)).selectExpr("id", *columns)
     many = options.pop("many", None)
@@ -53,8 +53,8 @@ RIGHT = ["name AS topic", "cast(id AS int) AS partition", "id AS offset"]
     ids="-".join,
 )
 def test_position_columns_in_another_order(spark, ground, given, many):
-    """Their types tell, and the error names each of them; otherwise a cast would fail one day, at the first lost
-    checkpoint."""
+    """Their types tell, and the error names each of them;
+    otherwise a cast would fail one day, at the first lost checkpoint."""
     error = refused(spark, ground, RIGHT, position_columns=given, many=many)
     assert error.kind == "option.position-columns"
     assert all(name in str(error) for name in POSITIONS) and "topic, partition, offset" in str(error)

@@ -1,5 +1,5 @@
-"""A bounded run that comes again over files that are others by then: the same rows are skipped, and other ones are
-asked about."""
+"""A bounded run that comes again over files that are others by then:
+the same rows are skipped, and other ones are asked about."""
 
 import datetime
 from pathlib import Path
@@ -73,8 +73,8 @@ def test_files_that_were_replaced_by_as_many_other_rows_are_no_repeated_run(spar
 
 @pytest.mark.parametrize("large_batches", ["spark", "tasks"])
 def test_a_run_whose_files_were_made_anew_of_the_same_rows_is_a_repeated_one(spark, ground, large_batches):
-    """This happens when all of a day's jobs are repeated after the last one was killed. The number of files, and their
-    order, make no difference."""
+    """This happens when all of a day's jobs are repeated after the last one was killed.
+    The number of files, and their order, make no difference."""
     options = {"large_batches": large_batches, "partition_by": ("day",), "target_file_bytes": 1_000_000}
     _rates(spark, ground, 0)
     assert _load(spark, ground, **options) == 10
@@ -85,8 +85,8 @@ def test_a_run_whose_files_were_made_anew_of_the_same_rows_is_a_repeated_one(spa
 
 
 def test_a_run_of_one_day_is_repeated_when_its_folder_has_grown(spark, ground):
-    """The same files are there, among others; this holds even when the journal does not remember the run's record any
-    more."""
+    """The same files are there, among others;
+    this holds even when the journal does not remember the run's record any more."""
     options = {"journal_retain": 2}
     _rates(spark, ground, 0, folder="in/day=1")
     assert _load(spark, ground, "one", folder="in", **options) == 10
@@ -223,8 +223,8 @@ def _split(columns: str) -> list[str]:
 @pytest.mark.in_turn("rows in other files", 4)
 @pytest.mark.parametrize("by", SHAPES)
 def test_the_same_rows_in_other_files_are_skipped_and_other_rows_are_not(spark, ground, by):
-    """When what a run reads was first compared, each of these was skipped in silence, or stopped although nothing had
-    changed."""
+    """When what a run reads was first compared,
+    each of these was skipped in silence, or stopped although nothing had changed."""
     same, other, job = SHAPES[by]
 
     def load() -> int:
@@ -242,8 +242,8 @@ def test_the_same_rows_in_other_files_are_skipped_and_other_rows_are_not(spark, 
 
 
 def test_what_only_a_column_with_the_time_shows_is_asked_for(spark, ground):
-    """It is another value in each attempt, so it is left out. It does not matter where other columns show what was
-    read."""
+    """It is another value in each attempt, so it is left out.
+    It does not matter where other columns show what was read."""
     for number, columns in enumerate((["id", "price"], ["id"])):
         for prices, expected in ((_A, 5), (_A, 0 if len(columns) == 2 else None), (_B, None)):
             _make(spark, ground.source / "in", prices, 2)

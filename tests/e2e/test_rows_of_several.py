@@ -1,5 +1,5 @@
-"""One batch has old and new files, and a function may have made rows of several where no plan shows it: the sink asks
-before a row is filtered."""
+"""One batch has old and new files, and a function may have made rows of several where no plan shows it:
+the sink asks before a row is filtered."""
 
 import shutil
 
@@ -163,8 +163,8 @@ def test_a_stream_whose_rows_may_be_of_several(spark, ground, stream):
     ids=["checkpoint", "driver", "partitions"],
 )
 def test_one_word_is_for_all_batches_of_a_replay(spark, ground, function):
-    """The checkpoint is deleted, and three batches hold an old and a new file each: the sink asks about the query and
-    about its rows, and not again."""
+    """The checkpoint is deleted, and three batches hold an old and a new file each:
+    the sink asks about the query and about its rows, and not again."""
     for number in (0, 2, 4):
         ground.add_files(number, 1)
     assert run(spark, ground, function, 1) is None

@@ -1,5 +1,5 @@
-"""A4 and A13: what a query keeps in its state is lost with its checkpoint, and results that change are no rows to
-append."""
+"""A4 and A13: what a query keeps in its state is lost with its checkpoint,
+and results that change are no rows to append."""
 
 import re
 import shutil
@@ -56,8 +56,8 @@ def token(error, option: str) -> str:
 
 
 def test_position_columns_on_a_stateful_query_are_refused_at_its_first_batch(session, ground):
-    """Rows would come out of state with old positions, and a filter would drop them. The error comes now and not only
-    after the accident."""
+    """Rows would come out of state with old positions, and a filter would drop them.
+    The error comes now and not only after the accident."""
     ground.add_files(0, 1)
     df = (
         files(session, ground).dropDuplicates(["id"]).selectExpr("id", "'t' AS topic", "0 AS partition", "id AS offset")
@@ -84,8 +84,8 @@ def test_a_stateful_query_whose_checkpoint_is_deleted_says_that_its_state_is_los
 
 
 def test_a_stateful_query_killed_before_sparks_commit_log_goes_on(session, ground):
-    """The replay changes nothing in the table, but its rows are read: otherwise Spark finds no state for the next
-    batch."""
+    """The replay changes nothing in the table, but its rows are read:
+    otherwise Spark finds no state for the next batch."""
     expected = ground.add_files(0, 2)
     df = files(session, ground).dropDuplicates(["id"])
     assert run(ground, df) is None

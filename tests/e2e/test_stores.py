@@ -1,5 +1,5 @@
-"""A real Spark query onto a real HDFS and a real S3 is killed once with SIGKILL and started again: each row is there
-once."""
+"""A real Spark query onto a real HDFS and a real S3 is killed once with SIGKILL and started again:
+each row is there once."""
 
 import signal
 from collections import Counter
@@ -26,8 +26,8 @@ def _each_once(made, table, files):
 @pytest.mark.in_turn("remote stores", 1)
 @pytest.mark.parametrize("kind", REMOTE)
 def test_a_query_is_killed_and_started_again(kind, request, ground, spark_settings, spark):
-    """It is killed between pre-commit and publishing while tasks write, and the restart writes on the driver. Spark
-    reads the table."""
+    """It is killed between pre-commit and publishing while tasks write, and the restart writes on the driver.
+    Spark reads the table."""
     made = back_end(kind, request)
     table = f"{made.root}/shop.db/orders"
     ground.add_files(0, FILES)

@@ -1,5 +1,5 @@
-"""How a supervised query ends: by Ctrl-C, by a failure of Spark's job, by an error in a task; and that it restarts when
-it should."""
+"""How a supervised query ends: by Ctrl-C, by a failure of Spark's job, by an error in a task;
+and that it restarts when it should."""
 
 import contextlib
 import signal
@@ -107,8 +107,8 @@ def test_a_job_group_of_the_program_does_not_keep_the_query_from_its_restart(spa
 @follows("spark.job-failed")
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_a_job_that_spark_cannot_run_says_why_in_its_first_lines(spark, ground, way):
-    """A file of the source is gone. The error is not 20,000 characters of Java's, whose reason is somewhere in the
-    middle."""
+    """A file of the source is gone.
+    The error is not 20,000 characters of Java's, whose reason is somewhere in the middle."""
     sink = streamsink.to_table(ground.table, lambda event: None, **way)
     aside = ground.root / "aside.json"
 
@@ -142,8 +142,8 @@ def test_an_error_of_ours_in_a_task_is_the_same_error_at_the_end(spark, ground, 
 
 
 def test_an_error_that_the_batch_function_swallowed_is_raised_in_the_end(spark, ground):
-    """Spark takes the batch for done, and the following ones are refused. Formerly the run ended as if all were
-    written."""
+    """Spark takes the batch for done, and the following ones are refused.
+    Formerly the run ended as if all were written."""
     ground.add_files(0, 3)
     sink, failures = streamsink.to_table(ground.table, lambda event: None, flush=False), [1]
 
@@ -191,8 +191,8 @@ def test_an_error_that_the_batch_function_has_mended_is_not_taken_for_a_later_on
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_query_that_is_stopped_within_a_batch_has_not_failed(spark, ground, way):
-    """Spark cancels the batch's job and takes that for an end in order. Formerly the run raised it as an error of the
-    job, with advice to mend it."""
+    """Spark cancels the batch's job and takes that for an end in order.
+    Formerly the run raised it as an error of the job, with advice to mend it."""
     ground.add_files(0, 2)
     sink, is_called = streamsink.to_table(ground.table, lambda event: None, flush=False, **WAYS[way]), threading.Event()
     slowly = F.udf(lambda number: time.sleep(2) or number, "BIGINT")

@@ -96,8 +96,8 @@ print("FOUND=" + json.dumps({"looked": looked, "sums": sums, "plain": plain, "wr
 @pytest.mark.spark
 @pytest.mark.in_turn("workers", 1)
 def test_udfs_arrow_functions_zip_files_and_the_sink_run_under_it(tmp_path, spark_settings):
-    """In a real session of its own no archive of PySpark is left in a worker, and the user's archives can be
-    imported."""
+    """In a real session of its own no archive of PySpark is left in a worker,
+    and the user's archives can be imported."""
     for name in ("zipped_before", "zipped_later"):
         with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
             archive.writestr(f"{name}.py", "VALUE = 7\n")
@@ -160,8 +160,8 @@ except streamsink.errors.Misuse as refused:
     ],
 )
 def test_tasks_of_a_python_without_streamsink_are_told_what_to_set(tmp_path, spark_settings, daemon):
-    """Spark starts 'python3' of the path unless it is told otherwise. That one has PySpark by Spark's own archive, and
-    no streamsink."""
+    """Spark starts 'python3' of the path unless it is told otherwise.
+    That one has PySpark by Spark's own archive, and no streamsink."""
     conf = spark_conf() | {"spark.python.daemon.module": daemon, "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}
     environment = os.environ | {"PYSPARK_PYTHON": os.path.realpath(sys.executable)}
     environment.pop("PYTHONPATH", None)

@@ -113,8 +113,8 @@ def test_long_partition_values_are_not_truncated():
 
 @pytest.mark.parametrize("codec", ["zstandard", "null", "deflate"])
 def test_manifests_that_name_a_file_are_found_without_decoding(codec):
-    """A name is found in any block and any codec, whatever surrounds it, and never when no name is there that our
-    writers would give."""
+    """A name is found in any block and any codec, whatever surrounds it,
+    and never when no name is there that our writers would give."""
     names = [f"data-{uuid.uuid4()}-{i}.parquet" for i in range(2000)]
     entries = [entry(i, file_name=name, external_path=f"data-x/data-{name}") for i, name in enumerate(names)]
     data, others = write_manifest(entries, codec=codec), [f"data-{uuid.uuid4()}-0.parquet" for _ in names]
@@ -127,8 +127,8 @@ def test_manifests_that_name_a_file_are_found_without_decoding(codec):
 
 
 def test_torn_manifests_are_corrupt_and_named(rng):
-    """A manifest that is cut anywhere, even between two blocks, or altered raises Corrupt with the file's name, and
-    never gives a shorter list."""
+    """A manifest that is cut anywhere, even between two blocks,
+    or altered raises Corrupt with the file's name, and never gives a shorter list."""
     entries = [entry(i) for i in range(2000)]
     for codec in ("zstandard", "null"):
         data = write_manifest(entries, codec=codec)

@@ -1,5 +1,5 @@
-"""Our bytes are compared with Java Paimon's own for the same rows. Needs STREAMSINK_PAIMON_JAR (paimon-bundle) and
-pyspark's jars."""
+"""Our bytes are compared with Java Paimon's own for the same rows.
+Needs STREAMSINK_PAIMON_JAR (paimon-bundle) and pyspark's jars."""
 
 import datetime
 import decimal
@@ -106,8 +106,8 @@ class JavaTable:
         return rows
 
     def call(self, interface, target, name, *arguments):
-        """Call by Java's reflection over the interface, because py4j does not see methods of package-private
-        classes."""
+        """Call by Java's reflection over the interface,
+        because py4j does not see methods of package-private classes."""
         classes = self.gateway.new_array(self.jvm.java.lang.Class, len(arguments))
         values = self.gateway.new_array(self.jvm.java.lang.Object, len(arguments))
         for i, (kind, value) in enumerate(arguments):
@@ -251,8 +251,8 @@ def test_value_stats_are_the_bytes_java_writes(gateway, tmp_path, options, nulls
     ],
 )
 def test_awkward_values_have_java_s_stats(gateway, tmp_path, column, values):
-    """The values are zeros, truncation that overflows, and only nulls. Where we go further than Java is tested in
-    test_stats_and_paths.py."""
+    """The values are zeros, truncation that overflows, and only nulls.
+    Where we go further than Java is tested in test_stats_and_paths.py."""
     schema = TableSchema.create(parse_ddl(column), (), {}, None, 1)
     table = JavaTable(gateway, tmp_path / "t", schema)
     table.write([[v] for v in values])

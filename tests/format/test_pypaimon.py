@@ -1,5 +1,5 @@
-"""Our bytes and pypaimon's are each read by the other. Needs STREAMSINK_PYPAIMON_PYTHON, an interpreter with
-pypaimon."""
+"""Our bytes and pypaimon's are each read by the other.
+Needs STREAMSINK_PYPAIMON_PYTHON, an interpreter with pypaimon."""
 
 import json
 import os

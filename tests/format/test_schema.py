@@ -263,8 +263,8 @@ def test_every_other_change_is_refused_and_explained(ddl, wanted, add, widen, pa
     ],
 )
 def test_a_change_that_no_option_alone_allows_says_so_at_once(ddl, wanted, partition, hints):
-    """Formerly the first error named an option, and only the next error said what else was wrong, or that the change
-    could never be allowed."""
+    """Formerly the first error named an option, and only the next error said what else was wrong,
+    or that the change could never be allowed."""
     errors = []
     for options in (False, True):
         with pytest.raises(Misuse) as caught:

@@ -1,5 +1,5 @@
-"""The jobs end with what they promise: each event is there once, after restarts, kills and a lost checkpoint. They are
-started as users start them."""
+"""The jobs end with what they promise: each event is there once, after restarts, kills and a lost checkpoint.
+They are started as users start them."""
 
 import os
 import re

@@ -1,5 +1,5 @@
-"""What every lock promises, on its real server: nobody is inside beside the holder, nobody waits for the dead, and
-nobody wakes up as the holder."""
+"""What every lock promises, on its real server:
+nobody is inside beside the holder, nobody waits for the dead, and nobody wakes up as the holder."""
 
 import os
 import signal
@@ -70,8 +70,8 @@ def test_a_killed_holder_is_followed_by_the_next(place, processes):
 
 
 def test_a_paused_holder_is_fenced(place, processes):
-    """The holder gets SIGSTOP for longer than its lease. The next one has the lock then, and the sleeper's check fails.
-    flock waits for the sleeper."""
+    """The holder gets SIGSTOP for longer than its lease.
+    The next one has the lock then, and the sleeper's check fails. flock waits for the sleeper."""
     child, said, token = _holder(processes, place, worker.hold_then_check)
     os.kill(child.pid, signal.SIGSTOP)
     try:
@@ -130,8 +130,8 @@ def test_no_clock_of_ours_ends_a_lease(place):
 
 
 def test_the_time_out_says_who_and_what_to_do(place):
-    """The error has the lock, its holder and since when it holds, and the option. Nothing is left behind for which a
-    later one would wait."""
+    """The error has the lock, its holder and since when it holds, and the option.
+    Nothing is left behind for which a later one would wait."""
     with place.lock().acquire() as lease:
         with pytest.raises(Retryable) as caught:
             place.lock(lock_acquire_timeout_ms=200).acquire()

@@ -1,5 +1,5 @@
-"""A database that finds a deadlock ends one transaction, perhaps the lock holder's: that is no reason to stop a
-writer."""
+"""A database that finds a deadlock ends one transaction, perhaps the lock holder's:
+that is no reason to stop a writer."""
 
 import threading
 import time
@@ -73,8 +73,8 @@ def _deadlock(lease, session):
 
 
 def test_the_victim_of_a_deadlock_decides_again(place, session):
-    """Another transaction has the lock's row and wants the token's, which a check holds: the check is undone, and
-    succeeds when it is repeated."""
+    """Another transaction has the lock's row and wants the token's, which a check holds:
+    the check is undone, and succeeds when it is repeated."""
     with place.lock().acquire() as lease:
         lock = lease._lock
         undone = []

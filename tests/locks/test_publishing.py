@@ -1,5 +1,5 @@
-"""Commits to a store that replaces names: only the lock keeps writers apart, and a writer that lost it publishes
-nothing, or says so."""
+"""Commits to a store that replaces names:
+only the lock keeps writers apart, and a writer that lost it publishes nothing, or says so."""
 
 import collections
 import json
@@ -36,8 +36,8 @@ def _ids(table) -> list[int]:
 
 
 def test_writers_that_race_lose_no_commit_under_a_lock(place, processes):
-    """Three processes write to one table in a store whose rename replaces: every row is there once, and snapshot ids
-    have no hole."""
+    """Three processes write to one table in a store whose rename replaces:
+    every row is there once, and snapshot ids have no hole."""
     streamsink.create_table(place.root, "application STRING, id BIGINT")
     batches = BATCHES // 3 if place.kind == "hive" else BATCHES
     settings = json.dumps(place.settings)
@@ -71,8 +71,8 @@ def _other_commits(table, settings):
 
 
 def test_a_holder_that_slept_before_its_check_replaces_nothing(two):
-    """It has the lock and has seen that the number is free. When it wakes up the number is another's, and it takes the
-    next one."""
+    """It has the lock and has seen that the number is free.
+    When it wakes up the number is another's, and it takes the next one."""
     table, settings = two
 
     class Sleeping(replacing.ReplacingFileIO):
@@ -131,8 +131,8 @@ def test_a_writer_killed_under_the_lock_is_followed_and_publishes_at_its_restart
 
 
 def test_epochs_records_and_schemas_are_created_under_the_lock_as_well(two, processes):
-    """Four processes race for the same names, which the store would write over: each name is won once, and keeps its
-    winner's bytes."""
+    """Four processes race for the same names, which the store would write over:
+    each name is won once, and keeps its winner's bytes."""
     table, settings = two
     settings = {**settings, "lock_lease_ms": 30_000}
     with processes.Pool(WRITERS + 1) as pool:

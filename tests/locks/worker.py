@@ -55,8 +55,8 @@ def hold_then_check(root: str, settings: dict, said) -> None:
 
 
 def create_names(root: str, settings: dict, folder: str, me: str, names: int) -> list[str]:
-    """Create ``owner-0`` and the following names in a store that replaces, under the lock. Sends those that were
-    won."""
+    """Create ``owner-0`` and the following names in a store that replaces, under the lock.
+    Sends those that were won."""
 
     class Slow(replacing.ReplacingFileIO):
         def create_new(self, path, data, unique="", *, prepared=False, replaceable=False):

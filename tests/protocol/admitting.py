@@ -20,8 +20,8 @@ SAME_QUERY = QueryFingerprint(sources="aa", plan="bb", dates="cc", schema="dd", 
 
 
 def source(begin, end, topic_id="id-1", cluster="c-1", topic="t", **more):
-    """A source's range. begin, end: numbers for partition 0, or dictionaries by partition; begin is None when Spark
-    does not say."""
+    """A source's range.
+    begin, end: numbers for partition 0, or dictionaries by partition; begin is None when Spark does not say."""
 
     def side(value):
         return {topic: value if isinstance(value, dict) else {"0": value}}

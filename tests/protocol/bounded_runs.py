@@ -41,8 +41,8 @@ def set_fingerprint(world, **parts) -> None:
 
 
 def forget_record(world, how: str) -> None:
-    """Unless ``how`` is "last", another run's record becomes the last one. "snapshot": the journal is deleted as well,
-    and its marks with it."""
+    """Unless ``how`` is "last", another run's record becomes the last one.
+    "snapshot": the journal is deleted as well, and its marks with it."""
     if how == "last":
         return
     run_job(world, "later", (20, 21))

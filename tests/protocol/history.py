@@ -1,5 +1,5 @@
-"""What tests of history share: snapshots that expire or are rolled back, other applications, and writers that are not
-ours."""
+"""What tests of history share:
+snapshots that expire or are rolled back, other applications, and writers that are not ours."""
 
 import dataclasses
 import re
@@ -97,8 +97,8 @@ def roll_back(world, to: int) -> None:
 
 
 def assert_republished_when_told(world) -> None:
-    """The rollback is an error before anything is written. With the option, what was lost is published again, and
-    everything after it."""
+    """The rollback is an error before anything is written.
+    With the option, what was lost is published again, and everything after it."""
     with pytest.raises(Misuse) as refused:
         world.run(boundaries=(6, 9, 14))
     assert refused.value.kind == "table.rolled-back" and "on_rollback='republish'" in str(refused.value)

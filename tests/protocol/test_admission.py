@@ -139,8 +139,8 @@ def test_the_same_file_positions_with_other_files_are_no_replay():
     ],
 )
 def test_the_batch_before_in_the_checkpoint_must_be_the_recorded_one(told, begins, journal_id, same):
-    """A log's position counts the source's own steps: two checkpoints that went on in different ways after a restore
-    have the same numbers."""
+    """A log's position counts the source's own steps:
+    two checkpoints that went on in different ways after a restore have the same numbers."""
     last = dataclasses.replace(state(files(4, 5, "d5")), journal_id=journal_id)
     before = told and tuple(dataclasses.replace(source, files=told[1]) for source in files(4, 5, told[0]))
     batch = Batch(6, "q", "r", files(5, 6, "d6"), fingerprint=SAME_QUERY, before=lambda: before)

@@ -1,5 +1,5 @@
-"""Rows that were made of more than one message are not filtered by positions: what is refused, and what each way on
-does."""
+"""Rows that were made of more than one message are not filtered by positions:
+what is refused, and what each way on does."""
 
 import dataclasses
 import re
@@ -26,8 +26,8 @@ def test_rows_that_were_combined_are_not_filtered():
 
 
 def test_rows_that_were_combined_go_on_where_old_and_new_ones_do_not_meet():
-    """Nothing is left of a batch that is all old, whatever was made of it. Without the columns nothing tells which rows
-    are old."""
+    """Nothing is left of a batch that is all old, whatever was made of it.
+    Without the columns nothing tells which rows are old."""
     last = state(kafka(50, 60))
     assert decide(batch(kafka(60, 70), combines="Aggregate"), last, **COLUMNS).verdict is Verdict.NEW
     assert decide(batch(kafka(40, 60), number=4, combines="Aggregate"), last, **COLUMNS).verdict is Verdict.FILTER
@@ -86,8 +86,8 @@ def test_rows_that_may_have_been_combined_go_on_where_old_and_new_ones_do_not_me
 
 
 def test_the_word_for_rows_is_of_one_replay():
-    """The word holds for the batches that follow in the replay, but for no later accident, no other sink, and nothing
-    else that hides rows."""
+    """The word holds for the batches that follow in the replay,
+    but for no later accident, no other sink, and nothing else that hides rows."""
     back, last = hiding(kafka(40, 70), number=4), state(kafka(50, 60))
     word = word_of_rows(back, last)
     follows = dataclasses.replace(last, generation=1, checkpoint_id=4, record_id="r2")

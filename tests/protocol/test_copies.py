@@ -70,8 +70,8 @@ def test_the_journal_of_another_table_is_refused(world):
 
 @pytest.mark.parametrize("died", ["precommit.saved", "commit.published"])
 def test_a_journal_that_has_gone_on_in_another_way_is_refused(world, died):
-    """Everything was restored from a backup and went on with another batch; then the earlier journal came back. The ids
-    are the same."""
+    """Everything was restored from a backup and went on with another batch; then the earlier journal came back.
+    The ids are the same."""
     root, kept = Path(world.driver.root), Path(world.driver.root).parent / "kept"
     shutil.copytree(root, kept / "all")
     restored = copy.deepcopy(world.checkpoint)
@@ -92,8 +92,8 @@ def test_a_journal_that_has_gone_on_in_another_way_is_refused(world, died):
 
 
 def test_an_older_copy_of_the_journal_gets_a_new_identity(world):
-    """It was put back from a backup. The table knows more records than it does, so it may not answer for the runs
-    between."""
+    """It was put back from a backup.
+    The table knows more records than it does, so it may not answer for the runs between."""
     backup = Path(world.driver.root).parent / "backup"
     shutil.copytree(f"{world.driver.root}/streamsink", backup)
     world.run(boundaries=(6, 9, 14, 20))
@@ -105,8 +105,8 @@ def test_an_older_copy_of_the_journal_gets_a_new_identity(world):
 
 
 def test_a_running_query_finds_that_the_table_and_its_journal_went_on_in_different_ways(world):
-    """Under the query the table was put back from the copy, whose record of the same number is another one. A start
-    says so, and so does a batch."""
+    """Under the query the table was put back from the copy, whose record of the same number is another one.
+    A start says so, and so does a batch."""
     copied, root = _copied(world), Path(world.driver.root)
     world.run(boundaries=(6, 9, 14, 20))
     copied.run(boundaries=(6, 9, 14, 20))

@@ -1,5 +1,5 @@
-"""A file source's own log as Spark 4 writes it: which files a batch has, across compaction and numbers that were left
-behind."""
+"""A file source's own log as Spark 4 writes it:
+which files a batch has, across compaction and numbers that were left behind."""
 
 import json
 
@@ -70,8 +70,8 @@ def test_each_batch_has_the_files_of_its_numbers(folder):
 
 
 def test_a_number_that_was_left_behind_is_of_the_batch_after_it(folder):
-    """The driver died after the source's log and before Spark's, so that the next batch has the entries of both
-    numbers, in order."""
+    """The driver died after the source's log and before Spark's,
+    so that the next batch has the entries of both numbers, in order."""
     assert named(folder.files(6, 8)) == ["7a", "7ü%20", "8a", "8ü%20"]
     assert named(folder.files(7, 10)) == ["8a", "8ü%20", "9a", "9b", "10a"]
     for number in range(9):  # Spark deletes them some time after they are compacted.
@@ -87,8 +87,8 @@ def test_a_source_without_news_has_no_files_and_the_digest_that_it_had(folder):
 
 
 def test_the_digest_is_of_the_entries_whichever_file_they_stand_in(folder):
-    """A digest of an earlier version is the same for a batch of one number, so that the batch's replay is
-    recognised."""
+    """A digest of an earlier version is the same for a batch of one number,
+    so that the batch's replay is recognised."""
     compacted = folder.files(8, 9)[0]
     folder.texts["f/9"] = "\n".join(["v1", *(line(path, 9) for path in paths("9a", "9b"))])
     assert folder.files(8, 9)[0] == compacted

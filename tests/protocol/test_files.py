@@ -124,8 +124,8 @@ def _word(message):
 
 
 def test_a_recorded_path_with_another_time_is_asked_for():
-    """The file was restored without its time, or was written again. Nothing tells which, and only in the first case its
-    rows are here."""
+    """The file was restored without its time, or was written again.
+    Nothing tells which, and only in the first case its rows are here."""
     known = [reads("a", "b")]
     for batch in (
         [reads("a", time=2)],
@@ -195,8 +195,8 @@ def _words(message):
 
 
 def test_moved_files_beside_known_ones_are_asked_for():
-    """A part of the folder was moved. Formerly its files were written as new, so that rows which are here came a second
-    time."""
+    """A part of the folder was moved.
+    Formerly its files were written as new, so that rows which are here came a second time."""
     known = [reads("a", "b"), reads("c")]
     batch = [reads("a"), reads("b", folder="file:///other", end=1)]
     message = refused("files.moved", batch, known, file_column="f")
@@ -231,8 +231,8 @@ def test_what_is_said_of_moved_files_is_said_of_these_alone():
     "first, second", [(a, b) for a in ("accept_as_seen", "accept_as_new") for b in ("accept_as_seen", "accept_as_new")]
 )
 def test_one_batch_may_have_to_be_asked_for_both(first, second):
-    """It has moved files, and others without their times. The second error repeats what was answered, where it names
-    the same option."""
+    """It has moved files, and others without their times.
+    The second error repeats what was answered, where it names the same option."""
     known = [reads("a", "b")]
     batch = [reads("a", time=2), reads("b", folder="file:///other", end=1)]
     given = {first: _words(refused("files.other-times", batch, known))[first]}

@@ -110,8 +110,8 @@ def test_topics_of_one_name_in_two_clusters_have_positions_of_their_own():
     ],
 )
 def test_a_topic_whose_id_stayed_and_whose_end_moved_back_is_refused(given, kind):
-    """Formerly the new messages below the recorded offset were taken for old ones. The token either takes the record
-    back or leaves it."""
+    """Formerly the new messages below the recorded offset were taken for old ones.
+    The token either takes the record back or leaves it."""
     last = state(source(50, 60))
     word = refused(kind, batch(given), last, "30", "60", **COLUMNS)
     lowered = decide(batch(given), last, accept_as_new=word, **COLUMNS)
@@ -121,8 +121,8 @@ def test_a_topic_whose_id_stayed_and_whose_end_moved_back_is_refused(given, kind
 
 
 def test_a_start_behind_the_record_is_of_a_checkpoint_that_is_older_than_the_topic():
-    """Found by a walk: the checkpoint from before the topic was created again came back, and its end took the new
-    topic's record back."""
+    """Found by a walk:
+    the checkpoint from before the topic was created again came back, and its end took the new topic's record back."""
     last, given = state(source(30, 40)), batch(source(60, 30, newest={"t": {"0": 45}}))
     with pytest.raises(Misuse) as caught:
         decide(given, last, **COLUMNS)
@@ -214,8 +214,8 @@ def test_a_batch_that_was_accepted_is_a_replay_when_it_comes_again():
     [(7, 7, Verdict.NEW), (5, 7, Verdict.NEW), (7, 5, None), (7, None, None), (0, None, Verdict.NEW)],
 )
 def test_a_partition_unknown_to_the_table_begins_at_its_beginning_or_it_is_a_gap(begin, earliest, verdict):
-    """A2b: a lost checkpoint and startingOffsets=latest. Retention moves the beginning, and a beginning that is not
-    known proves nothing."""
+    """A2b: a lost checkpoint and startingOffsets=latest.
+    Retention moves the beginning, and a beginning that is not known proves nothing."""
     first = None if earliest is None else {"t": {"0": 0, "1": earliest}}
     given = batch(source({"0": 60, "1": begin}, {"0": 70, "1": 9}, earliest=first))
     if verdict:
@@ -303,8 +303,8 @@ def test_a_topic_recreated_while_its_batch_is_written_is_found_before_the_record
 
 
 def test_who_only_says_that_a_topic_is_another_one_is_told_to_begin_with_it():
-    """The earlier topic's record stands in the table until a batch is written. Formerly a new checkpoint was told the
-    offsets of that topic."""
+    """The earlier topic's record stands in the table until a batch is written.
+    Formerly a new checkpoint was told the offsets of that topic."""
     two = {"cluster": "c-1", "topic_ids": {"t": "id-2", "u": "id-u"}}
     last = state(
         SourceRange(

@@ -185,8 +185,8 @@ def test_a_dead_letter_table_that_lost_rows_is_named_and_another_name_goes_on(ac
 
 
 def _replaced_under_the_query(world, occurrence: int, boundaries) -> None:
-    """After so many batches of a run somebody else drops the dead-letter table and creates it anew. The run stops at
-    the next batch."""
+    """After so many batches of a run somebody else drops the dead-letter table and creates it anew.
+    The run stops at the next batch."""
     table = world.table("rejected")
 
     def replace() -> None:
@@ -302,8 +302,8 @@ def test_what_is_among_the_dead_letters_is_not_given_up():
 @follows("give-up.published")
 @pytest.mark.parametrize("before", [0, 1])
 def test_what_is_among_the_dead_letters_and_can_never_be_published_whole(before):
-    """The dead-letter table goes back, or is dropped when there was nothing in it before; then the rows are read
-    again."""
+    """The dead-letter table goes back, or is dropped when there was nothing in it before;
+    then the rows are read again."""
     world = LettersWorld()
     if before:
         world.run(boundaries=(6,))

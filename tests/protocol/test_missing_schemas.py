@@ -1,5 +1,5 @@
-"""Files are published only in a table that has the schema with which they were written: otherwise no reader could open
-the table."""
+"""Files are published only in a table that has the schema with which they were written:
+otherwise no reader could open the table."""
 
 import pytest
 
@@ -27,8 +27,8 @@ def _evolve(world) -> None:
 
 
 def _restored_from_an_old_copy(world) -> bytes:
-    """Put the metadata folders back as they were after the first batch. Returns the content of the schema file that is
-    missing now."""
+    """Put the metadata folders back as they were after the first batch.
+    Returns the content of the schema file that is missing now."""
     io, root = FileIO(world.calls, IdSource().new_id), world.driver.root
     lost = io.read(f"{root}/schema/schema-1")
     for path in (*(f"snapshot/snapshot-{n}" for n in (2, 3)), "snapshot/LATEST", "schema/schema-1"):
@@ -37,8 +37,8 @@ def _restored_from_an_old_copy(world) -> bytes:
 
 
 def _republishing():
-    """Two batches of the second schema are published, and the table is an older copy. Returns the world and the content
-    of the lost schema file."""
+    """Two batches of the second schema are published, and the table is an older copy.
+    Returns the world and the content of the lost schema file."""
     world = memory_world(on_rollback="republish", journal_retain=10, add_columns=True)
     world.run(boundaries=ENDS[:1])
     _evolve(world)
@@ -79,8 +79,8 @@ def test_files_whose_schema_is_missing_are_not_published(made):
 @_EACH
 @pytest.mark.parametrize("way", ["put-back", "made-again"])
 def test_both_ways_on_that_the_error_names(made, way):
-    """Either the file comes from a backup, or the same change of the schema is made again. Each row is there once, and
-    the query goes on."""
+    """Either the file comes from a backup, or the same change of the schema is made again.
+    Each row is there once, and the query goes on."""
     world, lost = made()
     told = str(_refused(world))
     if way == "put-back":
@@ -109,8 +109,8 @@ def test_a_running_query_notices_it_too():
 
 
 def test_the_look_costs_nothing_in_a_table_whose_schema_never_changed():
-    """Its only schema file is read for the table's identity anyway. In another table a commit asks for one more
-    file."""
+    """Its only schema file is read for the table's identity anyway.
+    In another table a commit asks for one more file."""
     asked = []
     for evolved in (False, True):
         world = memory_world(add_columns=True)

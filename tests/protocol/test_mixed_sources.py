@@ -1,5 +1,5 @@
-"""A topic that a query reads beside a folder, whose positions cannot be compared, is known by its ids and offsets all
-the same."""
+"""A topic that a query reads beside a folder, whose positions cannot be compared,
+is known by its ids and offsets all the same."""
 
 import re
 

@@ -1,5 +1,5 @@
-"""A batch id comes once in a run: the same id again in the same run is not a replay but a second part of the batch,
-which would be lost."""
+"""A batch id comes once in a run:
+the same id again in the same run is not a replay but a second part of the batch, which would be lost."""
 
 import os
 import threading
@@ -57,8 +57,8 @@ def test_after_a_call_that_raised_the_same_rows_may_be_given_again():
 
 
 def test_a_call_that_ended_behind_its_record_is_published_by_the_call_that_repeats_it():
-    """Ctrl-C comes between the record and the snapshot. The retry is skipped, and when it returns the rows can be
-    read."""
+    """Ctrl-C comes between the record and the snapshot.
+    The retry is skipped, and when it returns the rows can be read."""
     world = memory_world()
     query = Query(world)
 
@@ -90,8 +90,8 @@ def test_a_replay_in_a_new_run_is_a_skip():
 
 
 def _meanwhile(query, step, call):
-    """What happens to the call for batch 0, in a thread of its own, while ``call`` is made at this step of it: None, or
-    the kind of its error."""
+    """What happens to the call for batch 0, in a thread of its own, while ``call`` is made at this step of it:
+    None, or the kind of its error."""
     inside, go_on, kinds = threading.Event(), threading.Event(), []
 
     def wait() -> None:
@@ -126,8 +126,8 @@ def _refused(call) -> Misuse:
 
 @pytest.mark.parametrize("step", ["write.begin", "write.staged"])
 def test_of_two_calls_at_one_time_neither_is_recorded(step):
-    """They come from a pool of threads, each with a part of the batch. What one of them recorded would be taken for the
-    whole batch by a restart."""
+    """They come from a pool of threads, each with a part of the batch.
+    What one of them recorded would be taken for the whole batch by a restart."""
     world = memory_world()
     query, kinds = Query(world), []
     kinds.append(_meanwhile(query, step, lambda: kinds.append(_refused(lambda: query.again(0)).kind)))
@@ -155,8 +155,8 @@ def test_a_call_beside_one_that_is_recorded_waits_for_its_end_and_is_a_second_pa
 
 
 def test_a_later_batch_beside_one_that_is_under_way_is_refused_and_the_first_one_is_recorded():
-    """A function hands its batch to a thread and returns. For Spark the first batch is done, so nobody gives its rows
-    again."""
+    """A function hands its batch to a thread and returns.
+    For Spark the first batch is done, so nobody gives its rows again."""
     world = memory_world()
     query, kinds = Query(world), []
     assert _meanwhile(query, "write.staged", lambda: kinds.append(_refused(lambda: query.batch(9)).kind)) is None
@@ -188,8 +188,8 @@ def _two_spellings(folder) -> list[World]:
 
 
 def test_a_second_sink_by_another_spelling_of_the_place_is_no_restart_of_the_query(tmp_path):
-    """Formerly its part of each batch was taken for a replay of what the first sink had recorded, and was lost in
-    silence."""
+    """Formerly its part of each batch was taken for a replay of what the first sink had recorded,
+    and was lost in silence."""
     worlds = _two_spellings(tmp_path)
     for world in worlds:
         world.driver.run_id = "one start"
@@ -217,8 +217,8 @@ def test_a_sink_that_was_closed_in_the_middle_of_a_run_is_its_first_sink_all_the
 
 
 def test_a_start_that_fails_is_tried_again_in_the_same_run(tmp_path):
-    """A retry around the sink whose first batch found the store away, by either spelling. Nothing was given to the sink
-    that failed."""
+    """A retry around the sink whose first batch found the store away, by either spelling.
+    Nothing was given to the sink that failed."""
     worlds = _two_spellings(tmp_path)
 
     def fail_once() -> None:

@@ -177,8 +177,8 @@ COLUMNS = {"id#1L", "id#8L", "id#9L"}
     ],
 )
 def test_rows_of_a_batch_are_combined_by_operators_over_the_batch_only(plan, operator):
-    """It does not matter what a static table went through, whatever its columns are called; nor does a union of parts
-    of the batch."""
+    """It does not matter what a static table went through, whatever its columns are called;
+    nor does a union of parts of the batch."""
     assert plan_text.combines(plan_text.operators(plan), COLUMNS) == operator
 
 

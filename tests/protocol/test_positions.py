@@ -1,5 +1,5 @@
-"""A position is (cluster id, topic id, partition, offset) of one source: what is recorded of it, how, and how large
-that is."""
+"""A position is (cluster id, topic id, partition, offset) of one source:
+what is recorded of it, how, and how large that is."""
 
 import dataclasses
 import json
@@ -38,8 +38,8 @@ def test_partitions_that_are_far_apart_are_not_an_array_of_holes():
 
 
 def test_any_range_and_any_record_are_read_as_they_were_written(rng):
-    """This includes partitions that began and have no end, deleted topics, sources without positions, and records ahead
-    of a batch."""
+    """This includes partitions that began and have no end, deleted topics,
+    sources without positions, and records ahead of a batch."""
 
     def offsets():
         topics = rng.sample(["a", "b", "c", "d"], rng.randint(1, 3))

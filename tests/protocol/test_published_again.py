@@ -1,5 +1,5 @@
-"""Marks of records that a start was about to publish again: from then on these marks do not tell whether the records
-are there."""
+"""Marks of records that a start was about to publish again:
+from then on these marks do not tell whether the records are there."""
 
 import dataclasses
 import re
@@ -57,8 +57,8 @@ def _answer(world, way: str) -> None:
 
 @pytest.mark.parametrize("is_started_again", [True, False])
 def test_a_record_that_is_published_again_and_not_marked_and_goes_once_more(is_started_again):
-    """Its first mark said nothing of a table that went back behind it and then grew longer than that again. Formerly
-    the rows were lost in silence."""
+    """Its first mark said nothing of a table that went back behind it and then grew longer than that again.
+    Formerly the rows were lost in silence."""
     world = memory_world(restore="restore-and-continue", on_rollback="republish", journal_retain=5)
     world.run(boundaries=(6, 9))
     roll_back(world, 1)
@@ -81,8 +81,8 @@ def test_a_record_that_is_published_again_and_not_marked_and_goes_once_more(is_s
 
 
 def test_a_start_finds_out_where_a_record_is_that_was_published_again_and_not_marked():
-    """Its mark still said that another writer had replaced it. Formerly what its user then rolled back was published
-    again unasked."""
+    """Its mark still said that another writer had replaced it.
+    Formerly what its user then rolled back was published again unasked."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
     replacing = Prepared(world)
@@ -130,8 +130,8 @@ def test_it_was_not_published_and_then_the_table_was_restored(way, on_rollback):
 
 
 def test_it_was_not_published_and_then_others_came():
-    """Formerly its first mark, of a snapshot that had expired, was taken for a proof, and the rows were lost in
-    silence."""
+    """Formerly its first mark, of a snapshot that had expired,
+    was taken for a proof, and the rows were lost in silence."""
     world, _ = _again()
     assert die_at_step("commit.before_publish", 1, world, boundaries=(6, 9))
     for number in (1, 2, 3):
@@ -373,8 +373,8 @@ def test_another_name_believes_the_first_one_that_has_found_it_since(is_expired)
 
 
 def test_what_its_user_has_seen_behind_it_is_not_denied_by_an_older_mark():
-    """Found by a walk: the query was restarted for ever, because the mark of the record behind the one that had come
-    again said that it had gone."""
+    """Found by a walk: the query was restarted for ever,
+    because the mark of the record behind the one that had come again said that it had gone."""
     world = memory_world(restore="restore-and-continue", on_rollback="republish", journal_retain=5)
     world.run(boundaries=(6, 9))
     assert die_at_step("precommit.saved", 1, world, boundaries=(6, 9, 14))

@@ -1,5 +1,5 @@
-"""Grouped and asynchronous publishing: what a group's snapshot says, admission against what is recorded, fences,
-errors, and stopping."""
+"""Grouped and asynchronous publishing:
+what a group's snapshot says, admission against what is recorded, fences, errors, and stopping."""
 
 import dataclasses
 import json
@@ -24,8 +24,8 @@ GROUPS_OF_THREE = {"publish_every_batches": 3, "publish_as": "one-snapshot", "re
 
 
 def test_a_group_becomes_visible_as_one_snapshot_that_says_what_its_last_checkpoint_would():
-    """It has the sequence, checkpoint id and positions of the highest record, and the rows of all. The next group
-    builds on it."""
+    """It has the sequence, checkpoint id and positions of the highest record, and the rows of all.
+    The next group builds on it."""
     world = memory_world(**GROUPS_OF_THREE)
     query = Query(world)
     for end in (6, 9):
@@ -95,8 +95,8 @@ def test_stopping_publishes_what_is_pending_and_a_death_leaves_it_to_the_next_st
 
 
 def test_the_next_start_may_group_differently_and_sweeps_the_dead_group_by_name():
-    """A driver died while it published a group, and then the records are published one by one: nothing of the dead
-    attempt is left."""
+    """A driver died while it published a group, and then the records are published one by one:
+    nothing of the dead attempt is left."""
     world = memory_world(**GROUPS_OF_THREE)
     query = Query(world)
     arm(_die_at("commit.before_publish", query))
@@ -139,8 +139,8 @@ def test_pending_records_are_kept_whatever_the_journal_retains():
 
 @pytest.mark.parametrize("way", [{}, {"publish": "async", "publish_queue": 6, "delay": None}], ids=["grouped", "async"])
 def test_no_record_is_forgotten_before_its_snapshot_exists(way):
-    """After a death between two snapshots of a group the restart has the records of all checkpoints that are not
-    published yet."""
+    """After a death between two snapshots of a group the restart has
+    the records of all checkpoints that are not published yet."""
     boundaries = (1, 2, 3, 4, 5, 6)
     for died_after in range(1, len(boundaries)):
         world = memory_world(publish_every_batches=6, restore="restore-and-continue", **way)
@@ -177,8 +177,8 @@ def test_a_rollback_under_pending_checkpoints_is_refused_before_the_next_batch_o
 
 
 def test_a_group_is_published_over_the_record_before_it_and_nothing_else():
-    """The table was rolled back between admission and publishing. The group would hide the loss, so it stays
-    pending."""
+    """The table was rolled back between admission and publishing.
+    The group would hide the loss, so it stays pending."""
     world = memory_world(publish_every_batches=2, publish_as="one-snapshot")
     query = Query(world)
     for end in (2, 4, 6, 8, 9):
@@ -303,8 +303,8 @@ def test_a_predecessors_group_that_lands_during_the_restore_is_planned_anew():
 
 
 def test_an_error_beside_the_batches_is_raised_by_the_next_one_as_it_was():
-    """The batch during which it happened ends well. Nothing is published after the error, and the next start settles
-    it."""
+    """The batch during which it happened ends well.
+    Nothing is published after the error, and the next start settles it."""
     world = memory_world(publish="async", restore="restore-and-continue")
     query = Query(world, delay=0)
     query.batch(6)

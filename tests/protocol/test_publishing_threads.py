@@ -68,8 +68,8 @@ def test_the_thread_publishes_the_rest_when_the_query_has_ended_by_itself(tmp_pa
 
 @pytest.mark.parametrize("as_", ["snapshot-per-checkpoint", "one-snapshot"])
 def test_many_batches_beside_a_real_thread_at_random_speeds(tmp_path, as_, rng):
-    """The queue is full, empty and in between. Every row is there once and every batch is whole, whatever the
-    timing."""
+    """The queue is full, empty and in between.
+    Every row is there once and every batch is whole, whatever the timing."""
     ends = sorted(rng.sample(range(1, 400), 60))
     world = posix_world(tmp_path, publish="async", publish_as=as_, publish_queue=rng.randint(1, 5))
     slow = {"write.staged", "group.before_publish", "commit.published"}

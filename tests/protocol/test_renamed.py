@@ -59,8 +59,8 @@ def test_a_renamed_application_may_not_adopt_a_batch_that_is_published():
 
 
 def test_a_renamed_application_that_leaves_nothing_behind_may_go_on():
-    """This is the second way that the error names: everything is published under the first name, and the next batch is
-    adopted."""
+    """This is the second way that the error names:
+    everything is published under the first name, and the next batch is adopted."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     other = _renamed(world, "new-name")
@@ -72,8 +72,8 @@ def test_a_renamed_application_that_leaves_nothing_behind_may_go_on():
 
 
 def test_two_sinks_of_one_query_under_two_names_are_not_renamed():
-    """This is the way on of a sink that was called twice: both begin with batch 0 of the same query, and either may be
-    a batch ahead after a kill."""
+    """This is the way on of a sink that was called twice:
+    both begin with batch 0 of the same query, and either may be a batch ahead after a kill."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
     other = _second_sink(world)
@@ -208,8 +208,8 @@ def _others_take_the_place(world) -> None:
 @pytest.mark.parametrize("others_came", [True, False])
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_what_was_rolled_back_is_not_published_under_the_first_name(is_whole, others_came):
-    """Its mark outlives it, and a start under the first name finds out. is_whole: whether all of the table's history
-    was there before."""
+    """Its mark outlives it, and a start under the first name finds out.
+    is_whole: whether all of the table's history was there before."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     roll_back(world, 1)
@@ -229,8 +229,8 @@ def test_what_was_rolled_back_is_not_published_under_the_first_name(is_whole, ot
 
 @pytest.mark.parametrize("pending", [False, True])
 def test_a_rollback_past_the_first_name_is_not_mended_by_the_second_one(pending):
-    """Found by a walk: the second name's records were published again, and what the first name had written after that
-    snapshot was lost in silence."""
+    """Found by a walk: the second name's records were published again,
+    and what the first name had written after that snapshot was lost in silence."""
     ends = (6, 9, 14)
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=ends[:2])
@@ -248,8 +248,8 @@ def test_a_rollback_past_the_first_name_is_not_mended_by_the_second_one(pending)
 
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_rollback_past_the_first_name_under_a_running_query(every):
-    """Found by a walk: pending records were published, in silence, in a table that had lost what was written under the
-    first name."""
+    """Found by a walk:
+    pending records were published, in silence, in a table that had lost what was written under the first name."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     other = _renamed(world, "new-name", adopt_from_batch=2, publish_every_batches=every)
@@ -279,8 +279,8 @@ def test_a_rollback_behind_the_first_name_is_mended_by_the_second_one():
 
 @pytest.mark.parametrize("accident", ["rolled back", "recreated", "recreated, and expired"])
 def test_what_the_table_has_nothing_of_is_not_published_under_the_first_name(accident):
-    """Found by a walk: the mark counted although all of the table's history is there, or the table is another one. The
-    batch was skipped."""
+    """Found by a walk: the mark counted although all of the table's history is there, or the table is another one.
+    The batch was skipped."""
     world = memory_world(restore="restore-and-continue")
     root = world.driver.root
     if accident == "rolled back":

@@ -1,5 +1,5 @@
-"""What the first name of a query would not have let through is not let through under another name: admission without a
-table."""
+"""What the first name of a query would not have let through is not let through under another name:
+admission without a table."""
 
 import dataclasses
 
@@ -16,8 +16,8 @@ from tests.protocol.admitting import batch, source, state
 
 
 def _led_on(given, last, adopt):
-    """The decision about a batch that comes under the name "new", when the query's last record is under the name
-    "first"."""
+    """The decision about a batch that comes under the name "new",
+    when the query's last record is under the name "first"."""
     others = {"first": LastOfOther(last, True)}
     past = Past("lake/t", "t", None, lambda query, checkpoint: None, lambda run: KnownRun(False), others=lambda: others)
     return admit(given, past, SinkOptions.of("lake/t", {"application": "new", "adopt_from_batch": adopt}))
@@ -26,8 +26,8 @@ def _led_on(given, last, adopt):
 @pytest.mark.parametrize("ids", [{"topic_id": "id-2"}, {"cluster": "c-2"}])
 @pytest.mark.parametrize("given, number", [((50, 60), 5), ((60, 70), 6)])
 def test_a_topic_that_is_another_one_by_now_is_for_the_first_name_to_judge(given, number, ids):
-    """Found by a walk: batch 0 was to be repeated, its topic was recreated, and what the new topic holds at these
-    offsets was skipped."""
+    """Found by a walk:
+    batch 0 was to be repeated, its topic was recreated, and what the new topic holds at these offsets was skipped."""
     last = state(source(50, 60))
     assert _led_on(batch(source(*given), query="q", number=number), last, adopt=6)
     with pytest.raises(Misuse) as refused:
@@ -47,8 +47,8 @@ def test_a_topic_that_is_another_one_by_now_is_for_the_first_name_to_judge(given
     ],
 )
 def test_a_batch_that_does_not_continue_the_first_name_is_for_that_name_to_judge(given):
-    """There is a gap, an overlap, an unknown topic that is not read from its beginning, or a topic that has lost
-    messages."""
+    """There is a gap, an overlap, an unknown topic that is not read from its beginning,
+    or a topic that has lost messages."""
     with pytest.raises(Misuse, match="first start the query once more under the first one") as refused:
         _led_on(batch(given, query="q", number=6), state(source(50, 60)), adopt=6)
     assert refused.value.kind == "application.renamed"
@@ -59,8 +59,8 @@ _FILES = SourceRange({"logOffset": 0}, {"logOffset": 1}), SourceRange({"logOffse
 
 @pytest.mark.parametrize("before, given, number", [(source(50, 60), source(60, 70), 3), (*_FILES, 3), (*_FILES, 7)])
 def test_a_batch_that_is_not_the_next_one_is_not_told_to_adopt(before, given, number):
-    """The checkpoint was restored, or batches never came. Formerly the error asked for adopt_from_batch again and
-    again."""
+    """The checkpoint was restored, or batches never came.
+    Formerly the error asked for adopt_from_batch again and again."""
     with pytest.raises(Misuse, match="first start the query once more under the first one") as refused:
         _led_on(batch(given, query="q", number=number), state(before), adopt=6)
     assert refused.value.kind == "application.renamed"

@@ -68,8 +68,8 @@ def _restart(world, calls):
 
 
 def test_a_restart_costs_a_part_for_the_table_and_a_part_for_each_pending_checkpoint():
-    """Calls and manifests read grow as a(snapshots) + b * pending. No manifest of the table is read for a second
-    checkpoint."""
+    """Calls and manifests read grow as a(snapshots) + b * pending.
+    No manifest of the table is read for a second checkpoint."""
     found = {}
     for snapshots in (20, 60):
         for pending in (5, 10):
@@ -106,8 +106,8 @@ def test_a_restart_costs_a_part_for_the_table_and_a_part_for_each_pending_checkp
 
 
 def test_a_file_that_another_writer_adds_in_the_middle_of_a_restart_is_refused():
-    """Three checkpoints are pending. Before the third one is published somebody adds its file: what was read for the
-    first one does not hide that."""
+    """Three checkpoints are pending.
+    Before the third one is published somebody adds its file: what was read for the first one does not hide that."""
     world = _with_pending(4, 3)
     table = open_table(FileIO(world.calls, IdSource().new_id), world.driver.root, for_writing=True)
     calls = CrashingCalls(world.calls)

@@ -30,8 +30,8 @@ def _names(world) -> set[str]:
 
 
 def test_the_state_and_the_journal_go_and_the_rows_and_other_applications_stay():
-    """What an application otherwise leaves in each snapshot for ever is taken out. A second time there is nothing to
-    do."""
+    """What an application otherwise leaves in each snapshot for ever is taken out.
+    A second time there is nothing to do."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     other = World(world.calls, world.driver.root, application="other")

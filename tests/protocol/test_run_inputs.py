@@ -1,5 +1,5 @@
-"""Bounded runs that come again over other files: their rows are compared, and where that is not possible their user is
-asked."""
+"""Bounded runs that come again over other files:
+their rows are compared, and where that is not possible their user is asked."""
 
 import dataclasses
 
@@ -45,8 +45,8 @@ def _reading(monkeypatch, world, files: frozenset[str] | None, compared: QueryCo
     ],
 )
 def test_a_run_that_reads_other_files(known_by, files, compared, says, monkeypatch):
-    """Its rows decide where they can be compared. Where they cannot, files that only came beside the first ones make no
-    difference."""
+    """Its rows decide where they can be compared.
+    Where they cannot, files that only came beside the first ones make no difference."""
     world = memory_world(application="batch", restore="restore-and-continue")
     _reading(monkeypatch, world, OLD)
     run_job(world, "nightly", (0, 3))

@@ -12,8 +12,8 @@ from tests.protocol.history import expire, io_of, newest_of
 
 @pytest.mark.parametrize("again", [1, 2])
 def test_a_mark_that_a_sleeper_makes_in_the_journal_of_another_table_says_nothing(again):
-    """Found by a walk: a driver had published its run, and slept while the table was dropped with its journal and
-    another run wrote a new one."""
+    """Found by a walk: a driver had published its run,
+    and slept while the table was dropped with its journal and another run wrote a new one."""
     world = _of_a_sleeper()
     for _ in range(again):
         run_job(world, "monday", (0, 3))
@@ -21,8 +21,8 @@ def test_a_mark_that_a_sleeper_makes_in_the_journal_of_another_table_says_nothin
 
 
 def test_a_sleeper_takes_no_mark_of_the_table_that_is_there_away():
-    """Found by a bred walk: the same run had been repeated in the new table, and a late mark of the dropped table let
-    it come a second time."""
+    """Found by a bred walk:
+    the same run had been repeated in the new table, and a late mark of the dropped table let it come a second time."""
     world = memory_world(application="batch", restore="restore-and-continue")
     run_job(world, "monday", (0, 3))
     io, runs = io_of(world), Runs(io_of(world), f"{world.driver.root}/streamsink/batch/runs")
@@ -46,8 +46,8 @@ def test_a_run_has_a_mark_of_this_table_beside_that_of_a_sleeper():
 
 
 def _of_a_sleeper(**settings):
-    """A driver that had published monday slept; its table was dropped and tuesday wrote a new one; then the driver made
-    its mark."""
+    """A driver that had published monday slept;
+    its table was dropped and tuesday wrote a new one; then the driver made its mark."""
     world = memory_world(application="batch", restore="restore-and-continue", **settings)
     run_job(world, "monday", (0, 3))
     io, mark = io_of(world), f"{world.driver.root}/streamsink/batch/runs/monday"

@@ -38,8 +38,8 @@ def test_a_run_is_found_in_the_table_when_the_journal_was_deleted(jobs):
 
 
 def test_a_journal_whose_identity_was_deleted_does_not_answer_for_runs_that_it_never_knew(jobs):
-    """The journal was removed, and began anew. Then the file that said so was damaged and deleted, as its error
-    advises."""
+    """The journal was removed, and began anew.
+    Then the file that said so was damaged and deleted, as its error advises."""
     world, ends = jobs
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
     run_job(world, "thursday", (9, 12))
@@ -50,8 +50,8 @@ def test_a_journal_whose_identity_was_deleted_does_not_answer_for_runs_that_it_n
 
 
 def test_nor_does_it_where_the_table_says_nothing_of_the_application_any_more(jobs):
-    """Found by a walk: the journal's own records were taken for all that there ever were, and such a run was written a
-    second time."""
+    """Found by a walk:
+    the journal's own records were taken for all that there ever were, and such a run was written a second time."""
     world, ends = jobs
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
     run_job(world, "thursday", (9, 12))
@@ -78,8 +78,8 @@ def test_a_run_is_found_in_the_table_when_the_journal_is_an_older_copy(jobs):
 
 
 def test_a_run_that_nobody_can_know_is_an_error_with_a_way_on(jobs):
-    """A6: the journal is gone and the run's snapshot has expired. The token either writes the run or takes it as
-    seen."""
+    """A6: the journal is gone and the run's snapshot has expired.
+    The token either writes the run or takes it as seen."""
     world, ends = jobs
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
     expire(world, 1, 2)
@@ -156,8 +156,8 @@ def _run_each(world, ends) -> None:
 
 @pytest.mark.parametrize("pruned", [False, True], ids=["", "records between are pruned"])
 def test_runs_that_are_given_up_after_a_rollback_are_written_again(jobs, pruned):
-    """Formerly their marks said that they are published, so that each was skipped in silence. Nobody knows whose record
-    a pruned one was."""
+    """Formerly their marks said that they are published, so that each was skipped in silence.
+    Nobody knows whose record a pruned one was."""
     world, ends = jobs
     if pruned:
         ends["thursday"] = (9, 12)
@@ -175,8 +175,8 @@ def test_runs_that_are_given_up_after_a_rollback_are_written_again(jobs, pruned)
 
 
 def test_a_journal_of_which_all_was_given_up_still_knows_every_run():
-    """It has no record any more. Formerly that looked like an older copy, and each later run was undecidable once
-    snapshots had expired."""
+    """It has no record any more.
+    Formerly that looked like an older copy, and each later run was undecidable once snapshots had expired."""
     world = memory_world(application="batch", restore="restore-and-continue")
     run_job(world, "monday", (0, 3))
     history.other_application(world, "other")

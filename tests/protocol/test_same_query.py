@@ -156,8 +156,8 @@ def test_a_stateful_query_on_a_new_checkpoint_has_lost_its_state(sources):
 
 @pytest.mark.parametrize("make", [kafka, files])
 def test_a_stateful_query_whose_checkpoint_was_restored_goes_back(make):
-    """The batch has other boundaries than at first, so its results would come again. With the same boundaries it is a
-    replay."""
+    """The batch has other boundaries than at first, so its results would come again.
+    With the same boundaries it is a replay."""
     found, last = batch(make(40, 55), number=4, query="q", stateful=True), state(make(50, 60))
     message = refused("query.state-lost", found, last)
     assert "goes back" in message

@@ -8,8 +8,8 @@ from tests.protocol.admitting import COLUMNS, batch, decide, recorded, refused, 
 
 
 def test_each_source_is_told_its_own_topics():
-    """Spark refuses startingOffsets of a source that name another source's topic, and those that leave out one of its
-    own."""
+    """Spark refuses startingOffsets of a source that name another source's topic,
+    and those that leave out one of its own."""
     last = state(source(50, 60), source(5, 8, "id-u", topic="u"))
     first, second = (source(0, 70), source({"0": 0, "1": 0}, {"0": 9, "1": 2}, "id-u", topic="u"))
     refused(

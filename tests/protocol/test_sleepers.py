@@ -1,5 +1,5 @@
-"""A driver is paused, its successor restores and sweeps, and the sleeper goes on: it is fenced, or its record is whole
-and published."""
+"""A driver is paused, its successor restores and sweeps, and the sleeper goes on:
+it is fenced, or its record is whole and published."""
 
 import contextlib
 import copy
@@ -59,8 +59,8 @@ def _successor(world):
 
 
 def _goes_on(sink, world) -> BaseException | None:
-    """Write the second batch in this driver and end it; Spark notes the batch when it returns. Returns the error if
-    there is one."""
+    """Write the second batch in this driver and end it; Spark notes the batch when it returns.
+    Returns the error if there is one."""
     try:
         sink.batch(world.driver.describe(world.checkpoint, 1))
     except (StreamsinkError, OSError) as ended:
@@ -75,8 +75,8 @@ def _goes_on(sink, world) -> BaseException | None:
 
 
 def _check_at_the_end(world, what=""):
-    """The query is restarted and runs to its end: each row is there once, and no data file is left that nobody
-    knows."""
+    """The query is restarted and runs to its end:
+    each row is there once, and no data file is left that nobody knows."""
     world.die()
     world.run(boundaries=BOUNDARIES)
     assert world.ids() == expected(BOUNDARIES), what
@@ -201,8 +201,8 @@ def _data_files(world, folder: str) -> list[str]:
 
 
 class _LatePreparing(FileIO):
-    """Pauses before the record's bytes are written, when the driver may already have checked who owns the
-    application."""
+    """Pauses before the record's bytes are written,
+    when the driver may already have checked who owns the application."""
 
     paused = None
 
@@ -247,8 +247,8 @@ def test_what_a_dead_driver_staged_goes_as_soon_as_no_record_can_name_it(make_wo
 
 
 def test_links_for_a_rollback_are_kept_of_the_record_alone():
-    """With on_rollback='republish' the record's own staging stays, and a dead driver's staging of the same number is
-    deleted."""
+    """With on_rollback='republish' the record's own staging stays,
+    and a dead driver's staging of the same number is deleted."""
     world = _started(memory_world, on_rollback="republish")
     kept = _staged(world)
     assert kept and die_at_step("precommit.before_record", 1, world, boundaries=BOUNDARIES)

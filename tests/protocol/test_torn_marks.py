@@ -1,5 +1,5 @@
-"""Marks that do not say where a record was published: they were torn by a power failure, or made by a start that found
-the record published."""
+"""Marks that do not say where a record was published:
+they were torn by a power failure, or made by a start that found the record published."""
 
 import copy
 import dataclasses
@@ -67,8 +67,8 @@ def test_a_torn_mark_of_a_record_that_a_rollback_took_is_given_up():
 
 
 def test_a_torn_mark_is_trusted_where_nothing_speaks_against_it():
-    """What could tell has expired, and nothing happened to the table: its rows were compacted away. Nobody is asked, at
-    any later start."""
+    """What could tell has expired, and nothing happened to the table: its rows were compacted away.
+    Nobody is asked, at any later start."""
     world = memory_world(restore="restore-and-continue")
     of_others(world)
     world.run(boundaries=(6,))
@@ -94,8 +94,8 @@ def test_the_last_record_need_not_be_readable_for_its_mark_to_be_mended():
 
 @pytest.mark.parametrize("options", [{}, {"publish_every_batches": 3}], ids=["each-batch", "grouped"])
 def test_a_record_that_is_accepted_as_seen_is_the_only_one(options):
-    """The option stays in the job. What is recorded after that record is published, after a crash and in groups as
-    well."""
+    """The option stays in the job.
+    What is recorded after that record is published, after a crash and in groups as well."""
     world = memory_world(restore="restore-and-continue", **options)
     of_others(world)
     assert die_at_step("commit.hinted", 1, world, boundaries=(6,))
@@ -115,8 +115,8 @@ def test_a_record_that_is_accepted_as_seen_is_the_only_one(options):
 
 @pytest.mark.parametrize("accident", ["killed before the mark", "torn"])
 def test_a_mark_that_does_not_say_where_is_mended_while_the_table_can_tell(accident):
-    """With the mended mark a later rollback is noticed, even when neither our snapshots nor all snapshots since the
-    record are there."""
+    """With the mended mark a later rollback is noticed,
+    even when neither our snapshots nor all snapshots since the record are there."""
     world = memory_world(restore="restore-and-continue")
     of_others(world)
     assert die_at_step("precommit.saved", 1, world, boundaries=(6,))

@@ -107,8 +107,8 @@ def test_a_checkpoint_registered_twice_is_an_error():
 
 
 def test_commit_up_to_checkpoint_publishes_all_pending_in_order_and_no_more():
-    """With three checkpoints pending, a commit up to the second one makes two snapshots. The third stays pending and is
-    restored."""
+    """With three checkpoints pending, a commit up to the second one makes two snapshots.
+    The third stays pending and is restored."""
     world = memory_world(restore="restore-and-continue")
     sink = _sink(world)
     _pending_chain(world, sink, [5, 9, 12])
@@ -221,8 +221,8 @@ def test_each_guard_against_a_zombie_holds_alone():
 
 
 def test_a_zombie_is_fenced_although_all_snapshots_that_could_tell_have_expired():
-    """It passed its own check, slept before it read the table, and finds a history without a word of its
-    application."""
+    """It passed its own check, slept before it read the table,
+    and finds a history without a word of its application."""
     world = memory_world(restore="restore-and-continue")
     zombie = _sink(world)
     _pre_commit(world, zombie, 0, 5, 0)

@@ -1,5 +1,5 @@
-"""What is not known stays not known: other writers, expired history, lost journals, and tables that take another one's
-place."""
+"""What is not known stays not known:
+other writers, expired history, lost journals, and tables that take another one's place."""
 
 import dataclasses
 import json
@@ -35,8 +35,8 @@ from tests.table.foreign import Prepared
     ids=["each", "one"],
 )
 def test_a_query_knows_what_it_has_not_published_itself(way):
-    """Others commit and expire while a group is pending. Formerly the running query asked its user whether it had
-    published the group."""
+    """Others commit and expire while a group is pending.
+    Formerly the running query asked its user whether it had published the group."""
     world = memory_world(restore="restore-and-continue", **way)
     world.run(boundaries=(3,))
     rows = world.driver.rows
@@ -56,8 +56,8 @@ def test_a_query_knows_what_it_has_not_published_itself(way):
 
 
 def _lost_history(world) -> None:
-    """Our batch is published, a foreign writer commits, our snapshot expires, and another application of streamsink
-    commits."""
+    """Our batch is published, a foreign writer commits,
+    our snapshot expires, and another application of streamsink commits."""
     world.run(boundaries=(6, 9))
     Prepared(world).rename()
     expire(world, 1, newest_of(world) - 1)
@@ -65,8 +65,8 @@ def _lost_history(world) -> None:
 
 
 def test_an_application_whose_history_expired_goes_on_after_another_one_has_committed():
-    """A5: the other application's snapshot looked as if ours had never been here: a false `table.rolled-back`, for
-    ever."""
+    """A5: the other application's snapshot looked as if ours had never been here:
+    a false `table.rolled-back`, for ever."""
     world = memory_world(restore="restore-and-continue")
     _lost_history(world)
     world.run(boundaries=(6, 9, 14))
@@ -111,8 +111,8 @@ def test_a_rollback_is_seen_although_the_history_before_it_has_expired(others_ca
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
 @pytest.mark.parametrize("is_torn", [False, True], ids=["whole", "torn"])
 def test_a_record_before_a_rollback_that_nothing_proves_is_asked_for(is_torn, way):
-    """It is asked for whatever its mark says. Found by a walk: `republish` published what was behind the record, and
-    skipped its rows in silence."""
+    """It is asked for whatever its mark says.
+    Found by a walk: `republish` published what was behind the record, and skipped its rows in silence."""
     world = memory_world(restore="restore-and-continue", journal_retain=100)
     _rolled_back_beside_expired_history(world, to=2, others=2)
     if is_torn:
@@ -137,8 +137,8 @@ def test_a_record_before_a_rollback_that_a_snapshot_names_is_published():
 
 
 def test_records_that_were_pruned_before_a_rollback_are_not_taken_for_published():
-    """Nobody knows whether the rollback took them too. Formerly a walk lost their rows. What is given up is read again
-    from where they end."""
+    """Nobody knows whether the rollback took them too. Formerly a walk lost their rows.
+    What is given up is read again from where they end."""
     world = memory_world(restore="restore-and-continue")
     _rolled_back_beside_expired_history(world, to=2)
     assert not io_of(world).exists(f"{world.driver.root}/streamsink/streamsink/record-1.json")
@@ -183,8 +183,8 @@ def test_verify_knows_that_expired_history_is_not_a_rollback():
     ids=" ".join,
 )
 def test_what_a_dropped_table_left_is_named_with_the_way_on(left):
-    """A driver that was at work when the table was dropped writes there again. The next start found a folder that is
-    neither a table nor empty."""
+    """A driver that was at work when the table was dropped writes there again.
+    The next start found a folder that is neither a table nor empty."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
     for name in [name for name in io_of(world).names(world.driver.root) if name not in left]:
@@ -294,8 +294,8 @@ def test_both_ways_on_that_the_conflict_names(option, expected):
 
 
 def test_an_overwrite_behind_pending_ones_of_its_own_is_no_conflict():
-    """A10: two are pending, and the first one's snapshot comes after the second one's record. Nobody else has changed
-    anything."""
+    """A10: two are pending, and the first one's snapshot comes after the second one's record.
+    Nobody else has changed anything."""
     world = memory_world(mode="overwrite", restore="restore-and-continue", publish_every_batches=5)
     assert die_at_step("precommit.saved", 2, world, boundaries=(6, 9))
     assert world.ids() == []

@@ -69,8 +69,8 @@ class HiveMetastore(Server):
         self.kill()  # Its data are written when a call returns; an orderly end of a bare JVM does no more.
 
     def _make(self) -> None:
-        """Do what HiveMetaStore.main does, but on one interface, with lock tables, and with a thread that ends the
-        locks of the dead."""
+        """Do what HiveMetaStore.main does, but on one interface,
+        with lock tables, and with a thread that ends the locks of the dead."""
         gateway = JavaGateway(gateway_parameters=_gateway_parameters(self._ports[1]))
         java = gateway.jvm
         conf, handler = _handler(java, self.data_dir, self.lock_timeout_s)

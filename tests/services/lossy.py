@@ -1,5 +1,5 @@
-"""A TCP relay in front of a server, which can lose replies: the server has done what was asked, and the client never
-hears of it."""
+"""A TCP relay in front of a server, which can lose replies:
+the server has done what was asked, and the client never hears of it."""
 
 import contextlib
 import socket

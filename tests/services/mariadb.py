@@ -1,5 +1,5 @@
-"""MariaDB: the machine's own, otherwise Debian's packages, unpacked into the cache; nothing is installed into the
-system."""
+"""MariaDB: the machine's own, otherwise Debian's packages, unpacked into the cache;
+nothing is installed into the system."""
 
 import os
 import shutil

@@ -1,5 +1,5 @@
-"""What the servers of the tests have in common: a port that stays the same over restarts, readiness, and an end by
-process id."""
+"""What the servers of the tests have in common:
+a port that stays the same over restarts, readiness, and an end by process id."""
 
 import shutil
 import signal
@@ -21,8 +21,8 @@ class ServerError(Exception):
 
 
 def made_once(name: str, make: Callable[[Path], None]) -> Path:
-    """A folder or file in the cache that takes seconds to make: ``make(path)`` makes it the first time, and tests copy
-    it."""
+    """A folder or file in the cache that takes seconds to make:
+    ``make(path)`` makes it the first time, and tests copy it."""
     made = cache_dir() / name
     with locked(made.with_name(f"{name}.lock")):
         if not made.exists():

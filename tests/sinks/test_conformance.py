@@ -1,5 +1,5 @@
-"""The suite for sinks: the sink that the docs show passes it, Paimon tables do, and a sink that breaks a rule does
-not."""
+"""The suite for sinks:
+the sink that the docs show passes it, Paimon tables do, and a sink that breaks a rule does not."""
 
 import io
 import json

@@ -42,8 +42,8 @@ def test_version_two_has_names_when_the_query_evolves_its_sources():
     "text", ["", "v1", "v3\n{}\n1", "v2\n{}\nno colon", "v2\n{}\n0:1\n0:2", "V1\n{}\n-", "v2\n{}\nname:1"]
 )
 def test_anything_else_is_refused(text):
-    """This is a torn entry, a newer format, a line without a source, a source that comes twice, or a name without
-    source evolution."""
+    """This is a torn entry, a newer format, a line without a source,
+    a source that comes twice, or a name without source evolution."""
     with pytest.raises(UnknownFormat):
         parse(text)
 

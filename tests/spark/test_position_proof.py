@@ -52,8 +52,8 @@ def proven(folder, pieces, told: bool):
 
 @pytest.mark.parametrize("told", [False, True])
 def test_rows_are_counted_and_written_without_the_columns(tmp_path, told):
-    """The counts are the same from the columns themselves and from what the JVM says of each row, in all batches
-    together."""
+    """The counts are the same from the columns themselves and from what the JVM says of each row,
+    in all batches together."""
     flags = [{OUTSIDE: pa.array(flags)} if told else {} for flags in ([False, True, True], [False, False], [])]
     pieces = [rows([10, 9, 20], **flags[0]), rows([19, 12], **flags[1])]
     (found,) = proven(tmp_path, pieces, told)

@@ -1,5 +1,5 @@
-"""The main job's accidents on a real HDFS and a real S3, without Spark: each row is there once, or an error says what
-happened."""
+"""The main job's accidents on a real HDFS and a real S3, without Spark:
+each row is there once, or an error says what happened."""
 
 import collections
 import copy
@@ -146,8 +146,8 @@ def test_removed_metadata_is_an_error(world):
 
 @pytest.mark.parametrize("kind", REMOTE)
 def test_writers_at_once_lose_nothing_although_one_is_killed(kind, request):
-    """Four processes write to one table, and one of them is ended by SIGKILL and started again: every row is there
-    once, and ids have no hole."""
+    """Four processes write to one table, and one of them is ended by SIGKILL and started again:
+    every row is there once, and ids have no hole."""
     made = back_end(kind, request)
     table = f"{made.root}/shop.db/raced"
     streamsink.create_table(table, writer.SCHEMA, store_options=made.options)

@@ -15,8 +15,8 @@ _LONG_S = 60
 
 
 class _Disk(PosixCalls):
-    """Records when a file is flushed. A file named ``bad`` cannot be flushed, and the disk says so once, as Linux does;
-    ``gone`` vanishes before."""
+    """Records when a file is flushed.
+    A file named ``bad`` cannot be flushed, and the disk says so once, as Linux does; ``gone`` vanishes before."""
 
     def __init__(self):
         self.looks = threading.Semaphore(0)

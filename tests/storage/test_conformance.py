@@ -1,5 +1,5 @@
-"""What a store promises, as tests that every back end passes: what is atomic, what is durable, what a missing name
-means."""
+"""What a store promises, as tests that every back end passes:
+what is atomic, what is durable, what a missing name means."""
 
 import collections
 import json
@@ -123,8 +123,8 @@ def test_folders_are_listed_as_such_and_have_no_bytes(store):
 
 
 def test_names_of_every_kind(store):
-    """These are names that partition values become: with blanks, percent signs, letters of the world, and signs that
-    URIs and patterns know."""
+    """These are names that partition values become:
+    with blanks, percent signs, letters of the world, and signs that URIs and patterns know."""
     io, root = store
     names = ["dt=2026-01-01 00%3A00", "ü#?*[x]&+", "a=b'c"]
     for name in names:
@@ -161,8 +161,8 @@ def test_an_output_is_whole_once_it_is_closed(store, size):
 
 
 def test_an_output_that_is_given_up_can_be_deleted(store):
-    """It is closed by itself, as an aborted task does, and then deleted: nothing is there, and nothing is left
-    unfinished."""
+    """It is closed by itself, as an aborted task does, and then deleted:
+    nothing is there, and nothing is left unfinished."""
     io, root = store
     io.make_dir(f"{root}/g")
     stream = io.open_output(f"{root}/g/data")

@@ -52,8 +52,8 @@ def test_a_restart_of_the_same_query_is_let_in_at_once(holds):
 
 @pytest.mark.parametrize("kind", ["hdfs", "s3"])
 def test_a_lease_of_a_dead_driver_expires(kind, request):
-    """Without a beat for one lease length it is taken over, whether its driver died after a beat or before its first
-    one."""
+    """Without a beat for one lease length it is taken over,
+    whether its driver died after a beat or before its first one."""
     made = back_end(kind, request)
     folder = f"{made.root}/streamsink/app"
     dead = BeatingHold(made.io(), folder, BEAT_MS, SHORT_LEASE_MS)
@@ -80,8 +80,8 @@ def test_a_superseded_driver_stops_beating(kind, request):
 
 @pytest.mark.parametrize("kind", ["local"])
 def test_a_forked_child_holds_nothing(kind, request):
-    """Formerly a pool of processes that outlived its driver kept every other query of that name out, and the error
-    named a process that was gone."""
+    """Formerly a pool of processes that outlived its driver kept every other query of that name out,
+    and the error named a process that was gone."""
     made = back_end(kind, request)
     folder = f"{made.root}/streamsink/app"
     made.io().make_dir(folder)

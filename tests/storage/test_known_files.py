@@ -1,5 +1,5 @@
-"""What a journal keeps of the files that its records were made of: all of them, whatever is pruned, at a cost that does
-not grow."""
+"""What a journal keeps of the files that its records were made of:
+all of them, whatever is pruned, at a cost that does not grow."""
 
 import dataclasses
 import hashlib
@@ -27,8 +27,8 @@ FOLDER = f"{ROOT}/streamsink/streamsink"
 
 
 class Journal:
-    """A journal over calls that are counted, each of whose records is published at once. retain: how many records it
-    retains."""
+    """A journal over calls that are counted, each of whose records is published at once.
+    retain: how many records it retains."""
 
     def __init__(self, retain: int, calls: MemoryCalls | None = None):
         self.inner = calls or MemoryCalls()
@@ -255,8 +255,8 @@ def _given_up(journal: Journal, base: int) -> None:
 def test_files_of_records_that_are_given_up_are_not_known_and_those_of_the_next_ones_of_their_numbers_are(
     retain, last, base
 ):
-    """Otherwise rows of the given-up ones would be left out as if they were here, and rows of the next ones would be
-    written twice."""
+    """Otherwise rows of the given-up ones would be left out as if they were here,
+    and rows of the next ones would be written twice."""
     journal = Journal(retain)
     journal.record(1, last, per_batch=2)
     _given_up(journal, base)
@@ -282,8 +282,8 @@ def test_records_that_are_given_up_with_pruned_ones_before_them_leave_no_wrong_k
 
 
 def _as_earlier_code_wrote(journal: Journal, version: int) -> None:
-    """Turn all of its files into those of earlier code: entries without the path alone; in version 1 without counts,
-    too."""
+    """Turn all of its files into those of earlier code:
+    entries without the path alone; in version 1 without counts, too."""
     for name in journal.names("files-.*"):
         path, counts = f"{FOLDER}/{name}", 4 * (int(name.split("-")[3]) + 1 - int(name.split("-")[2]))
         body = journal.inner.read(path).partition(b"\n")[2]

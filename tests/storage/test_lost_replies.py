@@ -1,5 +1,5 @@
-"""A creation whose reply is lost is settled by looking: won, lost, not done, or an error that says that nobody
-knows."""
+"""A creation whose reply is lost is settled by looking:
+won, lost, not done, or an error that says that nobody knows."""
 
 import pytest
 
@@ -86,8 +86,8 @@ def place(request, tmp_path):
 
 @pytest.mark.parametrize("name", ["link", "unlink"])
 def test_done_and_repeated_by_the_client_is_won(place, name):
-    """The repeated call finds the name taken by our own file: it is ours all the same, and no temporary file is
-    left."""
+    """The repeated call finds the name taken by our own file:
+    it is ours all the same, and no temporary file is left."""
     inner, path = place
     calls = CrashingCalls(inner)
     _io(calls).create_if_absent(f"{path}-other", b"x")

@@ -1,5 +1,5 @@
-"""A pending record that is torn, truncated or altered is refused by name; nothing in it could run code or show a
-value."""
+"""A pending record that is torn, truncated or altered is refused by name;
+nothing in it could run code or show a value."""
 
 import dataclasses
 import json
@@ -108,8 +108,8 @@ def test_a_missing_file_of_a_pending_checkpoint_stops_the_start(world):
 
 @pytest.mark.parametrize("keep", [False, True], ids=["", "keep-staging"])
 def test_a_sweep_keeps_the_files_of_records_that_are_not_published(world, keep):
-    """Whenever it is called it deletes only what no record names, and, of published records, what is not needed to mend
-    a rollback."""
+    """Whenever it is called it deletes only what no record names, and,
+    of published records, what is not needed to mend a rollback."""
     root, io = world.driver.root, FileIO(world.calls, IdSource().new_id)
     record = decode_record(_record(world), RECORD)
     named = sorted(
@@ -129,8 +129,8 @@ def test_a_sweep_keeps_the_files_of_records_that_are_not_published(world, keep):
 
 @pytest.mark.parametrize("published", [False, True])
 def test_a_sweep_takes_what_other_epochs_staged_for_the_number_of_a_record(world, published):
-    """It does so even where the files of published records are kept: a power failure may bring back what their writer
-    had deleted."""
+    """It does so even where the files of published records are kept:
+    a power failure may bring back what their writer had deleted."""
     root, io = world.driver.root, FileIO(world.calls, IdSource().new_id)
     record = decode_record(_record(world), RECORD)
     log = FileJournal(io, root, "streamsink", 2, keep_staging=True)

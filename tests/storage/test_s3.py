@@ -1,5 +1,5 @@
-"""What is special about S3: requests that the client repeats by itself, servers that ignore conditions, uploads in
-parts."""
+"""What is special about S3:
+requests that the client repeats by itself, servers that ignore conditions, uploads in parts."""
 
 import uuid
 from pathlib import Path
@@ -94,8 +94,8 @@ def test_a_server_that_ignores_the_condition_is_found_out_and_refused(ignoring):
 
 
 def test_a_probe_that_another_writer_sweeps_away_is_made_again(s3_server):
-    """Once it looks as if the server wrote over it. A server that really does so is found out because it does so each
-    time."""
+    """Once it looks as if the server wrote over it.
+    A server that really does so is found out because it does so each time."""
     calls = S3Calls(s3_server.options)
     root = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}/shop.db/orders"
     put, swept = calls.put_new, []
@@ -113,8 +113,8 @@ def test_a_probe_that_another_writer_sweeps_away_is_made_again(s3_server):
 
 
 def test_a_probe_that_is_swept_while_it_is_looked_at_was_refused(s3_server):
-    """The server said that the name is taken, so it knows the condition. Whose the name was cannot be asked any
-    more."""
+    """The server said that the name is taken, so it knows the condition.
+    Whose the name was cannot be asked any more."""
     calls = S3Calls(s3_server.options)
     root = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}/shop.db/orders"
     look, swept = calls._is_mine, []

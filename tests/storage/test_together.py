@@ -1,5 +1,5 @@
-"""What is flushed together is flushed wholly, on every kind of calls. An error is raised only when nothing is under way
-any more."""
+"""What is flushed together is flushed wholly, on every kind of calls.
+An error is raised only when nothing is under way any more."""
 
 import errno
 import os

@@ -1,5 +1,5 @@
-"""Another writer, as Paimon's own writers are on a bare local disk: it prepares a snapshot and renames it over whatever
-has its number."""
+"""Another writer, as Paimon's own writers are on a bare local disk:
+it prepares a snapshot and renames it over whatever has its number."""
 
 import dataclasses
 import os
@@ -54,8 +54,8 @@ class Prepared:
         self.snapshot = dataclasses.replace(Snapshot.from_json(io.held, "held"), properties=None, commit_user=name)
 
     def rename(self, time_millis: int | None = None) -> None:
-        """Publish the snapshot over whatever has its number. ``time_millis``: let it look as if it had been prepared
-        then."""
+        """Publish the snapshot over whatever has its number.
+        ``time_millis``: let it look as if it had been prepared then."""
         io = FileIO(self._calls, IdSource().new_id)
         snapshot = self.snapshot
         if time_millis is not None:

@@ -43,8 +43,8 @@ def committed(file: Path) -> int:
 
 
 def main(table: str, application: str, batches: int, rows: int, folder: Path, retries: int | None) -> None:
-    """Write ``batches`` micro-batches of ``rows`` rows under one application's name, from where the last process was
-    killed."""
+    """Write ``batches`` micro-batches of ``rows`` rows under one application's name,
+    from where the last process was killed."""
 
     def make(start, end):
         return pa.RecordBatch.from_pydict(

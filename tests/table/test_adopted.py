@@ -175,8 +175,8 @@ def test_one_row_group_without_bounds_leaves_none_to_the_file(place, ddl, values
     ],
 )
 def test_bounds_of_floats_are_taken_only_from_a_version_that_does_not_hide_nan(place, made_by, known):
-    """parquet-mr from 1.18 on leaves a NaN out of its bounds, as writers that we do not know may do: a filter would
-    miss the row."""
+    """parquet-mr from 1.18 on leaves a NaN out of its bounds, as writers that we do not know may do:
+    a filter would miss the row."""
     schema = new_schema(parse_ddl("d DOUBLE, f FLOAT, id BIGINT"), (), {})
     written = pa.BufferOutputStream()
     rows = {"d": pa.array([1.0, 3.0]), "f": pa.array([2.0, 5.0], pa.float32()), "id": pa.array([1, 2])}

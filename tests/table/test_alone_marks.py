@@ -39,8 +39,8 @@ CARRIED = pytest.mark.parametrize("is_carried", [True, False], ids=["state-carri
 
 
 def _replace(world, replacing: Prepared) -> None:
-    """A third writer builds on our snapshot 2, another writer's rename takes its place, and a compaction rewrites the
-    rows."""
+    """A third writer builds on our snapshot 2,
+    another writer's rename takes its place, and a compaction rewrites the rows."""
     third = Prepared(world, 1)
     replacing.rename()
     third.rename()
@@ -58,8 +58,8 @@ def _back(world, to: int, is_carried: bool) -> None:
 
 
 def _is_asked(world, ends, word: str = r"set accept_as_seen='(\w+)'") -> None:
-    """When the start is told that the rows are there, the query goes on with each row once. word: where the message has
-    the word for these rows."""
+    """When the start is told that the rows are there, the query goes on with each row once.
+    word: where the message has the word for these rows."""
     accept(world, on_rollback="republish")
     accept(world, accept_as_seen=refused(world, "journal.undecidable", ends).find(word))
     world.run(boundaries=ends)
@@ -120,8 +120,8 @@ def test_its_snapshot_was_replaced_too():
 
 
 def test_its_snapshot_was_replaced_and_so_was_the_next_one():
-    """Found by reading: what its user had said of the first record was taken for the next one too, whose rows were
-    lost."""
+    """Found by reading:
+    what its user had said of the first record was taken for the next one too, whose rows were lost."""
     world, _ = published_not_marked(table_options=MERGES)
     compact(world)
     late = Prepared(world, 3)
@@ -158,8 +158,8 @@ def test_of_what_its_user_has_seen(is_carried):
 
 
 def _marked_and_alone():
-    """The record was marked where its snapshot was then replaced. The driver published its state alone, and died before
-    it marked that."""
+    """The record was marked where its snapshot was then replaced.
+    The driver published its state alone, and died before it marked that."""
     world = memory_world(**SETTINGS)
     world.run(boundaries=BOUNDARIES[:1])
     replacing = Prepared(world)
@@ -180,8 +180,8 @@ def test_where_the_driver_died_before_it_marked_that():
 
 @pytest.mark.parametrize("is_started_again", [True, False])
 def test_where_the_driver_died_before_it_marked_that_and_the_rows_went_too(is_started_again):
-    """The mark of the replaced snapshot said nothing of a table that went back behind it and then grew longer than that
-    again."""
+    """The mark of the replaced snapshot said nothing of a table that
+    went back behind it and then grew longer than that again."""
     world = _marked_and_alone()
     if is_started_again:
         world.run(boundaries=ENDS[:2])

@@ -15,8 +15,8 @@ from tests.table.sleeping_writer import MERGES, commit_asleep, commits_of_others
 
 
 def _roll_back(table, to: int) -> None:
-    """Delete later snapshots, the newest first. What is written after this has a later millisecond than everything that
-    was prepared."""
+    """Delete later snapshots, the newest first.
+    What is written after this has a later millisecond than everything that was prepared."""
     for snapshot_id in [number for number in reversed(table.snapshots.ids()) if number > to]:
         table.file_io.delete(table.layout.snapshot(snapshot_id))
     table.file_io.replace(table.layout.latest_hint, str(to).encode(), "x")
@@ -120,8 +120,8 @@ def _a_minute_later(monkeypatch) -> None:
 
 
 def test_a_slow_writer_leaves_its_snapshot_when_others_have_built_on_it(monkeypatch):
-    """Data files vanished behind both. If it took its snapshot back, the other writer's snapshot would stand on a hole,
-    and everybody's state with it."""
+    """Data files vanished behind both.
+    If it took its snapshot back, the other writer's snapshot would stand on a hole, and everybody's state with it."""
     calls, table = three_snapshots("1000")
 
     def others_go_on() -> None:

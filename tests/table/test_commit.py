@@ -1,5 +1,5 @@
-"""The table commit is safe between processes, right over foreign writers, fenced where history has expired, and
-constant in cost."""
+"""The table commit is safe between processes, right over foreign writers,
+fenced where history has expired, and constant in cost."""
 
 import collections
 
@@ -19,8 +19,8 @@ def _table(world):
 
 
 def test_a_writer_that_slept_past_expiry_is_fenced_and_leaves_nothing():
-    """Its snapshot number is free again because that snapshot has expired: to publish there would put the old table
-    first."""
+    """Its snapshot number is free again because that snapshot has expired:
+    to publish there would put the old table first."""
     world = memory_world()
     world.run(boundaries=(3,))
     sleeper = world.driver.start(FileIO(world.calls, IdSource().new_id), world.checkpoint)

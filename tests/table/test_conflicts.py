@@ -25,8 +25,8 @@ def _refused(kind, base, delta, commit_kind="COMPACT", order=None):
 
 
 def test_a_file_is_added_once_and_deleted_once():
-    """It is a conflict when a file is added twice, deleted twice, deleted without having been added, or added and
-    deleted by one commit."""
+    """It is a conflict when a file is added twice, deleted twice,
+    deleted without having been added, or added and deleted by one commit."""
     a, b = add("a"), add("b")
     _refused("commit.already-in-the-map", [a], [a])
     _refused("commit.already-in-the-map", [], [a, a])
@@ -95,8 +95,8 @@ def _compaction(before, after, partition=None):
 
 
 def test_a_compaction_is_committed_under_a_user_of_its_own():
-    """The snapshot is COMPACT with Paimon's identifier of maintenance; no application's state is lost, and the counts
-    are right."""
+    """The snapshot is COMPACT with Paimon's identifier of maintenance;
+    no application's state is lost, and the counts are right."""
     table = new_table(MemoryCalls())
     commit(
         table, Changes((add("a", part("x"), rows=1), add("b", part("x"), rows=1))), application="app", state={"n": 1}
@@ -123,8 +123,8 @@ def test_the_second_compaction_of_a_file_is_refused():
 
 
 def test_what_writing_and_compacting_did_becomes_two_snapshots():
-    """One message gives an APPEND and then a COMPACT with the same identifier. If files are deleted the first one is an
-    OVERWRITE."""
+    """One message gives an APPEND and then a COMPACT with the same identifier.
+    If files are deleted the first one is an OVERWRITE."""
     table = new_table(MemoryCalls())
     message = CommitMessage(
         part("x"),
@@ -183,8 +183,8 @@ def test_a_deletion_vector_goes_with_its_file():
 
 
 def test_strict_mode_gives_up_after_another_users_compaction_or_overwrite():
-    """It counts since the safe snapshot and on the same partition. The user's own snapshots and other partitions are no
-    reason."""
+    """It counts since the safe snapshot and on the same partition.
+    The user's own snapshots and other partitions are no reason."""
     table = new_table(MemoryCalls(), options={"commit.strict-mode.last-safe-snapshot": "1"})
     commit(table, Changes((add("a", part("x")), add("b", part("x")))), user="writer")
     commit_messages(table, OPTIONS, [_compaction(["a"], ["c"])], "compactor", 1)

@@ -44,8 +44,8 @@ class _Sleeps(FileIO):
 
 @pytest.mark.parametrize("columns", ["id BIGINT, part STRING, version BIGINT", "id BIGINT"])
 def test_a_table_that_another_one_creates_at_this_moment_is_that_table(columns):
-    """Two queries begin at once. Formerly the second one found a folder that was not empty, and no way on. Other
-    columns are a conflict."""
+    """Two queries begin at once. Formerly the second one found a folder that was not empty, and no way on.
+    Other columns are a conflict."""
     calls = MemoryCalls()
     sleeper = _Sleeps(calls, IdSource().new_id)
     sleeper.meanwhile = lambda: commit(new_table(calls), Changes((add("a", part("x")),)))

@@ -1,5 +1,5 @@
-"""Rows that do not fit: each kind is found alone, with its reason, and kept whole as text; the other rows are
-written."""
+"""Rows that do not fit: each kind is found alone, with its reason, and kept whole as text;
+the other rows are written."""
 
 import datetime
 import decimal
@@ -148,8 +148,8 @@ def test_no_reason_repeats_a_value():
     ],
 )
 def test_what_every_row_would_break_stays_an_error(ddl, arrow):
-    """This is a missing or additional column, or a type that never converts without loss. The error comes before
-    anything is written."""
+    """This is a missing or additional column, or a type that never converts without loss.
+    The error comes before anything is written."""
     with pytest.raises(Misuse):
         fit_by_value(_table(ddl), from_arrow_schema(pa.schema([("v", arrow)])), SinkOptions())
 
@@ -252,8 +252,8 @@ def test_text_that_is_not_utf_8_keeps_its_bytes():
     ],
 )
 def test_a_date_that_has_no_folder_is_set_aside(ddl, arrow, values):
-    """The table's folders have dates as text, where years beyond four digits have none. The other rows of the batch are
-    written."""
+    """The table's folders have dates as text, where years beyond four digits have none.
+    The other rows of the batch are written."""
     schema = new_schema(parse_ddl(ddl), ("day",), {"partition.legacy-name": "false"})
     rows = pa.RecordBatch.from_pydict({"day": pa.array(values, arrow), "v": pa.array([1, 2, 3], pa.int32())})
     fitting, refused = Screen(schema, Folders(schema, "/lake/t", NameLimits()))(rows)

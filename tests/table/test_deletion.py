@@ -66,8 +66,8 @@ def _callers(tree: ast.AST, function: str = ""):
 
 
 def test_nobody_deletes_files_but_those_who_know_what_is_named():
-    """A caller that is not listed is a new way to delete what a snapshot names: let it go through
-    table/history/deletion.py."""
+    """A caller that is not listed is a new way to delete what a snapshot names:
+    let it go through table/history/deletion.py."""
     found = {}
     for path in LIBRARY:
         name = str(path.relative_to(ROOT_FOLDER))
@@ -128,8 +128,8 @@ def test_what_nothing_names_goes(table, look):
 
 
 def test_snapshots_before_a_try_are_not_looked_at(table):
-    """The file's name says for which snapshot number it was made: a sweep costs what came since, however many snapshots
-    are retained."""
+    """The file's name says for which snapshot number it was made:
+    a sweep costs what came since, however many snapshots are retained."""
     calls, asked = table.file_io._calls, {}
     for number in (4, 3, 1):
         path = table.layout.manifest(f"manifest-{try_name('mine', number, 1)}-m0")

@@ -1,5 +1,5 @@
-"""A writer sleeps while it publishes, and the snapshot that its own is built on expires: what is live stays, and what
-came too late is deleted."""
+"""A writer sleeps while it publishes, and the snapshot that its own is built on expires:
+what is live stays, and what came too late is deleted."""
 
 import dataclasses
 
@@ -42,8 +42,8 @@ def test_the_first_snapshot_of_a_table_stays_when_others_build_on_it_at_once():
 
 
 class _Looked(MemoryCalls):
-    """Lets something happen before the n-th look at the store that follows the next snapshot. happens: None when it has
-    happened."""
+    """Lets something happen before the n-th look at the store that follows the next snapshot.
+    happens: None when it has happened."""
 
     def __init__(self):
         super().__init__()
@@ -78,8 +78,8 @@ class _Looked(MemoryCalls):
 
 @pytest.mark.parametrize("expired", [0, 3])
 def test_a_live_snapshot_stays_whenever_others_build_on_it(expired):
-    """Found by a walk: others built on it between two looks of its writer. It was taken back, and the others' history
-    had a hole."""
+    """Found by a walk: others built on it between two looks of its writer.
+    It was taken back, and the others' history had a hole."""
     for look in range(1, 1_000):
         calls = _Looked()
         table = new_table(calls)
@@ -97,8 +97,8 @@ def test_a_live_snapshot_stays_whenever_others_build_on_it(expired):
 
 @MERGES
 def test_a_live_snapshot_that_has_expired_too_is_left_to_the_restart(merge):
-    """It was there, others built on it, and it expired. That is no fence, because nobody superseded its writer; the
-    restart finds it published."""
+    """It was there, others built on it, and it expired.
+    That is no fence, because nobody superseded its writer; the restart finds it published."""
     calls, table = three_snapshots(merge)
     with pytest.raises(Retryable) as unsure:
         commit_asleep(calls, after=lambda: (commits_of_others(table, 2), _expire(table, 1, 2, 3, 4)))
@@ -126,8 +126,8 @@ def test_a_snapshot_of_another_writer_is_never_taken_back():
 @MERGES
 @pytest.mark.parametrize("expired", [(1, 2, 3, 4), (1, 2, 3, 4, 5)], ids=["next-retained", "hole"])
 def test_a_snapshot_that_came_too_late_is_taken_back(merge, expired):
-    """Its number was another snapshot's, which has expired. The snapshot after it, if it is retained, is not built on
-    it."""
+    """Its number was another snapshot's, which has expired.
+    The snapshot after it, if it is retained, is not built on it."""
     calls, table = three_snapshots(merge)
     with pytest.raises(Fenced) as late:
         commit_asleep(calls, before=lambda: (commits_of_others(table, 3), _expire(table, *expired)))
@@ -177,8 +177,8 @@ def test_a_snapshot_that_came_too_late_and_names_lists_that_are_swept_is_taken_b
 
 
 def test_a_snapshot_that_came_too_late_and_names_manifests_that_have_expired_is_taken_back():
-    """Its lists are its own and are there. What they name was merged and has expired, so nobody could read it (walk
-    4411-10436)."""
+    """Its lists are its own and are there.
+    What they name was merged and has expired, so nobody could read it (walk 4411-10436)."""
     calls, table = three_snapshots("2")
 
     def expired():

@@ -1,5 +1,5 @@
-"""What another writer, or a tool, has put into the table and no reader can read is found by whoever builds on it or
-reads it."""
+"""What another writer, or a tool,
+has put into the table and no reader can read is found by whoever builds on it or reads it."""
 
 import dataclasses
 import io

@@ -1,5 +1,5 @@
-"""Which files in the folders of a table belong to a commit, as their names say; and that nothing is deleted that
-anything retained names."""
+"""Which files in the folders of a table belong to a commit, as their names say;
+and that nothing is deleted that anything retained names."""
 
 import dataclasses
 import json
@@ -19,8 +19,8 @@ from tests.table.foreign import Prepared
 
 
 def test_all_files_of_a_commit_s_tries_are_found_and_no_others(rng):
-    """Lists, manifests, index manifests and temporary files of each attempt are found, among files of commits that were
-    not asked for."""
+    """Lists, manifests, index manifests and temporary files of each attempt are found,
+    among files of commits that were not asked for."""
     table = new_table(MemoryCalls())
     names = [str(uuid.UUID(int=rng.getrandbits(128))) for _ in range(60)]
     manifest_dir, snapshot_dir = table.layout.manifest_dir, table.layout.snapshot_dir
@@ -63,8 +63,8 @@ def _io(world):
 
 
 def _dead_before_the_mark(published: bool = True) -> World:
-    """Batches 0 to 2 are done. The driver is killed in batch 3, right after publishing (before the mark) or right
-    before it."""
+    """Batches 0 to 2 are done.
+    The driver is killed in batch 3, right after publishing (before the mark) or right before it."""
     world = memory_world(**_MERGING)
     world.run(boundaries=_BATCHES[:3])
     assert die_at_step("commit.published" if published else "commit.before_publish", 1, world, boundaries=_BATCHES)

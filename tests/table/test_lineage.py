@@ -1,5 +1,5 @@
-"""Snapshots that stand among those of a table although its newest one does not descend from them: what they name is not
-in the table for that."""
+"""Snapshots that stand among those of a table although its newest one does not descend from them:
+what they name is not in the table for that."""
 
 import dataclasses
 
@@ -65,8 +65,8 @@ def _lists(table, base, delta) -> dict:
 
 
 def _another_on(table, snapshot, number: int, *, delta=()) -> None:
-    """A writer's snapshot that is built on this one and takes the place of the one with that number. delta: manifests
-    that it adds."""
+    """A writer's snapshot that is built on this one and takes the place of the one with that number.
+    delta: manifests that it adds."""
     other = dataclasses.replace(
         snapshot,
         properties=None,
@@ -115,8 +115,8 @@ def _rewriting(table, mine) -> ManifestFileMeta:
 
 
 def test_what_stands_above_the_newest_snapshot_proves_nothing():
-    """A rollback by hand has left a snapshot behind a hole. It names our files, which are not in the table. Formerly
-    they were taken for published."""
+    """A rollback by hand has left a snapshot behind a hole.
+    It names our files, which are not in the table. Formerly they were taken for published."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:1])
     table = _table(world)

@@ -1,5 +1,5 @@
-"""A commit whose I/O fails or whose replies are lost, at each call: it says truly whether it happened, and happens
-once."""
+"""A commit whose I/O fails or whose replies are lost, at each call:
+it says truly whether it happened, and happens once."""
 
 import collections
 
@@ -103,8 +103,8 @@ def test_a_snapshot_that_is_refused_by_its_own_name_keeps_its_lists(make):
 @pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST, Mode.REPEATED], ids=lambda m: m.value)
 @pytest.mark.parametrize("kind", COMMITS)
 def test_a_commit_says_truly_whether_it_happened(kind, mode, rng):
-    """If it returned, it is there, once. If it raised, it is not there, and doing it again works. Other writers beside
-    it lose nothing."""
+    """If it returned, it is there, once. If it raised, it is not there, and doing it again works.
+    Other writers beside it lose nothing."""
     action, after = COMMITS[kind]
     failed = survived = 0
     for n in range(1 + rng.randrange(STRIDE), 500, STRIDE):

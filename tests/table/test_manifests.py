@@ -66,8 +66,8 @@ class Bench:
 
 
 def test_live_files_are_adds_without_a_delete_anywhere():
-    """A DELETE cancels an ADD even when the ADD is later; another level is another identity; what is added twice is
-    there twice."""
+    """A DELETE cancels an ADD even when the ADD is later;
+    another level is another identity; what is added twice is there twice."""
     bench = Bench(())
     added, later, other = (bench.entry(FileKind.ADD, (), name) for name in ("1", "2", "3"))
     upgraded = replace(added, file=replace(added.file, level=5))
@@ -85,8 +85,8 @@ VALUES = [None, "", "a", "b", "\U0001f600", "zz"]
 
 
 def test_entries_of_some_partitions_are_those_of_a_full_read(rng):
-    """With nulls, empty strings and DELETEs in other manifests, pruning by the list's stats and by entry loses and adds
-    nothing."""
+    """With nulls, empty strings and DELETEs in other manifests,
+    pruning by the list's stats and by entry loses and adds nothing."""
     bench = Bench()
     for _ in range(60):
         names = [f"f{i}" for i in range(12)]
@@ -130,8 +130,8 @@ def names(entries) -> list[str]:
 
 
 class History:
-    """Random commits of a table, with what must be live after each. Every file is added once and deleted at most
-    once."""
+    """Random commits of a table, with what must be live after each.
+    Every file is added once and deleted at most once."""
 
     def __init__(self, bench: Bench, rng):
         self.bench, self.rng = bench, rng
@@ -153,8 +153,8 @@ class History:
 
 
 def test_merging_never_changes_what_is_live(rng):
-    """Random ADDs and DELETEs are merged after each commit under random options. The live files are the oracle's, each
-    once."""
+    """Random ADDs and DELETEs are merged after each commit under random options.
+    The live files are the oracle's, each once."""
     merges = 0
     for _ in range(8):
         bench = Bench(rng.choice([(), ("STRING",), ("STRING", "INT")]))
@@ -179,8 +179,8 @@ def test_merging_never_changes_what_is_live(rng):
 
 
 def test_minor_merging_cancels_pairs_and_keeps_the_other_deletes():
-    """The big manifest before the run stays, and its file stays hidden. What the run itself adds and deletes is
-    gone."""
+    """The big manifest before the run stays, and its file stays hidden.
+    What the run itself adds and deletes is gone."""
     bench = Bench()
     big = bench.manifest([bench.entry(FileKind.ADD, ("a", 1), f"a{i}" * 20) for i in range(2000)])
     run = [
@@ -203,8 +203,8 @@ def test_minor_merging_cancels_pairs_and_keeps_the_other_deletes():
 
 
 def test_the_cost_of_minor_merging_does_not_grow_with_the_table():
-    """By sizes alone, over 20,000 commits: there are few manifests at any time, and the bytes written per commit stay
-    what they were."""
+    """By sizes alone, over 20,000 commits:
+    there are few manifests at any time, and the bytes written per commit stay what they were."""
     options, head, entry = MergeOptions.of({}), 3_300, 100
     metas, written, most = [], [], 0
 
@@ -267,8 +267,8 @@ def test_full_merging_waits_for_the_threshold_and_needs_more_than_one_manifest()
 
 
 def test_rewritten_manifests_roll_at_the_target_size():
-    """Each of them except the last reaches the target and none is much larger, so none is small enough to be rewritten
-    next time."""
+    """Each of them except the last reaches the target and none is much larger,
+    so none is small enough to be rewritten next time."""
     bench = Bench()
     metas = [
         bench.manifest([bench.entry(FileKind.ADD, ("a", i), f"{i}-{j}" * 9) for j in range(400)]) for i in range(20)

@@ -1,5 +1,5 @@
-"""Many processes on one table, killed and restarted along the way: every row is there once, no commit is lost, and no
-number is missing."""
+"""Many processes on one table, killed and restarted along the way:
+every row is there once, no commit is lost, and no number is missing."""
 
 import collections
 import os
@@ -163,8 +163,8 @@ def test_many_raced_names_have_one_winner(tmp_path):
 
 
 def test_a_rename_between_looking_and_publishing_loses_one(tmp_path):
-    """The contrast, step by step: look, look, rename, rename. Both writers believe that they have won, and one snapshot
-    is gone."""
+    """The contrast, step by step: look, look, rename, rename.
+    Both writers believe that they have won, and one snapshot is gone."""
     path = tmp_path / "snapshot-1"
     free = [not path.exists(), not path.exists()]
     for name in ("a", "b"):

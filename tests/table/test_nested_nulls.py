@@ -1,5 +1,5 @@
-"""NOT NULL inside of nested columns: a null there is refused with its path, and a null above it is a value like any
-other."""
+"""NOT NULL inside of nested columns:
+a null there is refused with its path, and a null above it is a value like any other."""
 
 import decimal
 
@@ -133,8 +133,8 @@ def path(tmp_path) -> str:
 @pytest.mark.parametrize("partition_by", [(), ["id"]], ids=["whole", "partitioned"])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_null_that_the_table_does_not_take_is_refused_and_all_others_are_read_back(path, name, partition_by):
-    """The error has the path of what is NOT NULL, as for a column, and nothing is written. A null above it, empty lists
-    and slices are written."""
+    """The error has the path of what is NOT NULL, as for a column, and nothing is written.
+    A null above it, empty lists and slices are written."""
     kind, arrow, good, bad, where = COLUMNS[name]
     streamsink.create_table(path, f"id BIGINT, v {kind}", partition_by)
     with ArrowSink(path) as sink:

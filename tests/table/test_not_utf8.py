@@ -1,5 +1,5 @@
-"""Text that is not UTF-8, which a cast of bytes to a string lets through: its bytes are kept, and where it has to name
-something it is refused."""
+"""Text that is not UTF-8, which a cast of bytes to a string lets through:
+its bytes are kept, and where it has to name something it is refused."""
 
 import pyarrow as pa
 import pytest

@@ -1,5 +1,5 @@
-"""Arguments of any kind are accepted, or refused by an error that names the table and the argument, never by Python's
-own error."""
+"""Arguments of any kind are accepted,
+or refused by an error that names the table and the argument, never by Python's own error."""
 
 import dataclasses
 from pathlib import Path

@@ -24,8 +24,8 @@ class _Counting(io.BytesIO):
     "ddl, kind", [("id BIGINT", pa.int64()), ("id BIGINT, at TIMESTAMP(9)", pa.timestamp("ns"))], ids=["", "int96"]
 )
 def test_a_discarded_file_is_never_written_to_again(ddl, kind):
-    """This holds at once and when the garbage is collected, which could otherwise call a closed stream at any time,
-    anywhere."""
+    """This holds at once and when the garbage is collected,
+    which could otherwise call a closed stream at any time, anywhere."""
     rows = pa.table(
         {field.name: pa.array([1], pa.int64()).cast(t) for field, t in zip(parse_ddl(ddl), (pa.int64(), kind))}
     )

@@ -52,8 +52,8 @@ def any_sources(rng) -> tuple:
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_any_rows_in_any_ranges_are_counted_as_a_walk_counts_them(rng, kind):
-    """There are nulls, unknown topics and partitions, numbers at the edges, and several sources, one after another on
-    the same partition."""
+    """There are nulls, unknown topics and partitions, numbers at the edges,
+    and several sources, one after another on the same partition."""
     seen = set()
     for _ in range(200):
         sources = any_sources(rng)

@@ -26,8 +26,8 @@ class _Reading(MemoryCalls):
 
 
 def _some_commit(table, chance, number):
-    """A commit that adds files, wanted ones among them; or deletes some, as a compaction or an overwrite does; or is
-    taken back."""
+    """A commit that adds files, wanted ones among them;
+    or deletes some, as a compaction or an overwrite does; or is taken back."""
     newest = table.snapshots.latest()
     live = list(table.manifests.entries_of(newest)) if newest else []
     there = {e.identity for e in live}
@@ -47,8 +47,8 @@ def _some_commit(table, chance, number):
 
 
 def test_it_says_what_a_whole_reading_says(rng):
-    """Random histories have deletions, rollbacks and merged manifests; snapshots are asked in any order, and partitions
-    are pruned."""
+    """Random histories have deletions, rollbacks and merged manifests;
+    snapshots are asked in any order, and partitions are pruned."""
     hits = 0
     for _ in range(25):
         chance = random.Random(rng.random())

@@ -1,5 +1,5 @@
-"""Paimon's own writers replace snapshots on a bare local disk. Ours notice it, and lose and double nothing of
-theirs."""
+"""Paimon's own writers replace snapshots on a bare local disk.
+Ours notice it, and lose and double nothing of theirs."""
 
 import dataclasses
 import errno
@@ -28,8 +28,8 @@ WHILE_BUILDING = ["commit.lists_written", "commit.before_publish"]
 
 
 def _replaced_at(step, occurrence, then=None, **settings):
-    """Run to the end while a foreign snapshot 2 is renamed over ours at that step. Returns the world and the foreign
-    commit."""
+    """Run to the end while a foreign snapshot 2 is renamed over ours at that step.
+    Returns the world and the foreign commit."""
     world = memory_world(**settings)
     world.run(boundaries=BOUNDARIES[:1])
     prepared = Prepared(world)
@@ -48,8 +48,8 @@ def _told(world):
 
 @pytest.mark.parametrize("step", AFTER_OURS)
 def test_a_replaced_checkpoint_is_published_again(step):
-    """The next batch notices it: every row of ours and of the other writer is there once, and a warning names the
-    snapshot."""
+    """The next batch notices it:
+    every row of ours and of the other writer is there once, and a warning names the snapshot."""
     world, prepared = _replaced_at(step, 1)
     assert world.ids() == expected() + prepared.ids
     assert [(e.snapshot_id, e.checkpoints) for e in _told(world)] == [(2, (1,))]
@@ -65,8 +65,8 @@ def test_it_is_noticed_before_the_next_snapshot_is_built(step):
 
 @pytest.mark.parametrize("step", WHILE_BUILDING)
 def test_replaced_while_the_next_one_is_built_hides_the_other_and_says_so(step):
-    """Ours is built on what it read: nothing of ours is lost or doubled, the other writer's rows are not seen, and a
-    warning says so."""
+    """Ours is built on what it read:
+    nothing of ours is lost or doubled, the other writer's rows are not seen, and a warning says so."""
     world, _ = _replaced_at(step, 2)
     assert world.ids() == expected()
     assert [(e.snapshot_id, e.checkpoints) for e in _told(world)] == [(2, ())]
@@ -74,8 +74,8 @@ def test_replaced_while_the_next_one_is_built_hides_the_other_and_says_so(step):
 
 @pytest.mark.parametrize("step", AFTER_OURS + BEFORE_NEXT)
 def test_a_death_in_that_moment_changes_nothing(step):
-    """The driver is killed right after the rename, with or without our mark. The restart publishes again what was
-    lost."""
+    """The driver is killed right after the rename, with or without our mark.
+    The restart publishes again what was lost."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:1])
     prepared = Prepared(world)
@@ -107,8 +107,8 @@ def test_a_death_while_publishing_again(second):
 
 
 def _prepared_before_the_last(world):
-    """A foreign commit built on the snapshot before the newest one, as by a writer that read it before ours was
-    there."""
+    """A foreign commit built on the snapshot before the newest one,
+    as by a writer that read it before ours was there."""
     io = FileIO(world.calls, IdSource().new_id)
     newest = f"{world.driver.root}/snapshot/snapshot-2"
     data = io.read(newest)
@@ -123,8 +123,8 @@ def _prepared_before_the_last(world):
 
 
 def test_two_in_a_row_are_replaced():
-    """Our snapshots 2 and 3 are both renamed over, the second by one that was built on the first replacement. Both are
-    published again."""
+    """Our snapshots 2 and 3 are both renamed over, the second by one that was built on the first replacement.
+    Both are published again."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:1])
     first = Prepared(world)
@@ -142,8 +142,8 @@ def test_two_in_a_row_are_replaced():
 
 
 def test_files_that_a_third_writer_built_on_are_not_added_twice():
-    """It read our snapshot before that was replaced: our rows are in its snapshot, and only the state is published
-    again."""
+    """It read our snapshot before that was replaced:
+    our rows are in its snapshot, and only the state is published again."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:1])
     replacing = Prepared(world)
@@ -156,8 +156,8 @@ def test_files_that_a_third_writer_built_on_are_not_added_twice():
 
 
 def test_a_rollback_is_no_replacement():
-    """What another writer wrote after a rollback is later than our mark, so the rule for rollbacks holds, and nothing
-    is published again."""
+    """What another writer wrote after a rollback is later than our mark,
+    so the rule for rollbacks holds, and nothing is published again."""
     for option in ("fail", "republish"):
         world = memory_world(on_rollback=option, journal_retain=10)
         world.run(boundaries=BOUNDARIES[:2])
@@ -185,8 +185,8 @@ def test_a_mark_of_an_older_version_says_nothing():
 
 
 def test_files_that_are_gone_are_an_error():
-    """Somebody's cleaning took the replaced snapshot's files for orphans. The error names one of them, and nothing is
-    published."""
+    """Somebody's cleaning took the replaced snapshot's files for orphans.
+    The error names one of them, and nothing is published."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:2])
     prepared = _prepared_before_the_last(world)
@@ -212,8 +212,8 @@ def _files_of(world):
 
 
 class _ReplyLost(CrashingCalls):
-    """Gives the name ``snapshot-2`` and says that it failed; ``meanwhile`` happens before that. blind: nor can the
-    snapshot be read back, once."""
+    """Gives the name ``snapshot-2`` and says that it failed; ``meanwhile`` happens before that.
+    blind: nor can the snapshot be read back, once."""
 
     def __init__(self, inner, meanwhile, blind):
         super().__init__(inner)
@@ -238,8 +238,8 @@ class _ReplyLost(CrashingCalls):
 @pytest.mark.parametrize("blind", [False, True], ids=["read-back", "not-read-back"])
 @pytest.mark.parametrize("is_built_on", [False, True], ids=["not-built-on", "built-on"])
 def test_replaced_before_it_was_known_whether_ours_was_there(is_built_on, blind, settings):
-    """Ours was published, and no reply said so. It is published again, or only its state where a third writer had built
-    on it."""
+    """Ours was published, and no reply said so.
+    It is published again, or only its state where a third writer had built on it."""
     world = memory_world(**settings)
     world.run(boundaries=BOUNDARIES[:1])
     replacing, ids = Prepared(world), []
@@ -262,8 +262,8 @@ def test_replaced_before_it_was_known_whether_ours_was_there(is_built_on, blind,
     "settings", [{}, {"publish_as": "one-snapshot", "publish_every_batches": 2}, {"on_rollback": "republish"}], ids=str
 )
 def test_a_third_writer_built_on_ours_and_the_mark_is_missing(settings):
-    """Our rows are in the table although no state says so. Only the state is published, and there is no Conflict at
-    every start."""
+    """Our rows are in the table although no state says so.
+    Only the state is published, and there is no Conflict at every start."""
     world, third = published_not_marked()
     world.driver.options = dataclasses.replace(world.driver.options, **settings)
     world.run()
@@ -281,8 +281,8 @@ def test_and_its_compaction_rewrote_our_files():
 
 
 def test_and_our_manifest_was_merged_and_has_expired():
-    """Found by a walk: its files were said to be gone, with a command by which rows that are in the table were to be
-    read again."""
+    """Found by a walk:
+    its files were said to be gone, with a command by which rows that are in the table were to be read again."""
     world, third = published_not_marked()
     merging = other_application(world, "merging")
     table = opened(world)
@@ -296,8 +296,8 @@ def test_and_our_manifest_was_merged_and_has_expired():
 
 
 def test_a_file_of_ours_that_is_in_the_table_alone_is_a_conflict():
-    """Somebody added one of two files by hand: it is wrong to publish both again, and wrong to leave out the other
-    one."""
+    """Somebody added one of two files by hand:
+    it is wrong to publish both again, and wrong to leave out the other one."""
     world = memory_world(restore="restore-and-continue")
     arm("precommit.saved", 1, crash)
     with pytest.raises(InjectedCrash):

@@ -153,8 +153,8 @@ def test_a_name_has_one_rule_and_one_place():
 
 
 def test_each_table_takes_its_own_columns():
-    """It takes all, a list, or those that the table has. A column that a table lacks is an error unless it may be
-    added."""
+    """It takes all, a list, or those that the table has.
+    A column that a table lacks is an error unless it may be added."""
     world = ManyWorld()
     world.driver.routing = Routing.of(
         world.driver.root,

@@ -138,8 +138,8 @@ def peak_of(action) -> float:
 
 
 def test_memory_of_planning_and_merging_is_bounded(tmp_path):
-    """The whole metadata of 20,000 live files would take some 60 MiB. A plan takes a few short values a file, and the
-    rest is streamed."""
+    """The whole metadata of 20,000 live files would take some 60 MiB.
+    A plan takes a few short values a file, and the rest is streamed."""
     root = str(tmp_path / "t")
     many_files(root, 10, 2_000)
     table = open_table(local_file_io(flush=False), root, for_writing=True)

@@ -58,8 +58,8 @@ def test_a_topic_that_is_another_one_now_begins_at_its_earliest_offset(tmp_path)
 
 
 def test_what_a_rollback_has_taken_does_not_count(tmp_path):
-    """Formerly the journal's positions were returned, which are behind rows that the table lacks: who began there under
-    another name lost them."""
+    """Formerly the journal's positions were returned, which are behind rows that the table lacks:
+    who began there under another name lost them."""
     world = posix_world(tmp_path)
     world.run(boundaries=(6, 9))
     assert begin(world.driver.root) == {"t": {"0": 9}}

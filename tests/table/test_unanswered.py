@@ -1,5 +1,5 @@
-"""Publishing that gives no answer at all: the next attempt finds out, and nothing is deleted that a snapshot may refer
-to."""
+"""Publishing that gives no answer at all:
+the next attempt finds out, and nothing is deleted that a snapshot may refer to."""
 
 import dataclasses
 import errno
@@ -22,8 +22,8 @@ from tests.table.entries import OPTIONS, ROOT, TEXT, add, commit, live, new_tabl
 
 
 class Silent(FileIO):
-    """Creates the first ``silent`` snapshots, or does not, and never says; ``meanwhile`` happens before the silence
-    ends."""
+    """Creates the first ``silent`` snapshots, or does not, and never says;
+    ``meanwhile`` happens before the silence ends."""
 
     lands = True
     silent = 1
@@ -65,8 +65,8 @@ def _commit(table, kind, **more):
 @pytest.mark.parametrize("others", [False, True], ids=["alone", "others-went-on"])
 @pytest.mark.parametrize("lands", [True, False], ids=["landed", "not-landed"])
 def test_no_answer_is_settled_by_looking(kind, after, lands, others):
-    """There is one snapshot of ours, whole, whether the attempt succeeded or not, and whether others built on it or
-    took its number."""
+    """There is one snapshot of ours, whole, whether the attempt succeeded or not,
+    and whether others built on it or took its number."""
     calls = MemoryCalls()
     table = new_table(calls)
     commit(table, Changes((add("old", part("x")),)))
@@ -150,8 +150,8 @@ class _SyncFails(MemoryCalls):
 
 @pytest.mark.parametrize("failing", [1, 2])
 def test_a_commit_whose_name_was_not_made_durable_at_first_is_durable_when_it_returns(failing):
-    """The name is given and its sync fails, once or twice, so that there is no answer. A power failure after the commit
-    takes nothing back."""
+    """The name is given and its sync fails, once or twice, so that there is no answer.
+    A power failure after the commit takes nothing back."""
     calls = _SyncFails()
     table = new_table(calls)
     commit(table, Changes((add("old", part("x")),)))
@@ -163,8 +163,8 @@ def test_a_commit_whose_name_was_not_made_durable_at_first_is_durable_when_it_re
 
 
 def test_never_an_answer_is_an_unknown_outcome():
-    """After the last attempt the error says that the outcome is unknown, and every list of every attempt is still
-    there."""
+    """After the last attempt the error says that the outcome is unknown,
+    and every list of every attempt is still there."""
     calls = MemoryCalls()
     commit(new_table(calls), Changes((add("old", part("x")),)))
     with pytest.raises(OutcomeUnknown):
@@ -192,8 +192,8 @@ def test_what_an_overwrite_deletes_is_worked_out_in_each_try():
 
 
 def _built_on_and_replaced(table, then=lambda: None):
-    """Another writer builds snapshot 3 on our snapshot 2, ``then`` happens, and a rename replaces ours; neither of the
-    others knows of any state."""
+    """Another writer builds snapshot 3 on our snapshot 2, ``then`` happens, and a rename replaces ours;
+    neither of the others knows of any state."""
     replacing = dataclasses.replace(table.snapshots.load(1), id=2, uuid="of-another", commit_user="foreign")
 
     def meanwhile():
@@ -206,8 +206,8 @@ def _built_on_and_replaced(table, then=lambda: None):
 
 @pytest.mark.parametrize("kind, after", [("APPEND", ["new", "old", "other"]), ("OVERWRITE", ["new", "other"])])
 def test_files_that_others_have_built_on_are_not_added_again(kind, after):
-    """The snapshot was created, another writer built on it, and a rename replaced it: the next attempt publishes the
-    state, and no file."""
+    """The snapshot was created, another writer built on it, and a rename replaced it:
+    the next attempt publishes the state, and no file."""
     calls = MemoryCalls()
     table = new_table(calls)
     commit(table, Changes((add("old", part("x")),)))

@@ -132,8 +132,8 @@ def test_a_missing_index_file_is_named():
 
 
 def test_a_hidden_foreign_commit_is_named():
-    """Its rename came when our next snapshot was already published: snapshot 3 is built on ours, not on what is 2
-    now."""
+    """Its rename came when our next snapshot was already published:
+    snapshot 3 is built on ours, not on what is 2 now."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:1])
     prepared = Prepared(world)
@@ -179,8 +179,8 @@ def test_what_is_pending_and_what_a_dead_batch_left_are_notes():
 
 @pytest.mark.parametrize("is_pending", [False, True])
 def test_a_journal_of_a_table_that_was_dropped_is_a_note(is_pending):
-    """A tool that drops a table leaves it. Nothing of the new table is damaged, and the application's next start says
-    what to do."""
+    """A tool that drops a table leaves it.
+    Nothing of the new table is damaged, and the application's next start says what to do."""
     world = memory_world()
     arm("precommit.saved", 2 if is_pending else 99, crash)
     with contextlib.suppress(InjectedCrash):

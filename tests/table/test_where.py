@@ -1,5 +1,5 @@
-"""Conditions: which rows they keep, by an oracle in plain Python; which files they skip; and how wrong ones are
-refused."""
+"""Conditions: which rows they keep, by an oracle in plain Python;
+which files they skip; and how wrong ones are refused."""
 
 import datetime
 import decimal
@@ -88,8 +88,8 @@ def random_condition(rng, fields, rows, depth=2):
 
 
 def ranged_rows(rng, fields, count):
-    """The rows of one file. Some columns are all null, some have one value, and some have values close together, so
-    that files can be skipped."""
+    """The rows of one file. Some columns are all null, some have one value,
+    and some have values close together, so that files can be skipped."""
     rows = [list(row) for row in random_rows(rng, fields, count, rng.choice([0.0, 0.3]))]
     for i, field in enumerate(fields):
         shape = rng.random()
@@ -128,8 +128,8 @@ def check(path, fields, rows, rng, count):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_condition_keeps_exactly_the_rows_it_holds_for(tmp_path, rng, mode):
-    """For every type, nulls, NaN, texts longer than their stats, partitions, and stats of every mode it keeps what the
-    oracle says."""
+    """For every type, nulls, NaN, texts longer than their stats,
+    partitions, and stats of every mode it keeps what the oracle says."""
     fields = parse_ddl(f"{PRIMITIVES}, {NANOS}")
     keys = rng.choice([[], ["i"], ["v", "dt"], ["d"], ["ts3", "b"]])
     path = str(tmp_path / "t")
@@ -154,8 +154,8 @@ def test_a_condition_keeps_exactly_the_rows_it_holds_for(tmp_path, rng, mode):
 
 
 def test_conditions_across_schemas(tmp_path, rng):
-    """Columns are added and widened between the files: old stats are read in the old types, and a later column is null
-    in old files."""
+    """Columns are added and widened between the files:
+    old stats are read in the old types, and a later column is null in old files."""
     narrow = "id INT NOT NULL, p STRING, f FLOAT, c VARCHAR(30), d DECIMAL(5, 2), t TIMESTAMP(4)"
     wide = "id BIGINT NOT NULL, p STRING, f DOUBLE, c VARCHAR(60), d DECIMAL(25, 2), t TIMESTAMP(6)"
     steps = [narrow, f"{narrow}, late INT, more STRING", f"{wide}, late BIGINT, more STRING"]
@@ -235,8 +235,8 @@ def test_bounds_of_long_texts_are_bounds_and_no_values(tmp_path, where, kept):
 
 
 def test_partitions_are_pruned_before_a_manifest_is_opened(tmp_path):
-    """The list's partition stats rule a manifest out, so that it may even be missing. Entries are ruled out by their
-    own partition."""
+    """The list's partition stats rule a manifest out, so that it may even be missing.
+    Entries are ruled out by their own partition."""
     path = table_of(
         tmp_path, "p STRING, n INT", [[("a", 1)], [("b", 1), ("b", 2)], [("a", 1), ("c", 2), ("c", 3)]], ["p"]
     )

@@ -1,5 +1,5 @@
-"""What a commit builds on exists: this is checked at each start, and for one manifest at each commit; the way on that
-the error names works."""
+"""What a commit builds on exists: this is checked at each start, and for one manifest at each commit;
+the way on that the error names works."""
 
 import re
 
@@ -80,8 +80,8 @@ def test_a_start_finds_a_list_that_was_cut(which):
 @pytest.mark.parametrize("settings", [{}, {"publish_every_batches": 2}], ids=["sync", "grouped"])
 @pytest.mark.parametrize("number", range(4))
 def test_a_running_query_finds_it_within_as_many_commits_as_there_are_manifests(number, settings):
-    """Each commit looks at one manifest, in turn, so that nothing is committed for long on a table that nobody can
-    read."""
+    """Each commit looks at one manifest, in turn,
+    so that nothing is committed for long on a table that nobody can read."""
     world = memory_world(**NO_MERGE, **settings)
     query = Query(world)
     for end in range(1, 5):
@@ -131,8 +131,8 @@ def _drop(world, told):
 
 
 def test_a_start_finds_data_files_that_are_gone():
-    """Someone removed a partition's folder by hand. The command takes what is gone out of the table, and the query goes
-    on."""
+    """Someone removed a partition's folder by hand.
+    The command takes what is gone out of the table, and the query goes on."""
     world = memory_world(**NO_MERGE)
     world.run(boundaries=ENDS[:4])
     for path in [p for p in _data_files(world) if "/part=b/" in p]:

@@ -1,5 +1,5 @@
-"""Events that lose the checkpoint, the journal or the table, and events that copy them and put a copy back; see
-``events.py``."""
+"""Events that lose the checkpoint, the journal or the table, and events that copy them and put a copy back;
+see ``events.py``."""
 
 from streamsink.table.creation import fields_of
 from tests.walks.events import any_of, event, query_of
@@ -28,8 +28,8 @@ def lose_checkpoint_behind(walk, which):
 
 @event(1)
 def begin_at_latest(walk, which):
-    """The checkpoint is deleted, and its user lets the next one begin with what comes from now on. Where nothing is
-    recorded he gets just that."""
+    """The checkpoint is deleted, and its user lets the next one begin with what comes from now on.
+    Where nothing is recorded he gets just that."""
     world, query = walk.world, query_of(walk.world, which)
     if query.source.numeric:
         world.stop(query)
@@ -111,8 +111,8 @@ def lose_identity(walk, which):
 
 @event(1)
 def drop(walk, keep):
-    """Either the table is dropped with everything in its folder; or a tool drops it, leaves the journals, and creates
-    it anew."""
+    """Either the table is dropped with everything in its folder;
+    or a tool drops it, leaves the journals, and creates it anew."""
     world = walk.world
     world.store.remove(world.root, keep=f"{world.root}/streamsink" if keep % 2 else "")
     world.went_back(Version())

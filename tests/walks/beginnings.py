@@ -1,5 +1,5 @@
-"""The ways on that begin a new checkpoint or go on under a name, and where the next checkpoint begins: as the message
-says, or as the table shows."""
+"""The ways on that begin a new checkpoint or go on under a name, and where the next checkpoint begins:
+as the message says, or as the table shows."""
 
 import json
 import re
@@ -71,8 +71,8 @@ class Beginnings(Answers):
         query.options.pop("adopt_from_batch", None)
 
     def _leave_out(self, query: Query, _: str, text: str) -> None:
-        """What is not written yet lies behind the first name's end. Of what lies before it, a table may have lost
-        some."""
+        """What is not written yet lies behind the first name's end.
+        Of what lies before it, a table may have lost some."""
         query.options.pop("adopt_from_batch", None)
         query.source.put_back()  # It was set aside for the checkpoint before.
         visible, given = (
@@ -89,8 +89,8 @@ class Beginnings(Answers):
             self._move_away(query)
 
     def _move_away(self, query: Query) -> None:
-        """Move away the files of which any row is in the table, whose other rows are then left out, and begin a new
-        checkpoint."""
+        """Move away the files of which any row is in the table,
+        whose other rows are then left out, and begin a new checkpoint."""
         visible = self._world.visible()
         before = [
             row

@@ -1,5 +1,5 @@
-"""Events that change a query or what it reads: its topics, its options, its program, its place and its name; see
-``events.py``."""
+"""Events that change a query or what it reads:
+its topics, its options, its program, its place and its name; see ``events.py``."""
 
 from tests.walks.events import event, query_of
 from tests.walks.queries import RENAMED
@@ -42,8 +42,8 @@ def retention(walk, which, keep):
 
 @event(1, 2)
 def ids(walk, which, told):
-    """From now on the broker does not tell the ids of clusters and topics, or not that of the cluster alone; or it
-    tells them again."""
+    """From now on the broker does not tell the ids of clusters and topics, or not that of the cluster alone;
+    or it tells them again."""
     query = query_of(walk.world, which)
     if query.source.numeric:
         walk.world.model.unsure(query.source.tell(told % 2 == 0, told % 4 == 1), most=2)
@@ -51,8 +51,8 @@ def ids(walk, which, told):
 
 @event(1, 3)
 def recreate(walk, which, cluster, grown):
-    """A topic is deleted and created again, or its name leads to another cluster. It may have grown before anybody
-    looks."""
+    """A topic is deleted and created again, or its name leads to another cluster.
+    It may have grown before anybody looks."""
     world, query = walk.world, query_of(walk.world, which)
     if query.source.numeric:
         if not query.checkpoint.is_begun:
@@ -89,8 +89,8 @@ def letters(walk, which, on):
 
 @event(1)
 def leave_topic(walk, which):
-    """The query does not read its second topic any more and begins with a new checkpoint. Backups of the checkpoint
-    before are of no use then."""
+    """The query does not read its second topic any more and begins with a new checkpoint.
+    Backups of the checkpoint before are of no use then."""
     world, query = walk.world, query_of(walk.world, which)
     if query.source.numeric and len(query.source.ids) > 1 and not query.source.apart and not query.causes.asleep:
         world.stop(query)

@@ -40,8 +40,8 @@ class Checkpoint:
         return self.start is not None
 
     def begin(self, start: dict) -> None:
-        """Plan the first batch. Spark writes down where it begins when it first looks; nobody else can know what is
-        lost after that."""
+        """Plan the first batch.
+        Spark writes down where it begins when it first looks; nobody else can know what is lost after that."""
         if not self.is_begun:
             self.start = start
 

@@ -99,8 +99,8 @@ def crash(walk, which, most, step, occurrence):
 
 @event(6, 4)
 def call(walk, which, most, number, mode):
-    """Something happens at an I/O call of a batch: a death, a torn write, an error, a lost reply, or a call that the
-    store's client repeats."""
+    """Something happens at an I/O call of a batch:
+    a death, a torn write, an error, a lost reply, or a call that the store's client repeats."""
     fault = Fault(call=1 + number % MOST_CALLS, mode=MODES[mode % len(MODES)])
     walk.world.batch(query_of(walk.world, which), 1 + most % 4, fault)
 
@@ -155,8 +155,8 @@ def twice(walk, which, most):
 
 @event(1, 3)
 def at_once(walk, which, most, number):
-    """The function calls the sink twice as well, but from two threads: the second one's call comes at an I/O call of
-    the first one's."""
+    """The function calls the sink twice as well, but from two threads:
+    the second one's call comes at an I/O call of the first one's."""
     query = query_of(walk.world, which)
     if query.causes.asleep:
         return

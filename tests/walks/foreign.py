@@ -32,8 +32,8 @@ class _NoHints(FileIO):
 
 
 class Others(Reader):
-    """Everything that is not streamsink. Whatever it does is durable at once. changes: how often snapshots or files
-    were deleted."""
+    """Everything that is not streamsink. Whatever it does is durable at once.
+    changes: how often snapshots or files were deleted."""
 
     def __init__(self, store, root: str):
         super().__init__(store, root)
@@ -63,8 +63,8 @@ class Others(Reader):
         return dataclasses.replace(made, properties=None)
 
     def publish(self, snapshot: Snapshot, replacing: bool = False) -> bool:
-        """Publish a snapshot: by a rename, which may replace another one, or only if its number is free. Returns
-        whether it is published."""
+        """Publish a snapshot: by a rename, which may replace another one, or only if its number is free.
+        Returns whether it is published."""
         path, unique = f"{self.root}/snapshot/snapshot-{snapshot.id}", IdSource().new_id()
         if replacing:
             self.io.write(f"{self.root}/snapshot/.{unique}.tmp", snapshot.to_json())
@@ -81,8 +81,8 @@ class Others(Reader):
         return snapshot is not None and self.publish(snapshot)
 
     def delete(self, rows: Collection[int]) -> bool:
-        """Delete these rows by a snapshot that replaces the whole table by the other rows. Returns whether any of them
-        was there."""
+        """Delete these rows by a snapshot that replaces the whole table by the other rows.
+        Returns whether any of them was there."""
         kept = [row not in rows for row in self.read()]
         if all(kept):
             return False
@@ -139,8 +139,8 @@ class Others(Reader):
         ]
 
     def expire(self, keep: int) -> bool:
-        """Delete all except the newest snapshots, with the files that only they need. Returns whether there were
-        any."""
+        """Delete all except the newest snapshots, with the files that only they need.
+        Returns whether there were any."""
         ids = self.snapshot_ids()
         if len(ids) > keep:
             self._forget(ids[:-keep])
@@ -154,8 +154,8 @@ class Others(Reader):
         self.io.replace(f"{self.root}/snapshot/LATEST", str(to).encode(), IdSource().new_id())
 
     def take_out(self, path: str, application: str, checkpoint_id: int) -> None:
-        """Roll a table for dead letters back to the snapshot before the last one of this checkpoint; drop it where that
-        snapshot is not there."""
+        """Roll a table for dead letters back to the snapshot before the last one of this checkpoint;
+        drop it where that snapshot is not there."""
         snapshots = open_table(self.io, path, for_writing=False).snapshots
         ids = snapshots.ids()
         mine = [

@@ -1,5 +1,5 @@
-"""What a table that has gone back, a replaced snapshot or a lost journal means for the account, and when nobody can
-know of it any more."""
+"""What a table that has gone back, a replaced snapshot or a lost journal means for the account,
+and when nobody can know of it any more."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ class GoneBack(Looking):
     seconds: list[Query] = field(default_factory=list)
 
     def lost_journal(self, query: Query) -> None:
-        """The query's journal is lost, or is an older one: dead letters of a record that it does not know come again,
-        beside their rows."""
+        """The query's journal is lost, or is an older one:
+        dead letters of a record that it does not know come again, beside their rows."""
         checkpoint, letters = query.checkpoint, self.others.letters()
         if query.source is not None and len(checkpoint.planned) > checkpoint.committed:
             self.model.may_come_again(row for row in query.rows(checkpoint.committed) if row in letters)
@@ -32,8 +32,8 @@ class GoneBack(Looking):
         self.accident("journal", "journal-ever", query=query)
 
     def journals_stayed(self, copy: object) -> None:
-        """A backup of the table was put back without its journals: a journal may be older than the table, or may have
-        gone on in another way since."""
+        """A backup of the table was put back without its journals:
+        a journal may be older than the table, or may have gone on in another way since."""
         now = self.store.copy_of(self.root)
         for query in self.queries.values():
             had, has = self.store.records_in(copy, query.name), self.store.records_in(now, query.name)

@@ -1,5 +1,5 @@
-"""The operator's judgement: which of the ways on that a message names is right, as somebody sees who looks into the
-table."""
+"""The operator's judgement:
+which of the ways on that a message names is right, as somebody sees who looks into the table."""
 
 import re
 from collections import Counter

@@ -43,13 +43,13 @@ class Looking(Machine):
             raise Wrong("unreadable", str(unreadable)) from unreadable
 
     def is_done(self, row: int, visible: Counter) -> bool:
-        """Whether somebody who knows his table says of a row that it has been there: he sees it, or has replaced it
-        himself."""
+        """Whether somebody who knows his table says of a row that it has been there:
+        he sees it, or has replaced it himself."""
         return bool(visible[row]) or self.model.fate.get(row) == GONE
 
     def look(self) -> None:
-        """Between two events: check that no row is there too often, and remember what a rollback to this moment would
-        mean."""
+        """Between two events:
+        check that no row is there too often, and remember what a rollback to this moment would mean."""
         self.model.check_never_twice(self.visible())
         self._look_at_table()
 
@@ -99,7 +99,7 @@ class Looking(Machine):
 
 
 def _is_of_nobody(message: str, queries: Iterable[Query]) -> bool:
-    """Whether the message is about a second sink, or about a name that a query had before: neither is started any
-    more."""
+    """Whether the message is about a second sink, or about a name that a query had before:
+    neither is started any more."""
     named = re.search("application '([^']+)'", message)
     return named is not None and all(named[1] != query.name for query in queries)

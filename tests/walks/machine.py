@@ -114,8 +114,8 @@ class Machine:
             faults.arm(self._reached)
 
     def attempt(self, query: Query, work: Callable[[Run], None], fault: Fault | None, start=None) -> Run | None:
-        """Let the query work, restarted after intended and passing failures. Returns its run, or None when it died or
-        stopped."""
+        """Let the query work, restarted after intended and passing failures.
+        Returns its run, or None when it died or stopped."""
         for _ in range(MOST_RESTARTS):
             run = query.live or (start() if start else self.start(query))
             query.live = run
@@ -158,8 +158,8 @@ class Machine:
                 other.causes.add("others")
 
     def close(self, query: Query, run: Run) -> bool:
-        """End the query in order; the next start publishes what it cannot publish any more. Returns whether it has
-        published everything."""
+        """End the query in order; the next start publishes what it cannot publish any more.
+        Returns whether it has published everything."""
         self._forget(query, run)
         self.may_have_written(query)
         try:

@@ -21,8 +21,8 @@ class Wrong(AssertionError):
 
 @dataclass
 class Version:
-    """A table at one time: what a reader saw, and the fates other than ONCE. earlier: of a backup, the versions of its
-    snapshots, by number."""
+    """A table at one time: what a reader saw, and the fates other than ONCE.
+    earlier: of a backup, the versions of its snapshots, by number."""
 
     visible: Counter = field(default_factory=Counter)
     fate: dict[int, frozenset] = field(default_factory=dict)
@@ -122,20 +122,20 @@ class Model:
         self.left |= rows
 
     def may_be_read(self, rows: Iterable[int]) -> None:
-        """A new checkpoint may read these rows: what somebody went on without is in no record, and so comes after
-        all."""
+        """A new checkpoint may read these rows:
+        what somebody went on without is in no record, and so comes after all."""
         self.fate.update(
             dict.fromkeys((row for row in self.left.intersection(rows) if self.fate.get(row) == GONE), EITHER)
         )
 
     def unsure(self, rows: Iterable[int], most: int = 1) -> None:
-        """There were two accidents, of which the second makes the advice for the first one impossible. most: how often
-        each row may be there."""
+        """There were two accidents, of which the second makes the advice for the first one impossible.
+        most: how often each row may be there."""
         self._stays(rows, frozenset(range(most + 1)))
 
     def dropped(self, rows: Iterable[int]) -> None:
-        """Somebody dropped, on purpose, the table for dead letters that had these rows. They come again where their
-        table has forgotten them."""
+        """Somebody dropped, on purpose, the table for dead letters that had these rows.
+        They come again where their table has forgotten them."""
         self._stays(rows, EITHER)
 
     def _stays(self, rows: Iterable[int], counts: frozenset) -> None:
@@ -144,8 +144,8 @@ class Model:
         self.fate.update(found)
 
     def may_come_again(self, rows: Iterable[int]) -> None:
-        """Dead letters whose table is right while the table beside it has gone back: that table does not know them, so
-        they are read again."""
+        """Dead letters whose table is right while the table beside it has gone back:
+        that table does not know them, so they are read again."""
         self.fate.update({row: frozenset({*self.fate.get(row, ONCE), 1, 2}) for row in rows})
 
     def _tidy(self, rows: Iterable[int]) -> None:

@@ -177,8 +177,8 @@ class Operator(Beginnings):
         query.checkpoint.truncate(int(number))
 
     def _own_name(self, query: Query, _: str, text: str) -> None:
-        """A sink with a name of its own writes the second part, and may ask for a token. From the next batch on there
-        is one call again."""
+        """A sink with a name of its own writes the second part, and may ask for a token.
+        From the next batch on there is one call again."""
         self._one_call(query, "", text)
         visible = self._world.visible()
         if all(self._world.is_done(row, visible) for row in halves(rows_of(self._world, query, text))[1]):

@@ -105,8 +105,8 @@ def tag(walk, number):
 
 @event(2, 2)
 def rollback(walk, to, clean):
-    """The table goes back to an earlier snapshot. clean: files that only newer snapshots need are deleted, as Paimon
-    does."""
+    """The table goes back to an earlier snapshot.
+    clean: files that only newer snapshots need are deleted, as Paimon does."""
     world = walk.world
     ids = world.others.snapshot_ids()
     if len(ids) > 1:
@@ -164,8 +164,8 @@ def lost_race(walk, which, most, step, then):
 
 @event(1)
 def retire(walk, number):
-    """A name that nobody uses any more, of a second sink or of a query that has gone on under another name, is
-    retired."""
+    """A name that nobody uses any more,
+    of a second sink or of a query that has gone on under another name, is retired."""
     world = walk.world
     if not world.others.is_table():
         return

@@ -167,16 +167,16 @@ class Query:
         return self.source.rows(self.checkpoint, batch_id)
 
     def rows_adopted(self) -> list[int]:
-        """The rows of batches that it has adopted, while it has written none under its name since: it does not know
-        whether they are in the table."""
+        """The rows of batches that it has adopted, while it has written none under its name since:
+        it does not know whether they are in the table."""
         checkpoint, adopted = self.checkpoint, self.options.get("adopt_from_batch", 0) if self.adopts_blindly else 0
         batches = range(len(checkpoint.planned[:adopted])) if adopted and checkpoint.committed <= adopted else ()
         return [row for batch in batches for row in self.rows(batch)]
 
     @property
     def is_known_by_name(self) -> bool:
-        """Whether it has written under its present name. A query that loses its name and its checkpoint at once is
-        another query."""
+        """Whether it has written under its present name.
+        A query that loses its name and its checkpoint at once is another query."""
         return not self.causes.knows("renamed")
 
     @property
@@ -207,8 +207,8 @@ class Rows(NumberedRows):
         query: Query | None = None,
         at: tuple[Checkpoint, int] | None = None,
     ):
-        """read: returns the rows that the source has for the batch by now. at: the checkpoint and the number of the
-        batch."""
+        """read: returns the rows that the source has for the batch by now.
+        at: the checkpoint and the number of the batch."""
         super().__init__(run.driver, run.process.io, run.opened)
         self._run = run
         self._query, self._read, self._parts, self._root = query, read, run.parts, run.driver.root
@@ -319,8 +319,8 @@ class Run:
         return (Rows if self._letters is None else RowsWithLetters)(self, *given)
 
     def batch(self, query: Query, at: tuple[Checkpoint, int], read: Callable[[], list[int]]) -> None:
-        """Write a batch of a checkpoint, with those of its rows that are read when it is written. An error ends the
-        run."""
+        """Write a batch of a checkpoint, with those of its rows that are read when it is written.
+        An error ends the run."""
         checkpoint, batch_id = at
         self.open(batch_id)
         batch = replace(

@@ -58,8 +58,8 @@ class Reader:
         return [row for file in self.files(self.table().snapshots.load(snapshot_id)) for row in self.rows_of(file)]
 
     def visible(self) -> list[int]:
-        """The ids that a reader sees now. Raises when one cannot read. A snapshot is not decoded again while all bytes
-        that it needs are the same."""
+        """The ids that a reader sees now. Raises when one cannot read.
+        A snapshot is not decoded again while all bytes that it needs are the same."""
         table = self.table() if self.is_table() else None
         newest = table and table.snapshots.latest()
         if newest is None:

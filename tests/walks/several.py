@@ -95,8 +95,8 @@ class _Run(Run):
 
 @dataclass
 class SeveralTables(World):
-    """The tables below one folder. ``others`` and ``versions`` are those of the table in focus. has_letters: one table
-    is for dead letters."""
+    """The tables below one folder. ``others`` and ``versions`` are those of the table in focus.
+    has_letters: one table is for dead letters."""
 
     has_letters: bool = False
 

@@ -1,5 +1,5 @@
-"""Walks over several tables: which kinds of events there are, and what an operator of such a query does; see
-``several.py``."""
+"""Walks over several tables:
+which kinds of events there are, and what an operator of such a query does; see ``several.py``."""
 
 import re
 

@@ -48,8 +48,8 @@ class Topic:
         self.parts[name], self.earliest[name] = [], 0
 
     def recreate(self, number: int, new_id: Callable[[], str], elsewhere: bool) -> list[int]:
-        """Put another topic under the name of one; elsewhere: put others under all names, in another cluster. Returns
-        the rows of the topics before."""
+        """Put another topic under the name of one; elsewhere: put others under all names, in another cluster.
+        Returns the rows of the topics before."""
         anew = list(self.ids) if elsewhere else [list(self.ids)[number % len(self.ids)]]
         self.former |= {
             name: max(len(rows), self.former.get(name, 0))
@@ -85,8 +85,8 @@ class Topic:
         return [row for name in self.former for row in self.parts[name]] if speaks else []
 
     def below_former(self) -> list[int]:
-        """Rows at positions that were read from a topic before, where perhaps nobody can tell that it was another
-        one."""
+        """Rows at positions that were read from a topic before,
+        where perhaps nobody can tell that it was another one."""
         return [row for name, most in self.former.items() for row in self.parts[name][:most]] if self.was_silent else []
 
     def produce(self, ids: list[int], where: int) -> None:
@@ -150,8 +150,8 @@ class Topic:
         return [found[-1] for found in self.offsets(checkpoint, batch_id)]
 
     def rows_before(self, checkpoint: Checkpoint) -> list[int]:
-        """Rows that the checkpoint will not read any more. A batch that ends before its start is followed by what comes
-        after its end."""
+        """Rows that the checkpoint will not read any more.
+        A batch that ends before its start is followed by what comes after its end."""
         start = self._before(checkpoint, checkpoint.committed)
         planned = checkpoint.planned[checkpoint.committed].end if checkpoint.committed < len(checkpoint.planned) else {}
         until = {name: min(at, planned.get(name, at)) for name, at in start.items()}
@@ -262,8 +262,8 @@ class Folder:
         return bool(self.hidden)
 
     def set_aside(self, stays: Callable[[int], bool]) -> bool:
-        """Move files away for a while of which no row stays. Returns whether they are others than were moved away
-        already."""
+        """Move files away for a while of which no row stays.
+        Returns whether they are others than were moved away already."""
         before, self.hidden = self.hidden, {name for name, rows in self.files.items() if not any(map(stays, rows))}
         return not self.hidden <= before
 

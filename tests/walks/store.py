@@ -43,8 +43,8 @@ class Store(MemoryCalls):
     # -- an operator's commands: cp -r, rm -r ------------------------------------------------------------------------
 
     def copy_of(self, folder: str) -> Copy:
-        """A copy of a folder, without what a driver may be writing at this moment: hidden files, and files that are not
-        flushed."""
+        """A copy of a folder, without what a driver may be writing at this moment:
+        hidden files, and files that are not flushed."""
         found: Copy = {path: None for path in self._dirs if self._is_below(path, folder)}
         files = {path: file for path, file in self._names.items() if self._is_below(path, folder) and "/." not in path}
         return found | {path: file.data for path, file in files.items() if file.durable == file.data}
@@ -74,8 +74,8 @@ class Store(MemoryCalls):
             self.remove(path)
 
     def put_back(self, folder: str, copy: Copy, keep: str = "") -> None:
-        """Let the copy take the folder's place, durably. keep: as in ``remove``; what the copy has below it is left
-        out."""
+        """Let the copy take the folder's place, durably.
+        keep: as in ``remove``; what the copy has below it is left out."""
         self.remove(folder, keep)
         at = folder
         while at not in self._dirs:
@@ -99,8 +99,8 @@ class Store(MemoryCalls):
 
 
 class Process(CrashingCalls):
-    """The I/O of one driver. It may die, fail or be paused at a call that is chosen ahead. has_erred: whether it has
-    failed before."""
+    """The I/O of one driver. It may die, fail or be paused at a call that is chosen ahead.
+    has_erred: whether it has failed before."""
 
     def __init__(self, store: Store):
         super().__init__(store)

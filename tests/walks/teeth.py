@@ -39,8 +39,8 @@ _FIRST = 60
 
 @dataclass(frozen=True)
 class Found:
-    """walk: seed of the first walk that went wrong; "" when none did. what: what was wrong. comes: how many walks come
-    to the defect's place."""
+    """walk: seed of the first walk that went wrong; "" when none did.
+    what: what was wrong. comes: how many walks come to the defect's place."""
 
     defect: Defect
     walk: str
@@ -101,8 +101,8 @@ def outcomes(walks: list[list[list]]) -> list[str]:
 
 
 def reached_by(seeds: list[str]) -> tuple[list[list[int] | None], list[int]]:
-    """The defects that each walk comes to, None for a walk that goes wrong without any; and the defects that are
-    uneven."""
+    """The defects that each walk comes to, None for a walk that goes wrong without any;
+    and the defects that are uneven."""
     done = [0]
 
     def counting(function):
@@ -128,8 +128,8 @@ def seeds_of(seed: str, number: int) -> list[str]:
 
 
 def bite(defects: Sequence[Defect], seeds: Sequence[str], tell=lambda found: None, rounds: int = 0) -> list[Found]:
-    """Try each defect on the walks that come to its place, on all cores. tell: called with each result as it is done.
-    rounds: of breeding."""
+    """Try each defect on the walks that come to its place, on all cores.
+    tell: called with each result as it is done. rounds: of breeding."""
     cores = os.cpu_count() or 1
     with tempfile.TemporaryDirectory(prefix="streamsink-teeth-") as folder, ThreadPoolExecutor(cores) as pool:
         copies: SimpleQueue[_Walking] = SimpleQueue()
@@ -185,8 +185,8 @@ class _Reaching:
                 self.comes[number].append(seed)
 
     def children(self, round_number: int) -> list[str]:
-        """Walks bred from those that come to places where few do. The newest come first, so that they go on from each
-        other."""
+        """Walks bred from those that come to places where few do.
+        The newest come first, so that they go on from each other."""
         born = {}
         for found in self.comes.values():
             for child in range(_CHILDREN if 0 < len(found) < _ENOUGH else 0):

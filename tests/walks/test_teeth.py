@@ -58,8 +58,8 @@ def test_a_walk_that_shows_a_defect_ends_well_without_it(name):
 @pytest.mark.soak
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_walk_shows_what_drawn_ones_seldom_find(name):
-    """Should it not go wrong any more, I/O calls have moved to other numbers, or another guard behind this one was
-    added."""
+    """Should it not go wrong any more, I/O calls have moved to other numbers,
+    or another guard behind this one was added."""
     [defect] = [defect for defect in DEFECTS if defect.name == name]
     assert wrong_with(defect, SHOWN[name])
 

@@ -1,5 +1,5 @@
-"""Walks of accidents: random sequences of what operators, users and the world do. README.md beside this file says what
-they are."""
+"""Walks of accidents: random sequences of what operators, users and the world do.
+README.md beside this file says what they are."""
 
 import os
 from collections import Counter
@@ -205,8 +205,8 @@ def test_a_walk_that_once_went_wrong(judged):
 
 
 def test_walks_of_accidents(seed):
-    """In some hundred walks, other ones in each run, every row is there once, or an error's advice leads there, and
-    readers can always read."""
+    """In some hundred walks, other ones in each run, every row is there once,
+    or an error's advice leads there, and readers can always read."""
     seeds = [ONE] if ONE else [f"{seed}-{number}" for number in range(IN_THE_GATE)]
     wrong, counts = walk_all(seeds)
     _report(wrong, counts)

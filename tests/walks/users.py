@@ -22,8 +22,8 @@ class _Any(Causes):
 
 @event(2, 2)
 def old_words(walk, which, number):
-    """The query comes back with a word of another time in its options: its job is an older one, or two jobs were
-    merged."""
+    """The query comes back with a word of another time in its options:
+    its job is an older one, or two jobs were merged."""
     query = query_of(walk.world, which)
     if query.given:
         walk.world.stop(query)

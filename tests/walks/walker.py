@@ -49,8 +49,8 @@ class Walker:
         self.counts: Counter[str] = Counter()
 
     def run(self, said: list | None = None) -> None:
-        """Walk it. said: gets every I/O call. Raises Wrong when the promise is broken; anything else that is raised is
-        a broken promise as well."""
+        """Walk it. said: gets every I/O call.
+        Raises Wrong when the promise is broken; anything else that is raised is a broken promise as well."""
         with own_time() as self.time, _in_order():
             self._set_up(*self._walk[0][1:])
             self.world.store.said = said

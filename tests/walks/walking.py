@@ -129,15 +129,15 @@ def _bred(seed: str, walk: Walk) -> Walk:
 
 
 def outcome(walk: Walk, said: list | None = None) -> tuple[str, str]:
-    """('', '') when all is well; otherwise what went wrong, in stable words, and in all words. said: gets every I/O
-    call."""
+    """('', '') when all is well; otherwise what went wrong, in stable words, and in all words.
+    said: gets every I/O call."""
     walker = next(each for each in (Walker, SeveralWalker) if each.setup == walk[0][0])
     return walked(walker(walk), said)
 
 
 def walk_all(seeds: Sequence[str]) -> tuple[list[tuple[str, str, str]], Counter]:
-    """(seed, what went wrong, the same in all words) of each walk that went wrong, and how many events of each kind
-    there were."""
+    """(seed, what went wrong, the same in all words) of each walk that went wrong,
+    and how many events of each kind there were."""
     wrong, counts = [], Counter()
     for seed in seeds:
         walker = walker_of(seed)(draw(seed))

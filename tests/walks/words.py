@@ -112,8 +112,8 @@ def call_in(text: str, function: str) -> tuple[list, dict]:
 
 
 def begins_in(text: str) -> list[str]:
-    """What the text says of each source, each as a text with that call alone; if it does not speak of several sources,
-    the whole text."""
+    """What the text says of each source, each as a text with that call alone;
+    if it does not speak of several sources, the whole text."""
     return re.findall(r"(streamsink\.starting_offsets\([^()]*\)|'earliest') for source", text) or [text]
 
 

@@ -38,8 +38,8 @@ class World(GoneBack):
     # -- what a user does --------------------------------------------------------------------------------------------
 
     def batch(self, query: Query, most: int, fault: Fault | None = None) -> bool:
-        """Write the next batch, by the open run or by a new one. Returns whether a batch was written or taken for
-        done."""
+        """Write the next batch, by the open run or by a new one.
+        Returns whether a batch was written or taken for done."""
         checkpoint = query.checkpoint
         if len(checkpoint.planned) == checkpoint.committed:
             planned = query.source.plan(checkpoint, 1 if query.one_each else most)
@@ -65,8 +65,8 @@ class World(GoneBack):
         return True
 
     def second_half(self, second: Query) -> bool:
-        """A sink of another name writes the second part of the next batch, without the rows that its user sees in the
-        table. Returns whether it did."""
+        """A sink of another name writes the second part of the next batch,
+        without the rows that its user sees in the table. Returns whether it did."""
         checkpoint, batch_id = second.checkpoint, second.checkpoint.committed
         visible = self.visible()
         ids = [row for row in halves(second.source.rows(checkpoint, batch_id))[1] if not self.is_done(row, visible)]
@@ -167,8 +167,8 @@ class World(GoneBack):
         return Checkpoint(self.new_id(), given)
 
     def of_message(self, rows: list[int], said: str, letters: bool) -> list[int]:
-        """The rows that belong in the table of which the message speaks. letters: whether rows that do not fit the
-        table are dead letters."""
+        """The rows that belong in the table of which the message speaks.
+        letters: whether rows that do not fit the table are dead letters."""
         if "are in the table" not in said:
             return rows
         beside = self.others.letters()
