@@ -1,1 +1,1 @@
-"""Measurements, never assertions: what streamsink costs beside Spark's own file sink. See docs/BENCHMARKS.md."""
+"""Measurements, which assert nothing: what streamsink costs beside Spark's own file sink. See docs/BENCHMARKS.md."""

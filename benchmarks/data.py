@@ -25,7 +25,11 @@ _FILES = 4
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured (micro_rounds of micro_batches each; more_rounds: where a round gives one value only), and beside which further sinks (``module:function``, see ways.py). ``quick`` is for trying the program, its numbers mean nothing."""
+    """How much is measured, and beside which further sinks (``module:function``, see ways.py).
+
+    There are micro_rounds of micro_batches each; more_rounds is for measurements of which a round gives one value only.
+    ``quick`` is for trying the program: its numbers mean nothing.
+    """
 
     rounds: int = 3
     micro_rounds: int = 8
@@ -69,7 +73,7 @@ class Sizes:
 
 
 def large(spark: SparkSession, folder: Path, rows: int, partitions: int = 0) -> str:
-    """A folder of Parquet files; with ``partitions`` a ninth column of so many values, in no order."""
+    """A folder of Parquet files; with ``partitions`` they have a ninth column of so many values, in no order."""
     target = str(folder / f"input-{rows}-{partitions}")
     if not os.path.exists(target):
         columns = [*_COLUMNS, *([f"concat('p-', pmod(hash(id, 3), {partitions})) part"] if partitions else [])]
@@ -82,7 +86,8 @@ def ddl(partitions: int = 0) -> str:
 
 
 def add_json(folder: Path, first: int, count: int, rows: int) -> None:
-    """Files number ``first`` and on, of ``rows`` rows each: one becomes one micro-batch. Those that are there stay."""
+    """Add files from number ``first`` on, of ``rows`` rows each: one file becomes one micro-batch.
+    Files that are there stay."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(first, first + count):
         if (folder / f"{number:06}.json").exists():
@@ -108,7 +113,8 @@ def _row(number: int, chance: random.Random) -> dict:
         "customer": chance.randrange(100_000),
         "price": chance.random() * 1000,
         "discount": number % 20 / 100,
-        "at": f"2024-05-{number // 86400 % 28 + 1:02}T{number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}Z",
+        "at": f"2024-05-{number // 86400 % 28 + 1:02}T"
+        f"{number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}Z",
         "status": STATUS[number % 5],
         "city": f"city-{chance.randrange(1000)}",
         "note": f"{chance.getrandbits(128):032x}",

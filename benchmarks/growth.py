@@ -1,4 +1,5 @@
-"""Does a commit get dearer as the table grows? And how long does a restart take, with a long past and much pending?"""
+"""Does a commit become more expensive as the table grows?
+And how long does a restart take with a long past and much pending?"""
 
 import os
 import shutil
@@ -28,7 +29,7 @@ _OPTIONS = {"journal_retain": 5, "restore": "restore-and-continue"}
 
 
 def growth(spark, folder: Path, sizes: data.Sizes) -> list:
-    """One table, grown without Spark and kept at each mark; then a real query on each of the copies, in turns."""
+    """Grow one table without Spark and keep it at each mark; then run a real query on each of the copies, in turns."""
     marks, at = sizes.growth, folder / "growth"
     checkpoints: dict[int, SparkCheckpoint] = {}
 
@@ -74,7 +75,10 @@ def _counts(counted: dict[int, list[Commit]]) -> list:
         "their mean",
         "ms without them, without Spark",
     )
-    note = f"Median [min..max] of up to 30 commits of {_ROWS} rows before the mark; the greatest are those that merge manifests."
+    note = (
+        f"Median [min..max] of up to 30 commits of {_ROWS} rows before the mark; the greatest are those that merge "
+        "manifests."
+    )
     what = f"of a commit of {_ROWS} rows, snapshot {last:,} against snapshot {first:,}"
     return [
         Table("What one commit asks of the file system as the table grows", head, rows, note),
@@ -84,7 +88,7 @@ def _counts(counted: dict[int, list[Commit]]) -> list:
 
 
 def _times(spark, folder: Path, sizes: data.Sizes) -> list:
-    """Triggers of a real query, another application of these tables, everything flushed."""
+    """The triggers of a real query, which is another application of these tables, with everything flushed."""
     source, trigger, medians = folder / "growth-in", defaultdict(list), defaultdict(list)
     each = sizes.batches + WARM_UP
 
@@ -96,7 +100,7 @@ def _times(spark, folder: Path, sizes: data.Sizes) -> list:
         done = ended(query.option("checkpointLocation", str(at / "checkpoint")).trigger(availableNow=True).start())[
             WARM_UP:
         ]
-        if turn:  # the first one warms up
+        if turn:  # The first one warms up.
             trigger[number] += [took["triggerExecution"] for took in done]
             medians[number].append(statistics.median(trigger[number][-len(done) :]))
 
@@ -113,7 +117,8 @@ def _times(spark, folder: Path, sizes: data.Sizes) -> list:
 
 
 def restart(folder: Path, sizes: data.Sizes, checkpoint: SparkCheckpoint) -> list:
-    """From the start of the query's function to the end of the first new batch, with checkpoints pending; no Spark."""
+    """The time from the start of the query's function to the end of the first new batch,
+    with checkpoints pending, without Spark."""
     newest = max(sizes.growth)
     at = folder / f"growth-{newest}"
     driver = numbers(at, _OPTIONS, _ROWS)
@@ -148,7 +153,7 @@ def restart(folder: Path, sizes: data.Sizes, checkpoint: SparkCheckpoint) -> lis
 
 
 def _leave_pending(driver: MicroBatchDriver, checkpoint: SparkCheckpoint, count: int) -> None:
-    """Checkpoints that are pre-committed and not published, and one more that Spark has planned."""
+    """Leave checkpoints that are pre-committed and not published, and one more that Spark has planned."""
     begin = len(checkpoint.ends)
     checkpoint.ends += [checkpoint.ends[-1] + _ROWS * number for number in range(1, count + 2)]
     sink = driver.start(local_file_io(flush=False), checkpoint)
@@ -161,7 +166,7 @@ def _leave_pending(driver: MicroBatchDriver, checkpoint: SparkCheckpoint, count:
 def _pre_commit(driver: MicroBatchDriver, sink: Driven, batch, decision) -> None:
     file_io, options = local_file_io(flush=False), driver.options
     table = open_table(file_io, driver.root, for_writing=True)
-    table.snapshots.latest()  # as admitting the batch does: the record says on which snapshot it was made
+    table.snapshots.latest()  # Admission does the same: the record says on which snapshot it was made.
     opened = sink.protocol.begin(batch, replace(decision, recorded=decision.recorded.advanced(batch.sources)))
     writer = TableWriter(
         file_io,
@@ -180,5 +185,6 @@ def _pre_commit(driver: MicroBatchDriver, sink: Driven, batch, decision) -> None
 
 
 def _copy(table: Path, to: Path) -> None:
-    """Links to its files, which are never changed in place; the hold belongs to a process."""
+    """Link the table's files, which are never changed in place.
+    The hold is left out, because it belongs to a process."""
     shutil.copytree(table, to, copy_function=os.link, ignore=shutil.ignore_patterns("hold", "checkpoint"))

@@ -23,15 +23,16 @@ WAYS = (
     WRITER,
 )
 PARTITIONED_WAYS = (NOOP, SPARK, peers.ICEBERG_EQUAL, OURS)
-# Iceberg keeps a file open for each partition: with 3 GB of heap its writers run out of memory at 1,000, and the session ends.
+# Iceberg keeps a file open for each partition: with 3 GB of heap its writers run out of memory at 1,000 partitions, and
+# the session ends.
 _MOST_ICEBERG_PARTITIONS = 100
-# The uncounted first round is over so many rows.
+# The first round, which is not counted, writes so many rows.
 _WARM_UP_ROWS = 500_000
 
 
 @dataclass(frozen=True)
 class _Input:
-    """``partitions``: values of the partition column, 0 for none."""
+    """``partitions``: how many values the partition column has, 0 for no such column."""
 
     rows: int
     rounds: int
@@ -44,7 +45,7 @@ class _Input:
 
 @dataclass
 class _Seen:
-    """By sink, one value a round."""
+    """For each sink one value a round."""
 
     trigger_s: dict[str, list[float]]
     add_s: dict[str, list[float]]
@@ -100,14 +101,14 @@ def partitioned(spark, folder: Path, sizes: data.Sizes) -> list:
 def _compare(spark, folder: Path, given: _Input, names: tuple[str, ...], sizes: data.Sizes) -> _Seen:
     sinks = Ways(spark, ("part",) if given.partitions else (), sizes.more_sinks)
     ways = sinks.among(*names)
-    seen = _Seen(*({way: [] for way in ways} for _ in range(4)), {})  # in the order of the ways, whichever ran first
+    # They keep the order of the ways, whichever ran first.
+    seen = _Seen(*({way: [] for way in ways} for _ in range(4)), {})
 
     def measure(way: str, number: int) -> None:
-        at = (
-            folder / f"large-{given.partitions}-{number}" / slug(way)
-        )  # a place of its own: Delta remembers tables by path
+        # Each has a place of its own, because Delta remembers tables by path.
+        at = folder / f"large-{given.partitions}-{number}" / slug(way)
         stream = given.stream(spark, folder, given.rows if number else min(given.rows, _WARM_UP_ROWS))
-        spark._jvm.System.gc()  # what the one before left is not this one's to clear away
+        spark._jvm.System.gc()  # This sink does not have to clear away what the one before has left.
         with measured() as cost:
             took = ended(sinks.start(way, stream, at))
         if number:

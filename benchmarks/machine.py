@@ -1,4 +1,4 @@
-"""What the numbers were measured on: load, processor time of this process tree, versions."""
+"""The state of the machine while it is measured: load, processor time of this process tree, versions."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ def load() -> str:
 
 
 def versions(spark=None) -> str:
-    """One line: what ran."""
+    """The versions of what ran, in one line."""
     import pyarrow
     import pyspark
 
@@ -43,10 +43,18 @@ def measured() -> Iterator[Cost]:
     """Fills in the cost when the block ends. Pages that others dirtied are written out before it begins."""
     cost = Cost()
     os.sync()
-    before, begun = _processes(), time.perf_counter()
+    before, begun = processes(), time.perf_counter()
     yield cost
     cost.wall_s = time.perf_counter() - begun
-    after = _processes()
+    cost.cpu_s, cost.python_s = spent(before, processes())
+
+
+def spent(before: "dict[int, Process]", after: "dict[int, Process]") -> tuple[float, float]:
+    """Processor seconds of a process tree between two looks at it, by process id: of all of it, and without the JVMs.
+
+    What a process took that ended in between is counted by its parent, if that has waited for it.
+    """
+    cpu_s = python_s = 0.0
     gone = [process for pid, process in before.items() if pid not in after]
     for pid, now in after.items():
         own, ended = now.own_s, now.ended_s
@@ -54,12 +62,14 @@ def measured() -> Iterator[Cost]:
             own, ended = own - before[pid].own_s, ended - before[pid].ended_s
         # A child that was waited for brings all of its life along; Spark's daemon does not wait for its workers.
         ended = max(0.0, ended - sum(child.own_s + child.ended_s for child in gone if child.parent == pid))
-        cost.cpu_s += own + ended
-        cost.python_s += ended if now.is_java else own + ended
+        cpu_s += own + ended
+        python_s += ended if now.is_java else own + ended
+    return cpu_s, python_s
 
 
 def in_turns(rounds: int, ways: Sequence[str], measure: Callable[[str, int], None]) -> None:
-    """A B C, C B A, ...: so that a change of the machine's load meets all of them, and none always follows the same one."""
+    """Measure A B C, C B A, and so on, so that a change of the machine's load meets all ways,
+    and none always follows the same one."""
     for number in range(rounds):
         for way in ways if number % 2 == 0 else reversed(ways):
             measure(way, number)
@@ -67,14 +77,15 @@ def in_turns(rounds: int, ways: Sequence[str], measure: Callable[[str, int], Non
 
 
 def spread(values: Sequence[float], digits: int = 0) -> str:
-    """median [min..max]"""
+    """The values as "median [min..max]"; "-" when there are none."""
     if not values:
         return "-"
     return f"{statistics.median(values):.{digits}f} [{min(values):.{digits}f}..{max(values):.{digits}f}]"
 
 
 def own_peak() -> int:
-    """KiB that this process has had at most: the kernel's mark of this program. That of getrusage begins with what the parent had."""
+    """KiB that this process has had at most, as the kernel's mark of this program.
+    The mark of getrusage begins with what the parent had."""
     status = Path("/proc/self/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")))
 
@@ -91,7 +102,7 @@ def python_workers() -> dict[int, int]:
             if b"daemon" in (folder / "cmdline").read_bytes():
                 lines = (folder / "status").read_text().splitlines()
                 peaks[pid] = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
-    # a worker is a child of a daemon, and has its command line
+    # A worker is a child of a daemon and has the daemon's command line.
     return {pid: peak for pid, peak in peaks.items() if parents[pid] in peaks and _is_below(pid, os.getpid(), parents)}
 
 
@@ -102,13 +113,13 @@ def files_and_bytes(folder: Path) -> tuple[str, str]:
 
 
 def slug(name: str) -> str:
-    """A sink's name as a folder's."""
+    """A sink's name in a form that can be a folder's."""
     return "".join(c if c.isalnum() else "-" for c in name)
 
 
 @dataclass(frozen=True)
-class _Process:
-    """Processor seconds: its own, and of children that ended and were waited for."""
+class Process:
+    """Processor seconds of a process, its own and those of children that ended and were waited for."""
 
     parent: int
     own_s: float
@@ -116,8 +127,8 @@ class _Process:
     is_java: bool
 
 
-def _processes() -> dict[int, _Process]:
-    """This process and all below it."""
+def processes() -> dict[int, Process]:
+    """This process and all below it, by process id."""
     found = {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
@@ -126,7 +137,7 @@ def _processes() -> dict[int, _Process]:
             name, _, rest = (folder / "stat").read_text().rpartition(")")
             fields = rest.split()
             user, system, ended_user, ended_system = (int(ticks) / _TICKS for ticks in fields[11:15])
-            found[int(folder.name)] = _Process(
+            found[int(folder.name)] = Process(
                 int(fields[1]), user + system, ended_user + ended_system, name.endswith("(java")
             )
     parents = {pid: process.parent for pid, process in found.items()}

@@ -1,4 +1,5 @@
-"""Peak memory: of a task that writes (over what its worker takes anyway), and of a driver whose table has many live files."""
+"""Peak memory of a task that writes (over what its worker takes anyway),
+and of a driver whose table has many live files."""
 
 import dataclasses
 import json
@@ -31,7 +32,7 @@ _COMMITS = 40
 
 
 def memory(spark, folder: Path, sizes: data.Sizes) -> list:
-    """Both, as the kernel's high-water mark of resident memory."""
+    """Both peaks, as the kernel's high-water mark of resident memory."""
     rows, goals = [], []
     inputs = [(sizes.large_rows, 0), *((sizes.partitioned_rows, count) for count in sizes.partitions)]
     for count, partitions in inputs:
@@ -45,14 +46,17 @@ def memory(spark, folder: Path, sizes: data.Sizes) -> list:
     what = f"the driver, {sizes.live_files:,} live files: restore, {_COMMITS} commits"
     rows.append([what, f"{base / _MIB:.0f}", f"{peak / _MIB:.0f}", f"{(peak - base) / _MIB:.0f}"])
     goals.append(at_most(f"peak memory of {what}", (peak - base) / _MIB, _MOST_DRIVER_MIB, "{:.0f} MiB"))
-    note = "High-water mark of resident memory. Base of a task: the same workers after counting 1,000 rows; of the driver: after its imports."
+    note = (
+        "High-water mark of resident memory. Base of a task: the same workers after counting 1,000 rows; of the "
+        "driver: after its imports."
+    )
     return [Table("Peak memory", ("", "base MiB", "peak MiB", "over it MiB"), rows, note), *goals]
 
 
 def _tasks(spark, folder: Path, count: int, partitions: int) -> tuple[int, int]:
-    """(base, peak) in KiB of the workers of one large write; the greater ones."""
+    """(base, peak) in KiB of the workers of one large write; of each the greatest."""
     environment = spark.sparkContext.environment
-    environment["STREAMSINK_BENCHMARK"] = f"memory-{partitions}"  # workers of their own
+    environment["STREAMSINK_BENCHMARK"] = f"memory-{partitions}"  # These workers run nothing else.
     known = set(python_workers())
     frame = spark.read.schema(data.ddl(partitions)).parquet(data.large(spark, folder, count, partitions))
     frame.limit(1_000).repartition(4).mapInArrow(stages.count, stages.RESULT).collect()
@@ -117,7 +121,7 @@ def _many_files(folder: Path, live_files: int) -> None:
 
 
 def _watched(folder: Path) -> None:
-    """In a process of its own: open, restore, commit; prints its memory in KiB."""
+    """Runs in a process of its own: opens, restores, commits, and prints its memory in KiB."""
     import pyspark.sql  # noqa: F401 - what a driver has loaded before the sink takes anything
 
     driver = numbers(folder, {}, _ROWS)

@@ -28,12 +28,14 @@ WAYS = (
     UNFLUSHED,
     TASKS,
 )
-# The first batches of a query's start compile and restore; they are run, not counted. So is a whole round before all.
+# The first batches of a query's start compile and restore: they are run and not counted. Neither is a whole round
+# before all others.
 WARM_UP = 2
 
 
 def micro(spark, folder: Path, sizes: data.Sizes) -> list:
-    """Time of a trigger, from the query's own progress. One query a sink, continued in every round."""
+    """The time of a trigger, as the query's own progress says.
+    Each sink has one query, which is continued in every round."""
     sinks, source = Ways(spark, more=sizes.more_sinks), folder / "micro-in"
     ways = sinks.among(*WAYS)
     trigger, add, cpu, medians = (defaultdict(list) for _ in range(4))
@@ -83,7 +85,8 @@ def micro(spark, folder: Path, sizes: data.Sizes) -> list:
 
 
 def _goals(trigger: dict[str, list[float]], add: dict[str, list[float]]) -> list[Goal]:
-    """From the medians of all batches. Everything flushed on our side, nothing on the others'. ``addBatch`` is the sink's part of a trigger."""
+    """Goals from the medians of all batches. Our side flushes everything, the others nothing.
+    ``addBatch`` is the sink's part of a trigger."""
     what = "micro-batches of 1,000 rows, flushed: overhead over noop, against the best of Spark's, Iceberg's, Delta's"
     return [
         at_most(
@@ -101,7 +104,8 @@ def _overhead(took: dict[str, list[float]], way: str) -> float:
 
 
 def replay(spark, folder: Path, sizes: data.Sizes) -> list:
-    """Spark forgets that the last batch was committed, and runs it again: our time, and the Spark jobs we started."""
+    """Spark forgets that the last batch was committed and runs it again:
+    our time, and the Spark jobs that we started."""
     source, at = folder / "replay-in", folder / "replay"
     data.add_json(source, 0, 3, sizes.batch_rows)
     seen, calls, jobs = [], [], []
@@ -137,7 +141,7 @@ def replay(spark, folder: Path, sizes: data.Sizes) -> list:
     return [Table(title, ("", "ms of our time", "Spark jobs"), rows, f"Load {load()}."), *goals]
 
 
-# (what, function names as cProfile knows them): cumulative time of each, none inside another.
+# (what, names of functions as cProfile knows them): the cumulative time of each, none inside another.
 _PARTS = (
     ("what Spark says of the batch: ids, offsets, watermark", (("gateway.py", "describe"), ("gateway.py", "run_id"))),
     ("open, claim, restore (once)", (("foreach_batch.py", "_restored"),)),
@@ -154,7 +158,7 @@ _PARTS = (
 
 
 def inside(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
-    """cProfile of our function over the batches; fsync by itself."""
+    """A cProfile of our function over the batches; fsync is listed by itself."""
     source, at = folder / "inside-in", folder / "inside"
     count = sizes.micro_batches * sizes.micro_rounds
     data.add_json(source, 0, count + WARM_UP, sizes.batch_rows)

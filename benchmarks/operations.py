@@ -1,4 +1,4 @@
-"""What one commit asks of the file system, exactly, without Spark."""
+"""Counts exactly what one commit asks of the file system, without Spark."""
 
 import time
 from collections import Counter
@@ -21,7 +21,7 @@ from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 QUERY = "00000000-0000-0000-0000-000000000001"
 _SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 _NAMES = ("open", "write", "close", "link", "rename", "unlink", "mkdir", "rmdir", "sync_dir", "read", "size", "entries")
-# Merging manifests costs now and then; with it out of the way the counts are exact.
+# Merging manifests costs something now and then; without it the counts are exact.
 _TWO_CYCLES = 60
 # Without merging each commit writes a list of all commits before it.
 _MOST_UNMERGED = 1_000
@@ -30,7 +30,7 @@ _NO_MERGE = {"manifest.merge-min-count": "1000000"}
 
 @dataclass(frozen=True)
 class Commit:
-    """Calls by name; ``flushed``: files that were to be flushed."""
+    """Calls by name. ``flushed``: how many files were to be flushed."""
 
     calls: Counter
     bytes_read: int
@@ -48,7 +48,7 @@ class Commit:
 
 
 class _Counting(MeteredCalls):
-    """Counts what would be flushed too, without waiting for the disk."""
+    """Also counts what would be flushed, without waiting for the disk."""
 
     def __init__(self):
         super().__init__(PosixCalls())
@@ -63,7 +63,7 @@ class _Counting(MeteredCalls):
 
 
 def operations(spark, folder: Path, sizes: Sizes) -> list[Table]:
-    """Counts at some snapshots, with manifest merging out of the way and as it is by default."""
+    """The counts at some snapshots, without manifest merging and with the default."""
     rows, cycles = [], []
     for what, options, most in (("no merging", _NO_MERGE, _MOST_UNMERGED), ("default", {}, max(sizes.snapshots))):
         at = folder / f"operations-{what.replace(' ', '-')}"
@@ -102,7 +102,10 @@ def operations(spark, folder: Path, sizes: Sizes) -> list[Table]:
     )
     head = ("commit", "calls", *_NAMES, "fsyncs", "bytes read", "bytes written")
     cycle_head = ("commits", "calls", "fsyncs", "bytes read, mean", "most", "bytes written, mean", "most", "ms")
-    cycle_note = "Manifests are merged about every thirtieth commit, so these are two cycles; median [min..max] where no mean is named."
+    cycle_note = (
+        "Manifests are merged about every thirtieth commit, so these are two cycles; median [min..max] where "
+        "no mean is named."
+    )
     return [
         Table("File operations of one commit", head, rows, note),
         Table("Over two cycles of merging manifests", cycle_head, cycles, cycle_note),
@@ -116,9 +119,10 @@ def commits(
     rows: int = 3,
     at_snapshot: Callable[[int, SparkCheckpoint], None] = lambda number, checkpoint: None,
 ) -> dict[int, Commit]:
-    """A table below ``folder`` of so many commits of ``rows`` rows each; what each cost, by its snapshot.
+    """Make a table below ``folder`` of so many commits of ``rows`` rows each. Returns what each cost, by its snapshot.
 
-    at_snapshot: called between two commits, with the number of the newest one and what Spark's checkpoint would say.
+    at_snapshot: called between two commits, with the number of the newest snapshot and what Spark's checkpoint would
+    say.
     """
     calls = _Counting()
     driver = numbers(folder, options, rows)
@@ -138,7 +142,7 @@ def commits(
 
 
 def numbers(folder: Path, options: dict, rows: int) -> MicroBatchDriver:
-    """A driver of the table below ``folder`` whose batches are ``rows`` rows; no Spark."""
+    """A driver of the table below ``folder`` whose batches have ``rows`` rows, without Spark."""
     root = str(root_of(folder))
     batch = pa.RecordBatch.from_pydict(
         {"id": list(range(rows)), "name": [f"name-{n}" for n in range(rows)]}, schema=_SCHEMA
@@ -147,5 +151,5 @@ def numbers(folder: Path, options: dict, rows: int) -> MicroBatchDriver:
 
 
 def root_of(folder: Path) -> Path:
-    """Where ``commits`` has its table."""
+    """The root of the table that ``commits`` makes."""
     return folder / "shop.db" / "orders"

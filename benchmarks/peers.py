@@ -1,4 +1,5 @@
-"""Iceberg's and Delta's streaming sinks, tuned as their guides say; their jars come from the registry. Without them: not compared."""
+"""Iceberg's and Delta's streaming sinks, tuned as their guides say.
+Their jars come from the registry; without them the sinks are not compared."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,9 +23,9 @@ _CONF = {
     "delta": {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        # its default of 50 tasks for its own log makes a small batch many times slower
+        # With its default of 50 tasks for its own log a small batch takes many times as long.
         "spark.databricks.delta.snapshotPartitions": "2",
-        # it hands on the codec only, not the codec's level
+        # It passes on only the codec, not the codec's level.
         "spark.hadoop.parquet.compression.codec.zstd.level": "1",
     },
 }
@@ -32,7 +33,7 @@ _WAREHOUSE = f"spark.sql.catalog.{_CATALOG}.warehouse"
 
 
 def available(wanted: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, str], list[str]]:
-    """Settings and jars of those kinds that the registry has; of the others it is said that they are left out."""
+    """The settings and jars of those kinds that the registry has. The others are reported as left out."""
     settings, found = {}, []
     for kind, its_own in wanted.items():
         try:
@@ -45,7 +46,7 @@ def available(wanted: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, str], 
 
 
 def conf(folder: Path) -> tuple[dict[str, str], list[str]]:
-    """Settings of a session that has all peers that the registry has, and their jars."""
+    """The settings of a session with all peers that the registry has, and their jars."""
     settings, found = available(_CONF)
     if f"spark.sql.catalog.{_CATALOG}" in settings:
         settings[_WAREHOUSE] = str(folder)
@@ -56,7 +57,7 @@ def starts(spark, keys: tuple[str, ...]) -> dict[str, Start]:
     """The peers that this session can run, by name."""
     found: dict[str, Start] = {}
     if spark.conf.get(_WAREHOUSE, None):
-        # Said here, because what Delta needs of the session would be taken for it.
+        # It is reported here, because what Delta needs of the session would be taken for it.
         found[ICEBERG] = lambda df, at: _iceberg(df, at, keys, {"write.parquet.compression-level": "3"})
         found[ICEBERG_EQUAL] = lambda df, at: _iceberg(df, at, keys, {"write.parquet.compression-level": "1"})
     if "delta" in (spark.conf.get("spark.sql.extensions", None) or ""):
@@ -66,7 +67,7 @@ def starts(spark, keys: tuple[str, ...]) -> dict[str, Start]:
 
 
 def _iceberg(df: DataFrame, at: Path, keys: tuple[str, ...], properties: dict[str, str]) -> DataStreamWriter:
-    """Writers keep a file open for each partition (fanout), nothing is shuffled: the fastest that it offers."""
+    """Writers keep a file open for each partition (fanout) and nothing is shuffled: the fastest way that it offers."""
     spark = df.sparkSession
     parts = (at / "out").relative_to(spark.conf.get(_WAREHOUSE)).parts
     table = ".".join([_CATALOG, *(f"`{part}`" for part in parts)])

@@ -14,7 +14,8 @@ _OURS, _OTHERS, _WHISKER = "#1b7f5c", "#9bb4c9", "#444"
 
 
 def draw(items: Sequence, path: Path) -> None:
-    """The bars among ``items``, a chart for each name of one, in order: median as a bar, least to greatest as a line."""
+    """Draw the bars among ``items``, one chart for each name of a chart, in order:
+    the median as a bar, least to greatest as a line."""
     charts: dict[str, list[Bar]] = {}
     for bar in (item for item in items if isinstance(item, Bar)):
         charts.setdefault(bar.chart, []).append(bar)
@@ -33,7 +34,7 @@ def draw(items: Sequence, path: Path) -> None:
 
 
 def _chart(members: list[Bar], top: int) -> list[str]:
-    """A bar that is many times longer than the others ends at the edge; its number tells."""
+    """A bar that is many times longer than the others ends at the edge, and its number tells."""
     medians = [statistics.median(bar.values) for bar in members]
     edge = max(min(max(max(bar.values) for bar in members), _MOST_TIMES * statistics.median(medians)), 1e-9)
     scale = (_WIDTH - _NAMES - _NUMBERS) / edge
@@ -46,6 +47,9 @@ def _chart(members: list[Bar], top: int) -> list[str]:
             f'<text x="{_NAMES - 8}" y="{y + 14}" text-anchor="end">{escape(bar.name)}</text>',
             f'<rect x="{_NAMES}" y="{y + 3}" width="{max(1.0, middle - _NAMES):.1f}" height="14" fill="{colour}"/>',
             f'<path d="M{low:.1f} {y + 10}H{high:.1f}" stroke="{_WHISKER}"/>',
-            f'<text class="value" x="{high + 6:.1f}" y="{y + 14}">{median:,.4g}{" ..." if max(bar.values) > edge else ""}</text>',
+            (
+                f'<text class="value" x="{high + 6:.1f}" '
+                f'y="{y + 14}">{median:,.4g}{" ..." if max(bar.values) > edge else ""}</text>'
+            ),
         ]
     return lines

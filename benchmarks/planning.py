@@ -1,4 +1,5 @@
-"""Planning a scan of very many files, beside reading the same manifests with fastavro alone; and the memory that it takes."""
+"""Planning a scan of very many files,
+beside reading the same manifests with fastavro alone, and the memory that it takes."""
 
 import gc
 import io
@@ -37,7 +38,8 @@ _MOST_TIME, _MOST_MIB = 1.2, 200
 
 
 def planning(spark, folder: Path, sizes: Sizes) -> list:
-    """Processor time of the whole plan, of pruned ones, and of reading the manifests; then memory, in fresh processes."""
+    """The processor time of the whole plan, of pruned plans, and of reading the manifests;
+    then the memory, in fresh processes."""
     root = str(folder / "planning.db" / "files")
     commits = max(1, sizes.live_files // _FILES_A_COMMIT)
     memory = {f"{commits} commits that make the table": _fresh("make", root, commits)}
@@ -60,19 +62,7 @@ def planning(spark, folder: Path, sizes: Sizes) -> list:
         took[way].append((time.process_time() - begun) * 1000)
 
     in_turns(sizes.rounds + 2, tuple(ways), measure)
-    rows = [
-        [
-            way,
-            f"{found[way]:,}",
-            spread(took[way]),
-            f"{min(took[way]) / min(took[_PLAIN]):.2f}",
-            f"{min(took[way]) / min(took[_KEPT]):.2f}",
-        ]
-        for way in ways
-    ]
-    note = f"CPU ms of this process, median [min..max]; ratios of the least, rounds in turns. {commits} manifests. Load {load()}."
-    head = ("", "files", "CPU ms", "against reading into lists", "against reading")
-    times = Table(f"Planning a scan of {commits * _FILES_A_COMMIT:,} files", head, rows, note)
+    times = _times(took, found, commits)
     memory["plan()"] = _fresh("plan", root, commits)
     memory["one commit more, with full merging"] = _fresh("merge", root, commits)
     rows = [[what, f"{base / _MIB:.0f}", f"{(peak - base) / _MIB:.0f}"] for what, (base, peak) in memory.items()]
@@ -94,6 +84,26 @@ def planning(spark, folder: Path, sizes: Sizes) -> list:
         for what, (base, peak) in memory.items()
     ]
     return [times, held, *goals]
+
+
+def _times(took: dict[str, list[float]], found: dict[str, int], commits: int) -> Table:
+    """The processor times of all ways, and how many files each has found."""
+    rows = [
+        [
+            way,
+            f"{found[way]:,}",
+            spread(took[way]),
+            f"{min(took[way]) / min(took[_PLAIN]):.2f}",
+            f"{min(took[way]) / min(took[_KEPT]):.2f}",
+        ]
+        for way in took
+    ]
+    note = (
+        f"CPU ms of this process, median [min..max]; ratios of the least, rounds in turns. {commits} manifests. "
+        f"Load {load()}."
+    )
+    head = ("", "files", "CPU ms", "against reading into lists", "against reading")
+    return Table(f"Planning a scan of {commits * _FILES_A_COMMIT:,} files", head, rows, note)
 
 
 def _day(number: int) -> str:
@@ -120,7 +130,7 @@ def _make(root: str, commits: int) -> None:
 
 
 def _commit(table: PaimonTable, commit: TableCommit, number: int, files: int) -> None:
-    """Files that only the manifests know, of one day, with stats as a writer makes them."""
+    """Commit files of one day that only the manifests know, with stats as a writer makes them."""
     types = [field.type for field in table.latest_schema().fields]
     partition = encode_row([_day(number)], types[:1])
 
@@ -157,13 +167,13 @@ def _commit(table: PaimonTable, commit: TableCommit, number: int, files: int) ->
 
 
 def _fresh(what: str, root: str, commits: int) -> tuple[int, int]:
-    """(base, peak) in KiB of a process that does it."""
+    """(base, peak) in KiB of a new process that does this."""
     command = [sys.executable, "-m", "benchmarks.planning", what, root, str(commits)]
     return tuple(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
 
 
 def _watched(what: str, root: str, commits: int) -> None:
-    """In a process of its own; prints its memory in KiB."""
+    """Runs in a process of its own and prints its memory in KiB."""
     base = own_peak()
     if what == "make":
         _make(root, commits)

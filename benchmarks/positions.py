@@ -1,4 +1,5 @@
-"""What it costs that each row's position columns are proven, and a filter over many recorded partitions: with and without, in turns."""
+"""What it costs to prove each row's position columns, and to filter over many recorded partitions:
+with and without, in turns."""
 
 import shutil
 import statistics
@@ -36,7 +37,7 @@ def positions(spark, folder: Path, sizes: Sizes) -> list:
 
 
 def _positions_of(partitions: int) -> tuple[str, ...]:
-    """Columns as Kafka's, of rows that are numbered by ``id``."""
+    """Position columns like Kafka's, for rows that are numbered by ``id``."""
     return ("'orders' AS topic", f"CAST(id % {partitions} AS INT) AS partition", f"id DIV {partitions} AS offset")
 
 
@@ -46,7 +47,7 @@ def _sink(table: str, way: str, **options) -> BatchFunction:
 
 
 def _batch(number: int, start: int, end: int) -> Batch:
-    """One of Kafka's: ``start`` and ``end`` in each partition."""
+    """A batch like one of Kafka's, with ``start`` and ``end`` in each partition."""
     first, last = ({"orders": {str(part): offset for part in range(_PARTITIONS)}} for offset in (start, end))
     return Batch(number, "benchmark", "benchmark", (SourceRange(first, last),))
 
@@ -75,7 +76,10 @@ def _micro(spark, folder: Path, sizes: Sizes) -> list:
     rows = [[way, spread(values, 1), f"{min(values):.1f}"] for way, values in took.items()]
     alone = _alone(spark, each, sizes.replays * 10)
     rows.append(["the proof alone, CPU of the driver's Python", spread(alone, 2), f"{min(alone):.2f}"])
-    note = f"ms, median [min..max]. {each * _PARTITIONS} rows of {_TASKS} tasks, without Spark's stream around them. Load {load()}."
+    note = (
+        f"ms, median [min..max]. {each * _PARTITIONS} rows of {_TASKS} tasks, without Spark's stream around them. "
+        f"Load {load()}."
+    )
     table = Table("Position columns of a micro-batch, on the driver", ("", "ms", "least"), rows, note)
     return [
         table,
@@ -89,7 +93,7 @@ def _micro(spark, folder: Path, sizes: Sizes) -> list:
 
 
 class _Nothing:
-    """A writer that takes rows and leaves them."""
+    """A writer that takes rows and does nothing with them."""
 
     def open(self, file_io) -> "_Nothing":
         return self
@@ -102,7 +106,8 @@ class _Nothing:
 
 
 def _alone(spark, each: int, times: int) -> list[float]:
-    """ms of this thread's processor time for all that a batch does more: ranges, types, the columns of each piece, the sum."""
+    """Milliseconds of this thread's processor time for everything that a batch does in addition: ranges, types, the
+    columns of each piece, the sum."""
     rows = spark.range(0, each * _PARTITIONS, 1, _TASKS).selectExpr(
         "id", "CAST(id AS STRING) name", *_positions_of(_PARTITIONS)
     )
@@ -131,7 +136,7 @@ def _large(spark, folder: Path, sizes: Sizes) -> list:
     def measure(name: str, number: int) -> None:
         way, what = name.split(", ")
         table = str(folder / f"positions-large-{slug(name)}-{number}")
-        # a source of messages makes the columns whether they are asked for or not
+        # A source of messages makes the columns whether they are asked for or not.
         rows = spark.read.parquet(source).where("topic <> '' AND partition >= 0 AND offset >= 0")
         sink = _sink(table, what, **_LARGE[way])
         given = rows if what == _WITH else rows.drop(*_COLUMNS)
@@ -144,7 +149,10 @@ def _large(spark, folder: Path, sizes: Sizes) -> list:
 
     in_turns(sizes.rounds + 1, ways, measure)
     rows = [[name, spread(cpu[name], 2), spread(wall[name], 2)] for name in ways]
-    note = f"Seconds, median [min..max]: processor time of all processes, and on the clock. {sizes.large_rows:,} rows. Load {load()}."
+    note = (
+        f"Seconds, median [min..max]: processor time of all processes, and on the clock. {sizes.large_rows:,} "
+        f"rows. Load {load()}."
+    )
     table = Table("Position columns of a large batch", ("", "CPU s", "s"), rows, note)
     goals = [
         at_most(

@@ -1,4 +1,4 @@
-"""What it buys to publish in groups, or beside the next batch: one source, the ways of publishing in turns."""
+"""What is gained by publishing in groups, or beside the next batch: one source, the ways of publishing in turns."""
 
 import contextlib
 import statistics
@@ -30,12 +30,13 @@ WAYS = {
         "publish_as": "one-snapshot",
     },
 }
-# The first batches of a query's start compile and restore; they are run, and not counted in the medians.
+# The first batches of a query's start compile and restore: they are run, and not counted in the medians.
 WARM_UP = 2
 
 
 def publishing(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
-    """Milliseconds of a trigger, of our function in it, of publishing wherever it happens; and the snapshots."""
+    """Milliseconds of a trigger, of our function in it, and of publishing wherever it happens;
+    and how many snapshots there are."""
     source, each = folder / "publishing-in", sizes.batches + WARM_UP
     trigger, ours, whole, publish = (defaultdict(list) for _ in range(4))
 
@@ -53,7 +54,7 @@ def publishing(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
         with publishing_ms() as spent:
             begun = time.perf_counter()
             took = ended(stream.option("checkpointLocation", str(at / "checkpoint")).trigger(availableNow=True).start())
-            sink.close()  # what is pending counts
+            sink.close()  # What is pending counts.
             whole[way].append((time.perf_counter() - begun) * 1000 / len(took))
         trigger[way] += [durations["triggerExecution"] for durations in took[WARM_UP:]]
         ours[way] += walls[WARM_UP:]
@@ -82,15 +83,15 @@ def publishing(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
     )
     title = f"{len(trigger[PLAIN])} micro-batches of {sizes.batch_rows:,} rows, by the way of publishing"
     note = (
-        f"Median [min..max]. The whole run has the start, and publishing what was left at the end. By default publishing is "
-        f"{share:.0%} of our function. Load {load()}."
+        f"Median [min..max]. The whole run has the start, and publishing what was left at the end. By default "
+        f"publishing is {share:.0%} of our function. Load {load()}."
     )
     return [Table(title, head, rows, note)]
 
 
 @contextlib.contextmanager
 def publishing_ms() -> Iterator[list[float]]:
-    """Wall milliseconds of each publishing, in whichever thread."""
+    """Wall milliseconds of each publishing, in whichever thread it happens."""
     publish, spent = PaimonCommitter.publish, []
 
     def timed(self, *args, **kwargs):

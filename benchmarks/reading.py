@@ -51,7 +51,7 @@ def _compare(spark, what: str, root: Path, rounds: int) -> list[list[str]]:
         plan_ms, frame = _timed(lambda: _planned(frames[way]()))
         count_ms, _ = _timed(frame.count)
         total_ms, _ = _timed(lambda: frame.agg(F.sum("price"), F.sum("customer")).collect())
-        if number:  # the first round warms up
+        if number:  # The first round warms up.
             plan[way].append(plan_ms), count[way].append(count_ms), total[way].append(total_ms)
 
     in_turns(rounds + 1, tuple(frames), measure)

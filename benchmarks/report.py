@@ -1,4 +1,5 @@
-"""What a benchmark returns: tables, goals and bars. Tables as Markdown, printed, and with --write put into docs/BENCHMARKS.md."""
+"""What a benchmark returns: tables, goals and bars.
+Tables are printed as Markdown, and with --write they are put into docs/BENCHMARKS.md."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ PICTURE = PAGE.with_name("benchmarks.svg")
 
 @dataclass(frozen=True)
 class Table:
-    """``note``: one line below it. Cells are text."""
+    """``note``: one line below the table. Cells are text."""
 
     title: str
     head: Sequence[str]

@@ -1,4 +1,5 @@
-"""The large batch's road through Arrow, stage by stage and lever by lever; and Spark's own writer with files adopted."""
+"""The large batch's road through Arrow, stage by stage and lever by lever;
+and Spark's own writer, whose files are adopted."""
 
 import json
 import os
@@ -36,7 +37,7 @@ STAGES = (
     Variant("+ Parquet encoding, file written", flush=False),
     Variant("all, flushed"),
 )
-# Rows of one file: as many as its task has.
+# The rows of one file are as many as its task has.
 _NO_END = 0
 _SPARKS_DAEMON = "pyspark.daemon"
 _AS_IS = Variant("as it is")
@@ -97,7 +98,7 @@ class _Road:
         if variant.name == _ADOPT:
             os.makedirs(self._staging)
             job = ParquetJob(_spec(frame, self._staging).schema(), str(self._staging), _NO_END)
-            job.write(frame, local_file_io(), check=None)  # without position columns it asks nobody
+            job.write(frame, local_file_io(), check=None)  # Without position columns it asks nobody.
             return []
         os.makedirs(self._staging)
         if variant.columns:
@@ -126,7 +127,7 @@ class _Road:
 
 
 def road(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
-    """Stage by stage; then what Python's part of the processor time is."""
+    """The road stage by stage; then what Python's part of the processor time is."""
     ways = _Road(spark, folder, sizes.road_rows)
     steps = {variant.name: variant for variant in (Variant(_NOOP), Variant(_SPARK), Variant(_ADOPT), *STAGES)}
     in_turns(sizes.rounds, tuple(steps), lambda name, _: ways.run(steps[name]))
@@ -153,7 +154,8 @@ def levers(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
 
 
 def worker(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
-    """A Python task of 1,000 rows under Spark's own daemon, under the same with our tasks' cleaning, and under our daemon."""
+    """A Python task of 1,000 rows under Spark's own daemon,
+    under the same with our tasks' cleaning, and under our daemon."""
     frame = spark.read.schema(data.DDL).parquet(data.large(spark, folder, sizes.road_rows)).limit(1000).coalesce(1)
     kept = spark.createDataFrame(frame.toArrow()).coalesce(1)
     ways = {
@@ -174,8 +176,8 @@ def worker(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
     def measure(way: str, number: int) -> None:
         daemon, action = ways[way]
         conf.set("spark.python.daemon.module", daemon)
-        environment["STREAMSINK_BENCHMARK"] = way  # a daemon and workers of its own
-        action()  # what is left in a worker helps its next task
+        environment["STREAMSINK_BENCHMARK"] = way  # It has a daemon and workers of its own.
+        action()  # What is left in a worker helps its next task.
         with measured() as cost:
             for _ in range(sizes.replays):
                 action()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-os.environ["PYTHONPATH"] = str(ROOT)  # the Python workers import `benchmarks` as well
+os.environ["PYTHONPATH"] = str(ROOT)  # The Python workers import `benchmarks` as well.
 
 from pyspark.sql import SparkSession  # noqa: E402
 
@@ -37,7 +37,7 @@ from benchmarks.data import Sizes  # noqa: E402
 from streamsink.spark import worker_daemon  # noqa: E402
 from tools.sparkconf import local_conf  # noqa: E402
 
-# What the goals are about; then what explains them.
+# What the goals are about comes first, then what explains them.
 MAIN = {
     "micro": micro.micro,
     "replay": micro.replay,
@@ -64,7 +64,8 @@ _MEMORY = "3g"
 
 
 def session(folder: Path, compared: bool) -> SparkSession:
-    """As a user's: the JVM's own compiler and collector, not the tests' fast start. ``compared``: with other people's sinks."""
+    """A session like a user's: with the JVM's own compiler and collector, not the tests' fast start.
+    ``compared``: with other people's sinks."""
     settings, jars = peers.conf(folder) if compared else ({}, [])
     builder = SparkSession.builder.appName("streamsink-benchmarks").config("spark.driver.memory", _MEMORY)
     ours = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.python.daemon.module": worker_daemon.MODULE}
@@ -129,7 +130,7 @@ def main(argv: list[str]) -> None:
 
 
 def finish(items: list, about: str, options: argparse.Namespace) -> None:
-    """The goals, the whole report and its picture."""
+    """Write the goals, the whole report and its picture."""
     goals = report.text([report.goals(items)])
     print(f"\n{goals}\n")
     out = Path(options.out)

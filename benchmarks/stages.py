@@ -1,4 +1,5 @@
-"""What runs in the tasks of the large-batch breakdown: the writer, cut short after a stage or with other settings. EXECUTOR."""
+"""What runs in the tasks of the large-batch breakdown:
+the writer, cut short after a stage or with other settings. EXECUTOR."""
 
 import contextlib
 import json
@@ -25,7 +26,8 @@ RESULT = "result string"
 
 @dataclass(frozen=True)
 class Variant:
-    """One way of running the task. ``stage``: how far it goes; ``writer``: other arguments of pyarrow's ParquetWriter."""
+    """One way of running the task.
+    ``stage``: how far it goes; ``writer``: other arguments of pyarrow's ParquetWriter."""
 
     name: str
     stage: str = "all"
@@ -39,7 +41,7 @@ class Variant:
 
 
 def task(variant: Variant, spec: WriteSpec) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For mapInArrow: one JSON text a task, with the processor seconds of its parts."""
+    """For mapInArrow: yield one JSON text a task, with the processor seconds of its parts."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         times: dict[str, float] = {}
@@ -53,7 +55,7 @@ def task(variant: Variant, spec: WriteSpec) -> Callable[[Iterator[pa.RecordBatch
 
 
 def lean(function: Callable) -> Callable:
-    """The same task, which leaves no zip importer in the worker's cache, as the sink's own tasks do."""
+    """The same task, but it leaves no zip importer in the worker's cache, as the sink's own tasks do."""
 
     def run(batches):
         try:
@@ -65,7 +67,7 @@ def lean(function: Callable) -> Callable:
 
 
 def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The hand-over alone."""
+    """Only the hand-over."""
     rows = sum(batch.num_rows for batch in batches)
     yield pa.RecordBatch.from_pydict({"result": [str(rows)]})
 
@@ -130,7 +132,7 @@ class _NoStatistics(StatsCollector):
 
 @contextlib.contextmanager
 def _changed(variant: Variant, times: dict[str, float]) -> Iterator[None]:
-    """The writer with this variant's settings, its parts timed. Workers are used again: all is put back."""
+    """Give the writer this variant's settings and time its parts. Workers are used again, so everything is put back."""
     places = ((pq, "ParquetWriter"), (writer, "ROW_GROUP_BYTES"), (writer, "StatsCollector"), (writer, "Conform"))
     kept = [(module, name, getattr(module, name)) for module, name in places]
     pq.ParquetWriter = _writer(dict(variant.writer), times)

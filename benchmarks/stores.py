@@ -1,4 +1,5 @@
-"""What a commit costs on each store, and on the local disk under the locks whose servers start quickly; without Spark."""
+"""What a commit costs on each store,
+and on the local disk under the locks whose servers start quickly, without Spark."""
 
 import contextlib
 import os
@@ -33,14 +34,15 @@ ROWS = 10
 _SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 _QUERY = "00000000-0000-0000-0000-000000000001"
 _PASSWORD_ENV = "STREAMSINK_BENCH_POSTGRES"
-# Commits of one way in one round, as a part of those of `writers`.
+# The commits of one way in one round, as a part of those of `writers`.
 _PART = 6
 _NO_SERVER = (SetupError, ServerError, ImportError, OSError)
 
 
 @dataclass(frozen=True)
 class Way:
-    """``root``: a folder of the store. ``open``: a FileIO over these calls, which are the store's own, counted."""
+    """``root``: a folder of the store.
+    ``open``: makes a FileIO over these calls, which are the store's own and are counted."""
 
     root: str
     calls: Calls
@@ -68,10 +70,11 @@ def stores(spark, folder: Path, sizes: Sizes) -> list[Table]:
         [name, spread(took[name], 1), f"{slow[name]:.1f}", spread(calls[name]), spread(share[name])] for name in ways
     ]
     note = (
-        f"Batches of {ROWS} rows, each one data file and one snapshot; {commits} a round, after one that is not counted. Servers run on "
-        "this machine: a network between adds its round trips. I/O calls are those of the table's store (a write "
-        "into an open file is one, although HDFS and S3 send it later); a lock's own are not among them. "
-        f"Median [min..max]. Load {load()}.{''.join(f' Not measured: {name} ({why}).' for name, why in missing.items())}"
+        f"Batches of {ROWS} rows, each one data file and one snapshot; {commits} a round, after one that is not "
+        "counted. Servers run on this machine: a network between adds its round trips. I/O calls are those of the "
+        "table's store (a write into an open file is one, although HDFS and S3 send it later); a lock's own are not "
+        f"among them. Median [min..max]. Load {load()}."
+        f"{''.join(f' Not measured: {name} ({why}).' for name, why in missing.items())}"
     )
     return [
         Table(
@@ -121,7 +124,7 @@ def _hdfs(folder: Path, servers: contextlib.ExitStack) -> Way:
     from streamsink.storage.hdfs import HdfsCalls
 
     cluster = HdfsCluster(folder)
-    servers.callback(cluster.kill)  # an orderly end takes long, and nobody needs the data
+    servers.callback(cluster.kill)  # An orderly end takes long, and nobody needs the data.
     uri = cluster.start().uri
     made = BackEnd("hdfs", f"{uri}/bench", HdfsCalls(uri, {}))
     return Way(made.root, made.calls, made.io)

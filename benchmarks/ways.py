@@ -22,7 +22,7 @@ NOOP, SNAPPY, SPARK, OURS = (
 NOTHING, NAIVE = "foreachBatch that does nothing", "naive foreachBatch parquet (zstd)"
 OURS_SNAPPY, UNFLUSHED, TASKS = "streamsink (snappy)", "streamsink, flush=False", "streamsink, tasks"
 ASYNC, WRITER = 'streamsink, publish="async"', "streamsink, Spark's writer"
-# What a goal of ours is measured against: the sinks that keep each row once, as far as they do.
+# The sinks that our goals are measured against: those that keep each row once, as far as they do.
 RIVALS = (SNAPPY, SPARK, peers.ICEBERG, peers.ICEBERG_EQUAL, peers.DELTA, peers.DELTA_EQUAL)
 
 
@@ -54,7 +54,7 @@ class Ways:
         return (*(name for name in names if name in self.all), *self._more)
 
     def start(self, way: str, df: DataFrame, at: Path) -> StreamingQuery:
-        """The query runs over what is there now and ends."""
+        """Start the query over what is there now; it ends after that."""
         writer = self.all[way](df, at).option("checkpointLocation", str(at / "checkpoint"))
         return writer.trigger(availableNow=True).start()
 
@@ -83,7 +83,7 @@ def _named(name: str) -> Start:
 
 
 def ended(query: StreamingQuery) -> list[dict]:
-    """Wait for the end; durationMs of each batch that ran, in order."""
+    """Wait for the query's end. Returns durationMs of each batch that ran, in order."""
     query.awaitTermination()
     took = [dict(progress["durationMs"]) for progress in query.recentProgress]
     return [durations for durations in took if "addBatch" in durations]

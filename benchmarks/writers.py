@@ -18,12 +18,12 @@ from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 
 WRITERS = (1, 2, 4, 8)
 _SCHEMA = pa.schema([("id", pa.int64()), ("writer", pa.int64())])
-# Eight writers on two cores lose many numbers in a row.
+# Eight writers on two cores lose the race for many numbers in a row.
 _RETRIES = 1_000
 
 
 def writers(spark, folder: Path, sizes: Sizes) -> list[Table]:
-    """Every writer is a process with an application of its own; what is counted begins when all have restored."""
+    """Every writer is a process with an application of its own. Counting begins when all have restored."""
     rates, waits, tries = {n: [] for n in WRITERS}, {n: [] for n in WRITERS}, {n: [] for n in WRITERS}
 
     def measure(count: int, number: int) -> None:
@@ -34,7 +34,7 @@ def writers(spark, folder: Path, sizes: Sizes) -> list[Table]:
         waits[count] += latencies
         tries[count] += attempts
         published = open_table(local_file_io(), root, for_writing=False).snapshots.latest().id
-        if published != commits * count + count:  # one of each writer is its warm-up
+        if published != commits * count + count:  # The first commit of each writer is its warm-up.
             raise SystemExit(f"{root}: {published} snapshots, expected {commits * count + count}")
 
     in_turns(sizes.rounds, WRITERS, measure)
@@ -51,14 +51,14 @@ def writers(spark, folder: Path, sizes: Sizes) -> list[Table]:
     ]
     head = ("writers", "commits/s, all together", "ms a batch", "95 of 100 within ms", "tries a commit", "most tries")
     note = (
-        f"Batches of 10 rows, each one data file and one snapshot, everything flushed; {sizes.commits} commits a round. "
-        f"Median [min..max]. Load {load()}."
+        f"Batches of 10 rows, each one data file and one snapshot, everything flushed; {sizes.commits} commits a "
+        f"round. Median [min..max]. Load {load()}."
     )
     return [Table("Concurrent writers on one table, local disk", head, rows, note)]
 
 
 def _race(root: str, count: int, commits: int) -> tuple[float, list[float], list[int]]:
-    """Seconds from the common start to the last end; ms and tries of each commit."""
+    """The seconds from the common start to the last end; and the ms and the tries of each commit."""
     context = multiprocessing.get_context("spawn")
     start, results = context.Barrier(count + 1), context.Queue()
     processes = [context.Process(target=_write, args=(root, n, commits, start, results)) for n in range(count)]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Write order events as JSON into a Kafka topic, through Spark's own Kafka sink. The broker creates the topic if it may."""
+"""Write order events as JSON into a Kafka topic, through Spark's own Kafka sink.
+The broker creates the topic if it may."""
 
 import argparse
 import sys
@@ -25,7 +26,8 @@ def main() -> None:
     messages = events.select(F.col("order_id").cast("string").alias("key"), F.to_json(F.struct("*")).alias("value"))
     messages.write.format("kafka").option("kafka.bootstrap.servers", args.brokers).option("topic", args.topic).save()
     say(
-        f"{args.events:,} events from {args.first:,} on are in topic {args.topic}: {sum(topic.ends().values()):,} messages in all"
+        f"{args.events:,} events from {args.first:,} on are in topic {args.topic}: {sum(topic.ends().values()):,} "
+        "messages in all"
     )
 
 

@@ -25,7 +25,7 @@ def main() -> int:
         say(f"table       {places.table}\ncheckpoint  {places.checkpoint}\nSpark's log {places.log}")
     if args.chaos:
         return chaos.run(args, places)
-    arm_from_env()  # nothing, but under --chaos
+    arm_from_env()  # It does nothing except under --chaos.
     spark = session.quiet("kafka_to_lake", places.log)
     if args.brokers:
         source = KafkaOrders(spark, Topic(spark, args.brokers, args.topic), str(places.table), args)

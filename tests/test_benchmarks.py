@@ -1,5 +1,6 @@
 """The benchmarks' own arithmetic and drawing; what they measure is asserted nowhere."""
 
+import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -20,7 +21,7 @@ def test_a_goal_says_whether_it_is_met():
 
 
 def test_the_picture_is_an_svg_that_no_name_breaks(tmp_path):
-    """A bar far beyond the others, one below zero, a name with markup, and a chart of nothing."""
+    """There are a bar far beyond the others, one below zero, a name with markup, and a chart of nothing."""
     bars = [
         report.Bar("a < b", "<Delta> & co", [9000.0]),
         report.Bar("a < b", "ours", [1.0, 2.0, 3.0]),
@@ -34,21 +35,44 @@ def test_the_picture_is_an_svg_that_no_name_breaks(tmp_path):
     assert all(float(r.get("x")) + float(r.get("width")) <= float(svg.get("width")) for r in rectangles)
 
 
+def _process(parent: int, own_s: float, ended_s: float = 0.0, is_java: bool = False) -> machine.Process:
+    return machine.Process(parent, own_s, ended_s, is_java)
+
+
 def test_processor_time_of_children_is_counted_once():
-    """A child that began before the measurement and ends within it, and one that lives on: only what they took meanwhile."""
-    burn = "import time\nwhile time.process_time() < {}: pass\nprint(1, flush=True)\nimport sys; sys.stdin.readline()\nwhile time.process_time() < {}: pass\n"
-    early, lasting = (
-        subprocess.Popen(
-            [sys.executable, "-c", burn.format(*times)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for times in ((0.5, 0.7), (0.5, 0.5))
+    """Of a child that began before the measurement and ended within it, of one that did both within it, and of one that
+    lives on, only what they took meanwhile counts; what the JVM took itself is not Python's."""
+    early, within, lasting, java = 2, 3, 4, 5
+    before = {1: _process(0, 1.0, 4.0), early: _process(1, 16.0), lasting: _process(1, 32.0), java: _process(1, 0.5)}
+    assert within not in before
+    after = {
+        1: _process(0, 1.25, 4.0 + (16.0 + 0.125) + 2.0),  # it has waited for `early` and for `within`
+        lasting: _process(1, 32.0 + 8.0),
+        java: _process(1, 0.5 + 64.0, 0.0625, is_java=True),
+    }
+    assert machine.spent(before, after) == (0.25 + 0.125 + 2.0 + 8.0 + 64.0 + 0.0625, 0.25 + 0.125 + 2.0 + 8.0 + 0.0625)
+
+
+def test_a_child_that_nobody_waited_for_takes_nothing_away():
+    """Spark's daemon does not wait for its workers: all that one of them took before it ended is lost, and no more."""
+    before = {1: _process(0, 1.0), 2: _process(1, 16.0)}
+    assert machine.spent(before, {1: _process(0, 1.5)}) == (0.5, 0.5)
+
+
+def test_processes_are_this_one_and_all_below_it():
+    """A child and its child are seen while they live, each with its parent."""
+    script = (
+        "import subprocess, sys; "
+        "child = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE); "
+        "print(child.pid, flush=True); input(); child.communicate(b'\\n')"
     )
-    for child in (early, lasting):
-        child.stdout.readline()
-    with machine.measured() as cost:
-        early.communicate("\n", timeout=60)
-    lasting.communicate("\n", timeout=60)
-    assert 0.1 < cost.cpu_s < 0.45
+    child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    below = int(child.stdout.readline())
+    found = machine.processes()
+    child.communicate("\n", timeout=60)
+    assert (found[child.pid].parent, found[below].parent) == (os.getpid(), child.pid)
+    assert os.getpid() in found and os.getppid() not in found
+    assert not {child.pid, below} & machine.processes().keys()
 
 
 @pytest.mark.parametrize(
@@ -62,14 +86,16 @@ def test_processor_time_of_children_is_counted_once():
     ],
 )
 def test_an_accident_is_told_in_rows(found, errors, stopped, said):
-    """Lost and doubled do not cancel each other out; what an error kept back is not lost, what is there twice is doubled all the same."""
+    """Lost and doubled rows do not cancel each other out.
+    What an error kept back is not lost, but what is there twice is doubled all the same."""
     ground = Ground(spark=None, sink=None, root=Path(), errors=errors, stopped=stopped)
     assert ground.outcome([1, 2, 3], Counter((i,) for i in found)) == said
 
 
 @pytest.mark.soak
 def test_every_benchmark_runs(tmp_path):
-    """With small sizes and no peers: what they measure means nothing, but a change of the library that breaks one of them is noticed."""
+    """With small sizes and no peers what they measure means nothing,
+    but a change of the library that breaks one of them is noticed."""
     command = [sys.executable, "benchmarks/run.py", "--quick", "--all", "--no-peers", "--out", str(tmp_path)]
     done = subprocess.run(
         command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

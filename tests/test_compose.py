@@ -1,4 +1,5 @@
-"""docker-compose.yml is well-formed and starts the job against its own broker: checked by a compose client where there is one."""
+"""docker-compose.yml is well-formed and starts the job against its own broker.
+A compose client checks it where there is one."""
 
 import shutil
 import subprocess
@@ -24,7 +25,7 @@ def client() -> list[str] | None:
 def test_a_compose_client_accepts_the_file():
     command = client()
     if command is None:
-        return  # the other tests read the file themselves; a client is no requirement of the gate
+        return  # The other tests read the file themselves: a client is no requirement of the gate.
     done = subprocess.run(
         [*command, "-f", str(FILE), "config", "-q"], capture_output=True, text=True, timeout=TIMEOUT_S
     )
@@ -51,5 +52,5 @@ def test_the_job_waits_for_a_healthy_broker_and_is_a_target_of_the_makefile():
     assert (make, target) == ("make", "run")
     assert f"\n{target}:" in (ROOT / "Makefile").read_text()
     assert dict(setting.split("=", 1) for setting in settings) == {"BROKERS": "kafka:9092", "TOPIC": "orders"}
-    # the address that the broker gives to its clients is the one that the job asks for
+    # The address that the broker gives to its clients is the one that the job asks for.
     assert services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"] == "PLAINTEXT://kafka:9092"

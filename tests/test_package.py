@@ -1,4 +1,5 @@
-"""What is built is what is there: the wheel and the sdist, and README's lines run on the wheel without the checkout."""
+"""What is built is what is there:
+the wheel and the sdist, and the README's lines run on the wheel without the checkout."""
 
 import os
 import re
@@ -30,7 +31,7 @@ def _library() -> set[str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Path:
-    """The folder with both, built from a copy: a build leaves folders beside what it builds."""
+    """The folder with both. They are built from a copy, because a build leaves folders beside what it builds."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
     for name in {"pyproject.toml", "README.md", "LICENSE"} | _library():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +46,7 @@ def _only(built: Path, ending: str) -> Path:
 
 
 def test_the_wheel_has_the_library_and_nothing_else(built):
-    """All modules, the marker for type checkers and the licence; no test, no job, no tool."""
+    """It has all modules, the marker for type checkers and the licence; no test, no job, no tool."""
     with zipfile.ZipFile(_only(built, ".whl")) as wheel:
         names = set(wheel.namelist())
     assert {name for name in names if ".dist-info/" not in name} == _library()
@@ -72,7 +73,8 @@ def installed(built, tmp_path_factory) -> Path:
         text=True,
     )
     subprocess.run([*pip_for(folder), "install", "-q", "--no-deps", "--no-index", _only(built, ".whl")], check=True)
-    # A path in a .pth file is searched, and .pth files there are not read: of the checkout, which is linked so, nothing is found.
+    # A path in a .pth file is searched, and .pth files there are not read, so that nothing of the checkout is found,
+    # which is linked in that way.
     Path(site.stdout.strip(), "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return python
 
@@ -92,7 +94,7 @@ def test_it_is_imported_from_the_wheel(installed, tmp_path):
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_the_lines_of_the_readme_run_on_it(installed, tmp_path, kafka_broker, spark_settings):
-    """As they stand there, but for the broker's address, and to the end of what is there."""
+    """They run as they stand there, except for the broker's address, and to the end of what is there."""
     lines = re.search(r"## Ten lines\n\n```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
     for said, here in (
         ("localhost:9092", kafka_broker.bootstrap),

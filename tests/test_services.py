@@ -1,4 +1,5 @@
-"""The services that other tests rely on are real and keep their promises: the broker its messages, Spark its connector."""
+"""The services that other tests rely on are real and keep their promises:
+the broker its messages, Spark its connector."""
 
 import os
 import subprocess
@@ -90,7 +91,7 @@ def test_pypaimon_can_be_imported(pypaimon_python):
 
 @pytest.mark.spark
 def test_java_reads_the_trust_store_that_is_made_of_pythons_certificates(spark, tmp_path):
-    """A Java from a wheel gets it: behind a proxy with a certificate of its own, nothing could be resolved otherwise."""
+    """A Java from a wheel gets it: behind a proxy with a certificate of its own nothing could be resolved otherwise."""
     certificates = truststore.trusted_certificates()
     file = tmp_path / "trust.jks"
     file.write_bytes(truststore.jks(certificates))
@@ -98,6 +99,6 @@ def test_java_reads_the_trust_store_that_is_made_of_pythons_certificates(spark, 
     password = gateway.new_array(jvm.char, len(truststore.PASSWORD))
     for place, letter in enumerate(truststore.PASSWORD):
         password[place] = letter
-    # with the password Java checks the checksum too
+    # With the password Java checks the checksum too.
     store = jvm.java.security.KeyStore.getInstance(jvm.java.io.File(str(file)), password)
     assert store.size() == len(certificates)

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,8 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 MOST_FILE_LINES, MOST_FUNCTION_LINES, MOST_CLASS_LINES, MOST_POSITIONAL, MOST_PUBLIC_NAMES = 400, 60, 250, 5, 15
 
-# The rooms from the ground up: a module imports from its own folder and from folders (or modules beside them) that stand further
-# down here. Those in one line do not see each other.
+# The rooms from the ground up: a module imports from its own folder and from folders (or modules beside them) that
+# stand above it in this list. Those in one line do not see each other.
 ROOMS = [
     ["errors"],
     ["clock", "faults", "options", "events"],
@@ -40,6 +41,18 @@ ROOMS = [
     ["sink", "testing"],
     ["__init__"],
 ]
+# Modules that may stay under this many lines, each with the reason why it is not part of another module.
+FEWEST_LINES = 40
+SMALL = {
+    "streamsink/__init__.py": "the public names alone; importing it must stay cheap",
+    "streamsink/clock.py": "the only source of time and chance, which every room imports and tests replace",
+    "streamsink/commands/own_sinks.py": "the one refusal that give_up, retire and starting_offsets share",
+    "streamsink/protocol/run_inputs.py": "pure rules that the admission of runs and Spark's side share",
+    "streamsink/spark/sizes.py": "what a run has learnt from its batches, shared by runs.py and spark/rows above it",
+    "streamsink/table/layout.py": "the only place that knows Paimon's paths, which every room above the table uses",
+}
+# A folder's modules besides __init__; format/ has one module for each part of Paimon's format.
+MOST_MODULES, WIDE = 13, {"streamsink/format"}
 # The outermost edges, where any error is turned into a report or handed on.
 BROAD_EXCEPTS = {"streamsink/spark/query/foreach_batch.py": 1}
 
@@ -53,7 +66,7 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _imports(path: Path, running: bool = False):
-    """running: without those that only a type checker sees."""
+    """The modules that a module imports. running: without those that only a type checker sees."""
     tree = _tree(path)
     seen = (
         [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
@@ -76,7 +89,8 @@ def _room(module: str) -> str:
 
 
 def test_an_import_goes_only_downwards():
-    """From a room to rooms below it; so protocol/ never sees the format or the table, and only sinks/ knows both."""
+    """A module imports from rooms below its own:
+    so protocol/ never sees the format or the table, and only sinks/ knows both."""
     floors = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
     modules = {_module(path) for path in LIBRARY if path.name != "__init__.py"}
     rooms = {module: _room(module) for module in modules}
@@ -94,7 +108,7 @@ def test_an_import_goes_only_downwards():
 
 
 def test_only_the_right_folders_import_the_big_libraries():
-    """pyspark in spark/ only; fastavro in format/ only; py4j in spark/ only."""
+    """pyspark and py4j are imported in spark/ only, fastavro in format/ only."""
     allowed = {"pyspark": {"spark"}, "py4j": {"spark"}, "fastavro": {"format"}}
     wrong = [
         f"{_name(path)} imports {module}"
@@ -107,7 +121,7 @@ def test_only_the_right_folders_import_the_big_libraries():
 
 
 def test_the_gateway_to_the_jvm_stands_in_files_of_that_name():
-    """So that Spark Connect can follow: nobody else touches private attributes of Spark's objects."""
+    """Nobody else touches private attributes of Spark's objects, so that Spark Connect can follow."""
     private = re.compile(r"\._(jvm|jsparkSession|jsc|jdf|jsq|sc)\b")
     users = {_name(p) for p in LIBRARY if private.search(p.read_text())}
     assert "streamsink/spark/gateway/running.py" in users
@@ -119,7 +133,7 @@ def _module(path: Path) -> str:
 
 
 def _names(tree: ast.Module) -> set[str]:
-    """What a module binds, at whatever depth."""
+    """The names that a module binds, at whatever depth."""
     names = {"__file__", "__name__", "__doc__"}
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -132,7 +146,7 @@ def _names(tree: ast.Module) -> set[str]:
 
 
 def test_names_that_are_taken_from_our_modules_are_there():
-    """A function that moved is missed here within seconds, and not by the test of the slowest hour that calls it."""
+    """A function that moved is missed here within seconds, and not after an hour by the slowest test that calls it."""
     trees = {_module(path): _tree(path) for path in CODE + TESTS}
     has, wrong = {module: _names(tree) for module, tree in trees.items()}, []
     for module, tree in trees.items():
@@ -159,7 +173,7 @@ def test_names_that_are_taken_from_our_modules_are_there():
 
 
 def test_modules_do_not_import_each_other_in_a_circle():
-    """A newcomer can read them one after another."""
+    """So a newcomer can read them one after another."""
     graph = {}
     for path in LIBRARY:
         graph[_module(path)] = {name for name in _imports(path) if name.startswith("streamsink.")}
@@ -200,9 +214,25 @@ def test_sizes(path):
             assert length <= MOST_CLASS_LINES, f"{node.name} has {length} lines"
 
 
+def test_a_small_module_has_a_reason():
+    """A reader opens a file for each module: what is too small belongs to its readers, unless the list says why not."""
+    lines = {_name(path): path.read_text(encoding="utf-8").count("\n") for path in LIBRARY}
+    only_docs = {_name(path) for path in LIBRARY if path.name == "__init__.py" and len(_tree(path).body) <= 1}
+    small = {name for name, count in lines.items() if count < FEWEST_LINES} - only_docs
+    assert sorted(small - SMALL.keys()) == []
+    assert sorted(SMALL.keys() - lines.keys()) == [], "these are gone: take them off the list"
+
+
+def test_a_folder_has_few_modules():
+    """Its listing then is a table of contents."""
+    count = Counter(_name(path.parent) for path in LIBRARY if path.name != "__init__.py")
+    assert {name: number for name, number in count.items() if number > MOST_MODULES and name not in WIDE} == {}
+
+
 @pytest.mark.parametrize("path", CODE, ids=_name)
 def test_bans(path):
-    """No assert, no bare RuntimeError, no pickle, no endless loop, no broad except but at the two outermost edges."""
+    """There is no assert, no bare RuntimeError, no pickle and no endless loop,
+    and a broad except only at the outermost edges."""
     broad = 0
     for node in ast.walk(_tree(path)):
         assert not isinstance(node, ast.Assert), f"line {node.lineno}: assert"
@@ -220,11 +250,19 @@ def test_bans(path):
 
 
 def test_ruff_finds_nothing():
-    """The rules stand in pyproject.toml."""
+    """pyproject.toml has the rules."""
     said = subprocess.run(
         [sys.executable, "-m", "ruff", "check", "--no-cache", "--quiet", "."], capture_output=True, text=True, cwd=ROOT
     )
     assert said.stdout == "" and said.returncode == 0, said.stdout + said.stderr
+
+
+def test_the_formatter_would_change_nothing():
+    """pyproject.toml has its settings, and the files that it leaves alone."""
+    said = subprocess.run(
+        [sys.executable, "-m", "ruff", "format", "--check", "--no-cache", "."], capture_output=True, text=True, cwd=ROOT
+    )
+    assert said.returncode == 0, said.stdout + said.stderr
 
 
 def test_time_and_chance_come_from_one_place():
@@ -235,10 +273,10 @@ def test_time_and_chance_come_from_one_place():
 
 
 def test_importing_the_package_is_cheap():
-    """No pyspark, pyarrow or fastavro before a function needs it; at most fifteen public names."""
+    """It imports no pyspark, pyarrow or fastavro before a function needs it, and has at most fifteen public names."""
     code = (
-        "import sys, streamsink; print(sorted({m.split('.')[0] for m in sys.modules} & {'pyspark', 'pyarrow', 'fastavro'}), "
-        "len(streamsink.__all__))"
+        "import sys, streamsink; heavy = {'pyspark', 'pyarrow', 'fastavro'}; "
+        "print(sorted({m.split('.')[0] for m in sys.modules} & heavy), len(streamsink.__all__))"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     heavy, count = said.rsplit(" ", 1)
@@ -246,7 +284,8 @@ def test_importing_the_package_is_cheap():
 
 
 def test_every_step_has_one_name_everywhere():
-    """The same string in faults.py, at exactly one fault point or more, and in docs/PROTOCOL.md; none besides."""
+    """The same string is in faults.py, at one fault point or more, and in docs/PROTOCOL.md;
+    there are no other steps."""
     used = set()
     for path in LIBRARY:
         used |= set(re.findall(r'fault_point\("([^"]+)"\)', path.read_text()))
@@ -263,7 +302,7 @@ def _committed() -> list[Path]:
 
 
 def test_nothing_of_one_machine_is_committed():
-    """No path of a developer's machine, no host of a registry, no credential."""
+    """There is no path of a developer's machine, no host of a registry, and no credential."""
     banned = re.compile(
         "|".join(
             (
@@ -292,5 +331,5 @@ def test_links_of_the_docs_lead_somewhere():
 
 
 def test_the_schedule_of_the_suite_names_files_that_are_there():
-    """A renamed file would begin late and silently."""
+    """Tests of a renamed file would begin late, and nobody would notice."""
     assert [file for file in schedule.FILES if not (ROOT / file).exists()] == []

@@ -35,7 +35,7 @@ def test_jars_that_pyspark_ships_are_left_out(tmp_path):
 
 
 def test_the_token_provider_is_taken_separately_when_its_version_is_not_published(monkeypatch):
-    """The registry is a table here: whether a real one lacks a version is not ours to arrange."""
+    """The registry is a table here, because it is not in our hands whether a real one lacks a version."""
     asked = []
 
     def registry(_python, packages, excluded=""):

@@ -7,7 +7,8 @@
     bootstrap.py exec [--for run|test] [--jars KIND ...] -- ARGS   all of it, then `python ARGS` in the environment
 
 Environment: PYTHON (interpreter to build on), SPARK (PySpark version), STREAMSINK_CACHE (default ~/.cache/streamsink),
-STREAMSINK_IVY_SETTINGS (for a mirror of Maven's central repository), STREAMSINK_JAVA_OPTS (options of the JVM of `exec --for run`).
+STREAMSINK_IVY_SETTINGS (for a mirror of Maven's central repository), STREAMSINK_JAVA_OPTS (options of the JVM of `exec
+--for run`).
 """
 
 import argparse
@@ -20,18 +21,17 @@ from pathlib import Path
 
 if sys.version_info < (3, 10):  # noqa: UP036  said before anything fails
     sys.exit("streamsink needs Python 3.10 or newer: run make with PYTHON=/path/to/python3")
-sys.path.insert(
-    0, str(Path(__file__).resolve().parent.parent)
-)  # the checkout, for `tools`; this folder's own entry is harmless
+# The checkout, for `tools`; this folder's own entry does no harm.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tools import cds, jars, java, sparkconf, venvs  # noqa: E402
 from tools.common import ROOT, SetupError, checkout_cache, say, write_atomically  # noqa: E402
 
 
 def prepare(purpose: str) -> tuple[str, java.Java]:
-    """(interpreter, Java) for "run" or "test"."""
+    """The (interpreter, Java) for "run" or "test"."""
     python = str(venvs.ensure_main("test" if purpose == "test" else ""))
-    # only asked for its pip when there is no Java: finding that out costs a process
+    # pip is asked for only when there is no Java, because finding it costs a process.
     found = (
         java.find_java((python, "-m", "pip"))
         if java.installed()
@@ -43,14 +43,15 @@ def prepare(purpose: str) -> tuple[str, java.Java]:
 def child_environment(python: str, found: java.Java) -> dict[str, str]:
     env = dict(os.environ)
     env |= {"JAVA_HOME": found.home, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
-    # a Spark of the machine's own would win over the one in the environment
+    # A Spark of the machine's own would win over the one in the environment.
     for name in ("SPARK_HOME", "SPARK_CONF_DIR", "PYTHONHOME", "PYTHONPATH"):
         env.pop(name, None)
     return env
 
 
 def run_environment(python: str, found: java.Java, kinds: list) -> dict[str, str]:
-    """As spark-submit would: a job's plain SparkSession.builder.getOrCreate() gets jars and settings from here."""
+    """The environment that spark-submit would make:
+    a job's plain SparkSession.builder.getOrCreate() gets jars and settings from here."""
     paths = [path for kind in kinds for path in jars.jars(kind, python)]
     conf = sparkconf.local_conf(os.environ.get("STREAMSINK_JAVA_OPTS", cds.FAST), paths)
     args = [part for name, value in conf.items() if name != "spark.master" for part in ("--conf", f"{name}={value}")]
@@ -60,9 +61,11 @@ def run_environment(python: str, found: java.Java, kinds: list) -> dict[str, str
 
 
 def test_environment() -> tuple[str, java.Java, dict[str, str]]:
-    """(interpreter, Java, environment) with everything the tests look for, so that no test process prepares anything itself.
+    """The (interpreter, Java, environment) with everything that the tests look for, so that no test process prepares
+    anything itself.
 
-    On a new machine one part waits for the network while another computes: so they are made beside each other."""
+    On a new machine one part waits for the network while another computes, so they are made beside each other.
+    """
     with ThreadPoolExecutor() as pool:
         pypaimon = pool.submit(venvs.ensure_pypaimon)
         python, found = prepare("test")

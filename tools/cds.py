@@ -1,4 +1,5 @@
-"""A class-data archive for Spark's JVM: made once for an environment, it halves the start of every session that the tests open."""
+"""A class-data archive for Spark's JVM:
+made once for an environment, it halves the start of every session that the tests open."""
 
 import hashlib
 import json
@@ -15,7 +16,7 @@ from tools.java import Java, find_java
 FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 TIMEOUT_S = 600
 
-# Runs the paths that tests take: a shuffle, Parquet, Python workers, a stream with foreachBatch.
+# Runs the code paths that tests take: a shuffle, Parquet, Python workers, a stream with foreachBatch.
 TRAIN = """
 import os, sys
 from pyspark import SparkContext
@@ -44,7 +45,7 @@ gateway.proc.wait(120)  # the archive is written while the JVM exits
 
 
 def _has_base_archive(java: Java) -> bool:
-    """A dynamic archive lies on top of the JVM's own, which a Java from a wheel comes without: make that one first."""
+    """A dynamic archive lies on top of the JVM's own, which a Java from a wheel lacks: make that one first."""
     probe = subprocess.run([java.java, "-Xshare:on", "-version"], capture_output=True, stdin=subprocess.DEVNULL)
     if probe.returncode == 0:
         return True
@@ -58,11 +59,11 @@ def fast_options(python: str = sys.executable, make: bool = True) -> str:
     Never fails: without an archive the options are merely less fast."""
     java = find_java((python, "-m", "pip"))
     version, shipped = pyspark_of(python)
-    # an archive is refused by another JVM, and when path or date of a jar differ
+    # A JVM refuses the archive of another JVM, or when the path or the date of a jar differ.
     dates = sorted((entry.name, entry.stat().st_mtime_ns) for entry in shipped.iterdir())
     key = hashlib.sha256(json.dumps([java.home, java.version, str(shipped), dates, TRAIN]).encode()).hexdigest()[:12]
     archive = checkout_cache() / f"spark-{version}-{key}.jsa"
-    # a JVM that refuses the archive says so on stdout, which may be a test's result: it shall be silent
+    # A JVM that refuses the archive says so on stdout, which may be a test's result: it has to be silent.
     options = f"{FAST} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:disable"
     if archive.exists():
         return options

@@ -11,7 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT_SPARK = "4.1.3"
-RETRY_PAUSES_S = (3, 10, 30)  # between the attempts of a step that needs the network: it is often away for some seconds
+# The pause between the attempts of a step that needs the network, which is often away for some seconds.
+RETRY_PAUSES_S = (3, 10, 30)
 ATTEMPTS = len(RETRY_PAUSES_S) + 1
 
 
@@ -20,19 +21,19 @@ class SetupError(Exception):
 
 
 def say(message: str) -> None:
-    """Progress goes to stderr: stdout belongs to results."""
+    """Print progress to stderr: stdout belongs to results."""
     print(f"[setup] {message}", file=sys.stderr, flush=True)
 
 
 def cache_dir() -> Path:
-    """What several checkouts share (jars, Java): $STREAMSINK_CACHE, else ~/.cache/streamsink."""
+    """The folder for what several checkouts share (jars, Java): $STREAMSINK_CACHE, else ~/.cache/streamsink."""
     path = Path(os.environ.get("STREAMSINK_CACHE") or Path.home() / ".cache" / "streamsink").absolute()
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def checkout_cache() -> Path:
-    """What belongs to this checkout alone (virtual environments and what is tied to their paths)."""
+    """The folder for what belongs to this checkout alone (virtual environments and what is tied to their paths)."""
     path = ROOT / ".cache"
     path.mkdir(exist_ok=True)
     return path
@@ -40,7 +41,7 @@ def checkout_cache() -> Path:
 
 @contextlib.contextmanager
 def locked(path: Path):
-    """One process at a time prepares one thing; the kernel frees the lock of a process that dies."""
+    """Let one process at a time prepare one thing. The kernel frees the lock of a process that dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -48,7 +49,7 @@ def locked(path: Path):
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """A reader without the lock sees the old content or the new, never half of it."""
+    """Write so that a reader without the lock sees the old content or the new, never half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     temporary.write_text(text)
@@ -56,7 +57,8 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> dict | None:
-    """The object in it, or None when it is missing or damaged: a cache entry that cannot be read is simply made again."""
+    """The object in the file, or None when it is missing or damaged:
+    a cache entry that cannot be read is made again."""
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -65,9 +67,10 @@ def read_json(path: Path) -> dict | None:
 
 
 def run_retrying(command: list, what: str, env: dict | None = None) -> None:
-    """Run `command`; try again after a pause, since registries and networks hiccup. Raises SetupError after the last try."""
+    """Run `command`; try again after a pause, since registries and networks hiccup.
+    Raises SetupError after the last try."""
     for attempt in range(1, ATTEMPTS + 1):
-        # stdout joins stderr: the only thing on our stdout is the result of the whole call
+        # stdout joins stderr, because the only thing on our stdout is the result of the whole call.
         code = subprocess.run(
             [str(part) for part in command], env=env, stdin=subprocess.DEVNULL, stdout=sys.stderr
         ).returncode

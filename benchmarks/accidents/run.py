@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Accidents S14 to S18 and S20 to S22 on real Spark, files and Kafka, for streamsink and each peer: `make accidents`, or
-`make accidents ARGS="--only S16 --sink Delta"`. The report says what is in each table; nothing is asserted."""
+"""Accidents S14 to S18 and S20 to S22 on real Spark, files and Kafka, for streamsink and each peer: `make accidents`,
+or `make accidents ARGS="--only S16 --sink Delta"`. The report says what is in each table; nothing is asserted."""
 
 import argparse
 import contextlib
@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
-os.environ["PYTHONPATH"] = str(ROOT)  # the Python workers import streamsink as well
+os.environ["PYTHONPATH"] = str(ROOT)  # The Python workers import streamsink as well.
 
 from py4j.protocol import Py4JNetworkError  # noqa: E402
 from pyspark import SparkContext  # noqa: E402
@@ -33,7 +33,7 @@ def session(folder: Path) -> SparkSession:
     wanted, found = settings(folder)
     builder = SparkSession.builder.appName("streamsink-accidents")
     ours = {"spark.sql.shuffle.partitions": "1", "spark.sql.warehouse.dir": str(folder / "warehouse")}
-    ours["spark.sql.pyspark.jvmStacktrace.enabled"] = "true"  # the report quotes the last cause
+    ours["spark.sql.pyspark.jvmStacktrace.enabled"] = "true"  # The report quotes the last cause.
     for name, value in {**local_conf(fast_options(sys.executable), [*jars("kafka"), *found]), **wanted, **ours}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -90,7 +90,7 @@ def main(argv: list[str]) -> None:
 
 
 def _session_again(folder: Path) -> SparkSession:
-    """In a new JVM: a sink has ended the driver's."""
+    """A session in a new JVM, because a sink has ended the driver's."""
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None
     return session(folder)

@@ -1,4 +1,5 @@
-"""The sinks that meet the accidents: how each is started, how its table is read, and how a batch function of the user's own calls it."""
+"""The sinks that meet the accidents:
+how each is started, how its table is read, and how a user's own batch function calls it."""
 
 import uuid
 from collections import Counter
@@ -16,7 +17,7 @@ POSITIONS = ("topic", "partition", "offset")
 APPLICATION, REJECTED = "orders", "rejected"
 _PAIMON = "bench_paimon"
 Put = Callable[[DataFrame, int], None]
-# Made for one Spark minor version each, so they may be there for another Spark only.
+# Each is made for one Spark minor version, so it may be available only for another Spark.
 _MORE = {
     "hudi": {
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
@@ -30,9 +31,10 @@ _MORE = {
 class Sink:
     """One column of the table.
 
-    start: the writer of a streaming query into the folder ``out``, partitioned by ``keys``. read: the table as any reader sees it.
-    put: what a user's own batch function calls, where the sink can be called, by the name of the application. run: a bounded job with an id.
-    only: the situations that it is for."""
+    start: the writer of a streaming query into the folder ``out``, partitioned by ``keys``. read: the table as any
+    reader sees it. put: what a user's own batch function calls, where the sink can be called, with the name of the
+    application. run: a bounded job with an id. only: the situations that it is for.
+    """
 
     name: str
     start: Callable[[DataFrame, Path, tuple[str, ...]], DataStreamWriter]
@@ -46,14 +48,14 @@ class Sink:
         return self.name.startswith("streamsink")
 
     def rows(self, spark: SparkSession, at: Path, columns: tuple[str, ...]) -> Counter:
-        """How often each row is there; none where there is no table yet."""
+        """How often each row is there; empty where there is no table yet."""
         if not (at / "out").exists():
             return Counter()
         return Counter(tuple(row) for row in self.read(spark, at).select(*columns).collect())
 
 
 def settings(folder: Path) -> tuple[dict[str, str], list[str]]:
-    """Of a session that has every peer that there is for this Spark, and their jars."""
+    """The settings of a session with every peer that there is for this Spark, and the peers' jars."""
     (found, paths), (more, more_paths) = peers.conf(folder), peers.available(_MORE)
     found |= more
     paths += more_paths
@@ -95,7 +97,7 @@ def _delta(spark: SparkSession, at: Path) -> DataFrame:
 
 
 def _put_delta(at: Path, name: str = APPLICATION, keys: tuple[str, ...] = ()) -> Put:
-    """As Delta's guide says: the application's name and Spark's batch id."""
+    """Write as Delta's guide says, with the application's name and Spark's batch id."""
 
     def put(batch: DataFrame, number: int) -> None:
         writer = batch.write.format("delta").mode("append").option("txnAppId", name).option("txnVersion", number)
@@ -113,7 +115,7 @@ def _each_batch(put):
 
 
 def _hudi(df: DataFrame, at: Path, keys: tuple[str, ...]) -> DataStreamWriter:
-    """Rows without keys, inserted: what an append stream is."""
+    """Rows without keys are inserted, which is what an append stream is."""
     options = {
         "path": f"{at}/out",
         "hoodie.table.name": "orders",
@@ -125,7 +127,7 @@ def _hudi(df: DataFrame, at: Path, keys: tuple[str, ...]) -> DataStreamWriter:
 
 
 def _paimon(df: DataFrame, at: Path, keys: tuple[str, ...]) -> DataStreamWriter:
-    """Its table has to be there before; a catalog makes it, and the folder is moved to its place."""
+    """Its table has to be there before. A catalog creates it, and the folder is moved to its place."""
     if not (at / "out").exists():
         spark = df.sparkSession
         columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in df.schema.fields)

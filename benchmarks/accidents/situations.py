@@ -1,4 +1,5 @@
-"""The accidents S14, S16 to S18 and S20 to S22, each on files; kafka.py has S15. A situation returns what is in the table, in words."""
+"""The accidents S14, S16 to S18 and S20 to S22, each on files; kafka.py has S15.
+A situation returns in words what is in the table."""
 
 import itertools
 import shutil
@@ -12,7 +13,7 @@ from benchmarks.accidents.ground import ROWS, Ground, ids_of
 from benchmarks.accidents.sinks import REJECTED
 
 NO_CALL = "n/a"
-# the last two are what folders of a null are called
+# The last two are names of folders for a null.
 VALUES = {
     "300 bytes": "x" * 300,
     "'..'": "..",
@@ -64,7 +65,7 @@ def restarting_id(ground: Ground) -> str:
 
 
 def another_filter(ground: Ground) -> str:
-    """S16: a second job of that name reads the same files, and wants other rows of them."""
+    """S16: a second job of that name reads the same files and wants other rows of them."""
     ids = ground.add_ids(0, 3)
     ground.run(ground.files().where("id % 3 = 0"))
     ground.lose_checkpoint()
@@ -86,7 +87,7 @@ def _dedup(ground: Ground, per_batch: int = 1):
 
 
 def state_lost(ground: Ground) -> str:
-    """S17: deduplication, checkpoint deleted; all files are read again with a new one, in one batch."""
+    """S17: deduplication; the checkpoint is deleted, and a new one reads all files again in one batch."""
     ids = ground.add_ids(0, 3)
     ground.run(_dedup(ground))
     ground.lose_checkpoint()
@@ -107,7 +108,8 @@ def state_lost_with_files(ground: Ground) -> str:
 
 
 def state_replayed(ground: Ground) -> str:
-    """S17: deduplication, killed after the table was written and before Spark's commit log, as any driver may be."""
+    """S17: deduplication;
+    the driver is killed after the table was written and before Spark's commit log, as any driver may be."""
     ids = ground.add_ids(0, 2)
     ground.run(_dedup(ground))
     for name in ("1", ".1.crc"):
@@ -119,7 +121,8 @@ def state_replayed(ground: Ground) -> str:
 
 
 def state_restored(ground: Ground) -> str:
-    """S17: deduplication, checkpoint taken back to an older copy; the files since come in one batch with a new one."""
+    """S17: deduplication;
+    the checkpoint is taken back to an older copy, and the files since then come in one batch with a new one."""
     ids = ground.add_ids(0, 1)
     ground.run(_dedup(ground))
     copy = ground.root / "copy"
@@ -134,7 +137,8 @@ def state_restored(ground: Ground) -> str:
 
 
 def window_half_counted(ground: Ground) -> str:
-    """S17: counts an hour, checkpoint deleted and read files gone while an hour is open; in rows that were counted."""
+    """S17: hourly counts; the checkpoint is deleted and the read files are gone while an hour is open.
+    The result is in counted rows."""
     ground.schema, ground.columns = "id BIGINT, at TIMESTAMP", ("hour", "counted")
     # file 0: six rows of hour 0, four of hour 1; file 1: four of hour 1, six of hour 2, which closes hour 1
     for number, first in ((0, 6), (1, 4)):
@@ -176,7 +180,8 @@ def odd_partition(value: str) -> Callable[[Ground], str]:
 
 
 def copied_checkpoint(ground: Ground) -> str:
-    """S20: a second job, for other rows, is started from a copy of the first one's checkpoint; the first has gone on meanwhile."""
+    """S20: a second job, for other rows, is started from a copy of the first job's checkpoint;
+    the first one has gone on meanwhile."""
     ids = ground.add_ids(0, 2)
     ground.run(ground.files().where("id % 3 = 0"))
     shutil.copytree(ground.checkpoint, ground.root / "copy")
@@ -188,7 +193,7 @@ def copied_checkpoint(ground: Ground) -> str:
 
 
 def renamed(ground: Ground) -> str:
-    """S21: killed before Spark's commit log, and started again under another name of the application."""
+    """S21: the driver is killed before Spark's commit log and started again under another name of the application."""
     put = ground.sink.put
     if put is None:
         return NO_CALL
@@ -202,7 +207,7 @@ def renamed(ground: Ground) -> str:
 
 
 def one_run_id(ground: Ground) -> str:
-    """S22: two bounded jobs write one table under one run id, as two nightly jobs do that both give the date."""
+    """S22: two bounded jobs write one table under one run id, as two nightly jobs do that both use the date."""
     run = ground.sink.run
     if run is None:
         return NO_CALL

@@ -9,7 +9,7 @@ EVENTS = 1_000_000
 
 
 def of_main_job(description: str, given: list[str]) -> argparse.Namespace:
-    """Parsed and checked; ends the process with a usage message when they make no sense."""
+    """Parse and check the arguments; end the process with a usage message when they make no sense."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--warehouse", default="lake", help="folder of the tables; checkpoints go to ckpt/ beside it")
     parser.add_argument("--brokers", help="host:port of a Kafka cluster; without it the events are generated")

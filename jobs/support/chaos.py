@@ -1,4 +1,5 @@
-"""The main job under fire: a parent that starts the driver again and again, each time with a step at which it dies by SIGKILL."""
+"""The main job under fire:
+a parent starts the driver again and again, each time with a step at which it dies by SIGKILL."""
 
 import argparse
 import os
@@ -10,8 +11,8 @@ from streamsink.testing.faults import VARIABLE
 from support.places import Places
 from support.progress import say
 
-# (step, at which time that life of the driver reaches it). Mostly the second: a batch is published first.
-# The steps of a restore that publishes come after a kill that left something pending.
+# (step, at which of its arrivals there that life of the driver dies). Mostly it is the second, so that a batch is
+# published first. Steps of a restore that publishes come after a kill that left something pending.
 STEPS = (
     ("write.staged", 3),
     ("precommit.saved", 2),
@@ -27,7 +28,7 @@ STEPS = (
     ("batch.end", 2),
 )
 NO_FAULT = ""
-BATCHES = 25  # more than these lives publish
+BATCHES = 25  # The source has more events than these lives publish.
 
 
 def is_life() -> bool:
@@ -36,7 +37,8 @@ def is_life() -> bool:
 
 
 def run(args: argparse.Namespace, places: Places) -> int:
-    """Start the driver until it ends by itself. Returns the exit code: 0 when every planned kill happened and nothing is lost."""
+    """Start the driver until it ends by itself.
+    Returns the exit code: 0 when every planned kill happened and nothing is lost."""
     steps = STEPS[: args.kills]
     happened = []
     for step, occurrence in steps:
@@ -55,7 +57,7 @@ def run(args: argparse.Namespace, places: Places) -> int:
 
 
 def _life(args: argparse.Namespace, fault: str) -> int:
-    """One life of the driver: this job again, without --chaos. Its output is ours."""
+    """One life of the driver: this job again, without --chaos. Its output goes to ours."""
     command = [sys.executable, sys.argv[0], "--warehouse", args.warehouse, "--rows-per-batch", str(args.rows_per_batch)]
     if args.brokers:
         command += ["--brokers", args.brokers, "--topic", args.topic, "--until-caught-up"]

@@ -16,18 +16,20 @@ POLL_S = 0.01
 
 
 class Ending:
-    """Of the queries of one session. A second signal ends the process at once, which loses nothing either."""
+    """Ends the queries of one session. A second signal ends the process at once, which loses nothing either."""
 
     def __init__(self, spark: SparkSession):
         self._spark = spark
         self.asked = False
         self.by_signal = False
-        # after the session, which installs a handler of its own that would break into the wait for the query
+        # It is installed after the session, which installs a handler of its own that would break into the wait for the
+        # query.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
 
     def stop(self) -> None:
-        """Returns when Spark knows of the stop: it then plans no further batch. May be called inside a batch."""
+        """Stop the query. Returns when Spark knows of the stop and plans no further batch.
+        It may be called inside a batch."""
         self.asked = True
         for query in self._spark.streams.active:
             threading.Thread(target=query.stop, daemon=True).start()
@@ -35,7 +37,7 @@ class Ending:
                 time.sleep(POLL_S)
 
     def run(self, start) -> None:
-        """``streamsink.run``; what a batch says that was interrupted because of ``stop`` goes to the log only."""
+        """Call ``streamsink.run``. What a batch says that was interrupted because of ``stop`` goes to the log only."""
         try:
             streamsink.run(start)
         except (PySparkException, Py4JError, streamsink.errors.StreamsinkError):
@@ -46,5 +48,5 @@ class Ending:
     def _on_signal(self, number: int, _frame) -> None:
         self.by_signal = True
         signal.signal(number, signal.SIG_DFL)
-        # the main thread is inside a call to the JVM, which a second one on its connection would upset
+        # The main thread is inside a call to the JVM, which a second call on its connection would upset.
         threading.Thread(target=self.stop, daemon=True).start()

@@ -1,4 +1,4 @@
-"""The embedded source: Spark's rate-micro-batch, a million order events and more without any service."""
+"""The embedded source, Spark's rate-micro-batch: a million order events and more without any service."""
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -10,7 +10,7 @@ from support.report import Outcome
 
 
 class GeneratedOrders:
-    """Runs until ``up_to`` events are generated in all. A run that follows goes on where the last one ended."""
+    """Runs until ``up_to`` events are generated in all. The next run goes on where the last one ended."""
 
     table_options: dict = {}
 
@@ -29,22 +29,24 @@ class GeneratedOrders:
         return {"processingTime": "0 seconds"}
 
     def until_done(self, sink, ending: Ending):
-        """``sink``, and after the last batch an end of the query."""
+        """A batch function that calls ``sink`` and ends the query after the last batch."""
 
         def publish(df: DataFrame, batch_id: int) -> None:
             sink(df, batch_id)
             if generated(self._places, batch_id) >= self._up_to:
-                # whether Spark still logs this batch as committed is open, and no matter: its replay changes nothing
+                # It is open whether Spark still logs this batch as committed, but that does not matter: its replay
+                # changes nothing.
                 ending.stop()
 
         return publish
 
     def lag(self, published: int) -> int:
-        """Events that are generated (Spark has planned a batch of them) and not in the table yet."""
+        """How many events are generated (Spark has planned a batch of them) and not in the table yet."""
         return generated(self._places, self._places.newest_batch()) - generated(self._places, published)
 
     def outcome(self, table: DataFrame, interrupted_after: int | None) -> Outcome:
-        """interrupted_after: the last published batch of a run that was told to stop; the next one was planned for nothing."""
+        """interrupted_after: the last published batch of a run that was told to stop.
+        The next batch was planned in vain."""
         last = self._places.newest_batch() if interrupted_after is None else interrupted_after
         expected = generated(self._places, last)
         number = F.col("order_id")
@@ -54,5 +56,5 @@ class GeneratedOrders:
 
 
 def generated(places: Places, batch_id: int | None) -> int:
-    """Events generated up to the end of that batch: the source's own count."""
+    """How many events were generated up to the end of that batch, as the source itself counts."""
     return places.planned_end(batch_id).get("offset", 0)

@@ -1,4 +1,5 @@
-"""Order events: one for each event number, the same one every time, so that a table can be checked without a copy of its input."""
+"""Order events: one for each event number, the same one every time,
+so that a table can be checked without a copy of its input."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -14,7 +15,7 @@ PAYLOAD = "order_id BIGINT, customer STRING, item STRING, quantity INT, price DE
 def orders(numbers: DataFrame, column: str) -> DataFrame:
     """The orders of these event numbers (a BIGINT column counted from 0)."""
     number = F.col(column)
-    # primes, so that neighbours differ in every column
+    # These are primes, so that neighbours differ in every column.
     cents = (number * F.lit(7919) % F.lit(99_00) + F.lit(1_00)).cast("decimal(12, 2)")
     return numbers.select(
         number.alias("order_id"),
@@ -27,7 +28,7 @@ def orders(numbers: DataFrame, column: str) -> DataFrame:
 
 
 def with_day(events: DataFrame) -> DataFrame:
-    """With ``dt``, the day of the event, which the table is partitioned by."""
+    """Add ``dt``, the day of the event, by which the table is partitioned."""
     return events.withColumn("dt", day(F.col("event_time")))
 
 

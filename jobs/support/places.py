@@ -8,7 +8,8 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Places:
-    """Absolute paths. The checkpoint stands beside the warehouse: whoever deletes one does not delete the other by accident."""
+    """Absolute paths.
+    The checkpoint stands beside the warehouse, so that nobody deletes one by accident with the other."""
 
     table: Path
     checkpoint: Path
@@ -22,7 +23,8 @@ class Places:
         return cls(root / name, checkpoint, checkpoint.with_name(checkpoint.name + ".spark.log"))
 
     def newest_batch(self) -> int | None:
-        """The newest batch that Spark has planned: its offset log, written before the batch runs, is the source's own account."""
+        """The newest batch that Spark has planned.
+        Its offset log, written before the batch runs, is the source's own account."""
         folder = self.checkpoint / "offsets"
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         return max((int(name) for name in names if re.fullmatch("[0-9]+", name)), default=None)

@@ -1,4 +1,5 @@
-"""One line a batch, from the events that the sink emits. Plain lines: they read the same in a terminal, a pipe and a log."""
+"""Prints one line a batch, from the events that the sink emits.
+Plain lines read the same in a terminal, a pipe and a log."""
 
 import time
 from collections.abc import Callable
@@ -37,7 +38,7 @@ class Progress:
             say(f"batch {event.checkpoint_id:>5}  overlaps what the table has: only new rows are written")
 
     def rows_per_second(self) -> float:
-        """From the first claim of the table to the last batch, restarts of the query included."""
+        """Counted from the first claim of the table to the last batch, restarts of the query included."""
         if self._begun is None or self._last_end is None:
             return 0.0
         return _rate(self.rows, self._last_end - self._begun)
@@ -47,7 +48,7 @@ class Progress:
         self._last_end = now
         self.rows += event.rows
         self.batches += 1
-        # a restored checkpoint was written by an earlier driver: this one only published it
+        # An earlier driver wrote a restored checkpoint; this one only published it.
         rate = f"{_rate(event.rows, event.commit_ms / 1000):,.0f}" if event.commit_ms else "-"
         say(
             f"batch {event.checkpoint_id:>5}  rows {event.rows:>9,}  rows/s {rate:>9}  "

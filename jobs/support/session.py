@@ -1,4 +1,4 @@
-"""A local Spark session that says nothing: what Spark logs goes into a file, the terminal shows progress only."""
+"""A local Spark session that says nothing: what Spark logs goes into a file, and the terminal shows progress only."""
 
 import contextlib
 import logging
@@ -13,12 +13,13 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
-    "spark.python.daemon.module": "streamsink.spark.worker_daemon",  # Python tasks start sooner
+    "spark.python.daemon.module": "streamsink.spark.worker_daemon",  # Python tasks start sooner with it.
 }
 
 
 def quiet(name: str, log: Path) -> SparkSession:
-    """local[*], unless $PYSPARK_SUBMIT_ARGS has brought jars and more. The log file is appended to."""
+    """A session with local[*], unless $PYSPARK_SUBMIT_ARGS has brought a master, jars and more.
+    The log file is appended to."""
     log.parent.mkdir(parents=True, exist_ok=True)
     logging.basicConfig(filename=log, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.ERROR)
@@ -33,7 +34,8 @@ def quiet(name: str, log: Path) -> SparkSession:
 
 @contextlib.contextmanager
 def _stderr_to(log: Path):
-    """A process started meanwhile keeps the file as its stderr: Java's start-up warnings come before any log level counts."""
+    """A process that is started meanwhile keeps the file as its stderr,
+    because Java's start-up warnings come before any log level counts."""
     kept = os.dup(2)
     with open(log, "ab") as stream:
         os.dup2(stream.fileno(), 2)

@@ -13,7 +13,7 @@ from support.orders import PAYLOAD, day
 from support.report import Outcome
 
 TIMEOUT_MS = 15_000
-# a hidden column would do for the sink; stored, they let anyone audit the table against the topic
+# A hidden column would do for the sink. Stored columns let anyone audit the table against the topic.
 POSITION = ("topic", "partition", "offset")
 
 
@@ -51,7 +51,7 @@ class Topic:
     def _call(self, ask):
         try:
             return ask()
-        except TypeError as missing:  # py4j sees a package where there is no class
+        except TypeError as missing:  # py4j sees a package where there is no class.
             raise TopicError(
                 "Spark's Kafka connector is not there: start the job by `make run BROKERS=... TOPIC=...`"
             ) from missing
@@ -101,17 +101,19 @@ class KafkaOrders:
         return sink
 
     def lag(self, published: int) -> int:
-        """Messages in the topic behind which the table is now."""
+        """How many messages in the topic the table does not have yet."""
         done, ends = self._recorded(), self._topic.ends()
         return sum(end - done.get(part, self._first[part]) for part, end in ends.items())
 
     def outcome(self, table: DataFrame, _interrupted_after: int | None) -> Outcome:
-        """Against the offsets that the table records: each one from the topic's first must be there once.
+        """Compare the table with the offsets that it records: each offset from the topic's first one must be there
+        once.
 
-        An offset stands for a message in a topic without transactions and without compaction, which is what this expects.
+        An offset stands for a message in a topic without transactions and without compaction, which is what this
+        expects.
         """
         done = self._recorded()
-        # what the topic has dropped by age since it was read is still expected in the table
+        # What the topic has dropped by age since it was read is still expected in the table.
         oldest = {row[0]: row[1] for row in table.groupBy("partition").agg(F.min("offset")).collect()}
         first = {part: min(at, oldest.get(part, at)) for part, at in self._first.items()}
         expected = sum(end - first[part] for part, end in done.items())

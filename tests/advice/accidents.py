@@ -1,4 +1,5 @@
-"""What tests of advice share: a query without Spark, its accidents, and what a user does with the words of an error."""
+"""What tests of advice share:
+a query without Spark, the accidents that befall it, and what a user does with the words of an error."""
 
 import copy
 import dataclasses
@@ -20,7 +21,8 @@ _EARLIEST = -2
 
 
 def refused(world, kind: str, ends, run=None) -> Advice:
-    """What the error of this kind says, that stops the run; no row comes or goes."""
+    """The advice of the error of this kind, with which the run must stop.
+    The table's rows must be the same before and after."""
     before = world.ids()
     with pytest.raises(StreamsinkError) as told:
         run() if run else world.run(boundaries=ends)
@@ -36,12 +38,13 @@ def accept(world, **options) -> None:
 
 
 def lose_checkpoint(world, query: str = SECOND) -> None:
-    """A new one takes its place."""
+    """The query's checkpoint is lost, and a new one takes its place."""
     world.checkpoint = SparkCheckpoint(query)
 
 
 def starting_offset(world, said: Advice) -> int:
-    """What the call of ``streamsink.starting_offsets`` that the error names returns for the one partition there is, as a broker takes it."""
+    """The offset that the call of ``streamsink.starting_offsets`` in the error's message returns for the only
+    partition, as a broker takes it."""
     (path,), given = said.call("streamsink.starting_offsets")
     assert path == world.driver.root
     application = given.pop("application", "streamsink")
@@ -50,18 +53,19 @@ def starting_offset(world, said: Advice) -> int:
 
 
 def start_over(world, start: int, ends, query: str = SECOND) -> None:
-    """Start a new checkpoint with startingOffsets=start; its first batch begins there."""
+    """Start a new checkpoint with startingOffsets=start, where its first batch then begins."""
     lose_checkpoint(world, query)
     run_from(world, start, ends)
 
 
 def other_rows(rows: pa.RecordBatch, by: int = 1000) -> pa.RecordBatch:
-    """The same with other ids: messages of another topic, or of another source."""
+    """The same rows with other ids, as messages of another topic or of another source have them."""
     return rows.set_column(0, "id", pa.array([i + by for i in rows.column("id").to_pylist()], pa.int64()))
 
 
 def renew_topic(world, **change) -> None:
-    """From now on each message is another one. change: of the driver, such as the topic's id."""
+    """From now on each message is another one.
+    change: attributes of the driver that change with it, such as the topic's id."""
     rows = world.driver.rows
     for name, value in change.items():
         setattr(world.driver, name, value)
@@ -69,7 +73,8 @@ def renew_topic(world, **change) -> None:
 
 
 def stopped_by(world, ends) -> str | None:
-    """The kind of the error that stops a run, which may have published batches before it; None when it went on to its end."""
+    """The kind of the error that stops a run, which may have published batches before;
+    None when the run reached its end."""
     try:
         world.run(boundaries=ends)
     except StreamsinkError as told:
@@ -78,14 +83,14 @@ def stopped_by(world, ends) -> str | None:
 
 
 def copy_of(world: World, **options) -> World:
-    """The same store, so that both ways on can be tried after one accident."""
+    """A world over a copy of the same store, so that both ways on can be tried after one accident."""
     other = copy.deepcopy(world)
     accept(other, **options)
     return other
 
 
 def take(world, path: str) -> bytes:
-    """Remove a file; what was in it."""
+    """Remove a file and return what was in it."""
     io = world.file_io(world.calls)
     data = io.read(path)
     io.delete(path)
@@ -93,7 +98,7 @@ def take(world, path: str) -> bytes:
 
 
 def damage(world, path: str, data: bytes = b"torn") -> bytes:
-    """Overwrite a file in its place; what was in it."""
+    """Overwrite a file in its place and return what was in it."""
     file = world.calls._names[path]
     file.data, whole = data, file.data
     return whole

@@ -1,4 +1,5 @@
-"""docs/ERRORS.md, made from the code: each kind of error, its class, and what its message says. ``python -m tests.advice.errors_page`` writes it."""
+"""Makes docs/ERRORS.md from the code: each kind of error, its class, and what its message says. ``python -m
+tests.advice.errors_page`` writes the page."""
 
 import ast
 import re
@@ -13,11 +14,17 @@ PAGE = ROOT / "docs" / "ERRORS.md"
 _CLASSES = {name for name in vars(errors) if isinstance(vars(errors)[name], type)}
 _MOST_LETTERS = 420
 _COLUMNS = 120
-# Kinds whose messages are put together from parts that stand in several functions.
+# Kinds whose messages are put together from parts that stand in several functions, and what those messages say.
 _ELSEWHERE = {
-    "lock.unavailable": "the lock's server cannot be asked just now: the commit is tried again, at last by the restart of the query",
-    "positions.end-below-start": "a batch ends below its start: messages were lost at the topic's end, or it is another topic",
-    "positions.newest-below-recorded": "the topic ends below what is recorded of it: messages were lost at its end, or it is another topic",
+    "lock.unavailable": (
+        "the lock's server cannot be asked just now: the commit is tried again, at last by the restart of the query"
+    ),
+    "positions.end-below-start": (
+        "a batch ends below its start: messages were lost at the topic's end, or it is another topic"
+    ),
+    "positions.newest-below-recorded": (
+        "the topic ends below what is recorded of it: messages were lost at its end, or it is another topic"
+    ),
     "positions.other-cluster": "the batch is of a topic in another Kafka cluster than what is recorded",
     "schema.bad-type": "a column has a type that a Paimon table cannot hold, or whose text cannot be read",
     "positions.topic-recreated": "the topic was deleted and created again since what is recorded of it",
@@ -43,7 +50,7 @@ do is tested as it is said (`tests/advice`). This page is made from the code: `p
 
 
 def page() -> str:
-    """The whole page as the code has it now."""
+    """The whole page, as the code is now."""
     says: dict[str, list[tuple[str, str]]] = {kind: [] for kind in kinds()}
     for path in sorted(LIBRARY.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -68,7 +75,7 @@ def _wrapped(text: str, indent: str) -> str:
 
 
 def _messages(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
-    """(kind, name of the class where it is one, text) of each call with a message and a kind."""
+    """Yield (kind, name of the called class if it is one, text) of each call with a message and a kind."""
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         given = [each.value for each in call.keywords if each.arg == "kind"]
         words = [
@@ -84,7 +91,7 @@ def _messages(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
 
 
 def _in_tables(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
-    """The same of tuples in which a kind stands beside what its message says."""
+    """Yield the same for tuples in which a kind stands beside what its message says."""
     for entry in (node for node in ast.walk(tree) if isinstance(node, ast.Tuple)):
         words = [_text(element) for element in entry.elts]
         said = ". ".join(word for word in words if word and not KIND.fullmatch(word))
@@ -92,7 +99,7 @@ def _in_tables(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
 
 
 def _text(node: ast.expr) -> str:
-    """The words of a message, with … for what is put in."""
+    """The words of a message, with … in the place of each value that is put in."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):

@@ -1,7 +1,8 @@
-"""How a test follows an error's advice: what it does is read out of the message, by ``Advice``, and ``follows`` sees to that.
+"""How a test follows an error's advice: ``Advice`` reads out of the message what is to be done, and ``follows`` checks
+that the test has read it.
 
-A test that is marked ``@follows("pending.files-gone")`` fails when it ends without having read the advice of that kind. One that
-has an argument ``kind`` which the mark names reads the advice of that kind only.
+A test that is marked ``@follows("pending.files-gone")`` fails when it ends without having read the advice of that kind.
+If the mark names several kinds and the test has an argument ``kind``, it must read the advice of that kind only.
 """
 
 import ast
@@ -18,7 +19,8 @@ _READ: set[str] = set()
 
 
 def follows(*kinds: str) -> Callable:
-    """Marks a test that follows, to the letter, what errors of these kinds say. ``tests/advice/kinds.py`` finds it by its source."""
+    """Mark a test that follows, to the letter, what errors of these kinds say.
+    ``tests/advice/kinds.py`` finds the marks in the source."""
 
     def mark(test: Callable) -> Callable:
         @functools.wraps(test)
@@ -34,14 +36,15 @@ def follows(*kinds: str) -> Callable:
 
 
 class Advice:
-    """What a message says, as what a user would type. told: an error, or whatever has its ``kind`` and ``message``."""
+    """What a message says, in the form in which a user would type it.
+    told: an error, or anything that has ``kind`` and ``message``."""
 
     def __init__(self, told):
         self.kind: str = told.kind
         self.message = str(told) if isinstance(told, BaseException) else told.message
 
     def option(self, name: str):
-        """The value that the message gives for the option ``name``: ``name=<a Python literal>``."""
+        """The value that the message gives for the option ``name``, as ``name=<a Python literal>``."""
         found = re.search(
             rf"(?<![\w.-]){re.escape(name)}=('[^']*'|\"[^\"]*\"|-?\d+|True|False|None|\{{\}}|\([^()]*\))", self.message
         )
@@ -50,11 +53,11 @@ class Advice:
         return ast.literal_eval(found[1])
 
     def options(self, *names: str) -> dict:
-        """The values of several options."""
+        """The values that the message gives for several options, by name."""
         return {name: self.option(name) for name in names}
 
     def call(self, name: str) -> tuple[tuple, dict]:
-        """The arguments, by place and by name, that the message gives for the function ``name``."""
+        """The positional and the named arguments that the message gives for the function ``name``."""
         found = re.search(rf"{re.escape(name)}(\((?:[^()']|'[^']*')*\))", self.message)
         assert found, f"no call of {name} in: {self.message}"
         said = ast.parse(f"f{found[1]}", mode="eval").body
@@ -71,7 +74,8 @@ class Advice:
         return found[1]
 
     def says(self, *words: str) -> "Advice":
-        """Each of these words is in the message: advice that is prose, which the test then does."""
+        """Assert that each of these words is in the message.
+        This is for advice in prose, which the test then follows."""
         for word in words:
             assert word in self.message, f"'{word}' is not in: {self.message}"
         _READ.add(self.kind)
@@ -79,7 +83,7 @@ class Advice:
 
 
 def advice(told, kind: str) -> Advice:
-    """The advice of an error that is of this kind."""
+    """The advice of an error, which must be of this kind."""
     assert told.kind == kind, told
     assert not isinstance(told, BaseException) or isinstance(told, StreamsinkError)
     return Advice(told)
@@ -94,7 +98,7 @@ def told(kind: str, run: Callable[[], object]) -> "Advice":
 
 @dataclass(frozen=True)
 class Told:
-    """An error of another process."""
+    """An error that was raised in another process."""
 
     kind: str
     message: str

@@ -1,4 +1,5 @@
-"""Every kind of error that the code can raise, and every test that says to follow its advice; both are read from the source."""
+"""Finds in the source every kind of error that the code can raise,
+and every test that says to follow the advice of a kind."""
 
 import ast
 import re
@@ -10,7 +11,8 @@ from streamsink import faults
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "streamsink"
 KIND = re.compile(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*")
-# Where a kind is chosen from a table or a named constant: each word of that shape there is a kind, but for those named here.
+# Modules where a kind is chosen from a table or a named constant: each word there that has the shape of a kind is one,
+# except those that are named here.
 TABLES = {
     "locks/lock.py": set(),
     "protocol/admission/continuity.py": set(),
@@ -20,7 +22,7 @@ TABLES = {
     "table/write/folders.py": {"partition.default-name", "partition.legacy-name"},
     "table/routed/routed_writer.py": set(),
 }
-# Calls with an argument of that name that make no error.
+# Calls that have an argument of that name and make no error.
 _NO_ERRORS = {"replace", "CommitRequest"}
 
 
@@ -35,7 +37,8 @@ def kinds() -> dict[str, list[str]]:
 
 
 def untraced() -> list[str]:
-    """Places where a kind is neither a word, nor that of another error, nor from a table that is listed."""
+    """Places where the kind is neither a literal,
+    nor the kind of another error, nor from a table that is listed above."""
     found = []
     for path in sorted(LIBRARY.rglob("*.py")):
         name, tree = str(path.relative_to(LIBRARY)), _tree(path)
@@ -77,7 +80,7 @@ def _imported(tree: ast.Module) -> set[str]:
 
 
 def _arguments(tree: ast.Module) -> Iterator[ast.expr]:
-    """What is given as ``kind`` to anything that may make an error."""
+    """Yield what is given as ``kind`` to any call that may make an error."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) not in _NO_ERRORS:
             yield from (given.value for given in node.keywords if given.arg == "kind")
@@ -112,7 +115,8 @@ def _marks(test: ast.FunctionDef, tree: ast.Module) -> Iterator[str]:
 
 
 def _words(given: ast.expr, tree: ast.Module) -> list[str]:
-    """The words of a mark's argument: a literal, or ``*NAME`` of a dict or tuple of the module, of which the keys count."""
+    """The words of a mark's argument: a literal, or ``*NAME`` of a dict or tuple of the module.
+    Of a dict the keys count."""
     if isinstance(given, ast.Starred):
         name = ast.unparse(given.value)
         table = next(

@@ -1,4 +1,4 @@
-"""What tests of advice of a query into several tables share: the world after four batches, and what is done in it."""
+"""What tests of advice for a query into several tables share: the world after four batches, and what happens to it."""
 
 import dataclasses
 from collections import Counter
@@ -51,16 +51,17 @@ def put_back(world, files: dict[str, bytes]) -> None:
 
 
 def once(world, without=()) -> None:
-    """Each row is there once, but for those that were in the tables that are lost."""
+    """Assert that each row is there once, except those that were in the lost tables."""
     numbers = Counter(number for _, number, _ in world.rows())
     assert set(numbers.values()) == {1}
     assert set(numbers) | set(without) == set(range(BOUNDARIES[-1])) and not set(numbers) & set(without)
 
 
 def commit_of_another(world, name: str, *, keeps_states: bool = False, keeps_earlier: bool = True) -> None:
-    """It has rewritten or deleted what the table had last, and every snapshot before its own has expired: nobody can tell any more.
+    """Another writer has rewritten or deleted what the table had last, and every snapshot before its own has expired,
+    so that nobody can tell any more what the table had.
 
-    keeps_earlier: what the table had before that is there still.
+    keeps_earlier: what the table had before that is still there.
     """
     newest, empty = world.table(name).snapshots.latest(), write_manifest_list([])
     world.file_io().write(f"{ROOT}/{name}/manifest/manifest-list-empty", empty)

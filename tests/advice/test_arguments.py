@@ -1,6 +1,8 @@
-"""Advice of errors about the arguments of a call and the options of a table: corrected as they say, the same call works.
+"""Advice of errors about the arguments of a call and the options of a table: once they are corrected as the error says,
+the same call works.
 
-What is correct is read out of the message, as a name that it lists or an option that it gives. Nothing is on the disk before.
+The correct value is read out of the message, as a name that it lists or an option that it gives. The error comes before
+anything is on the disk.
 """
 
 import dataclasses
@@ -34,7 +36,8 @@ def path(tmp_path) -> str:
 # -- a table that is created ---------------------------------------------------------------------------------------
 
 
-# What is wrong with it, what the message lets one read, and what is right then, of (ddl, partition_by, options).
+# For each kind: what is wrong, a pattern of what the message lets one read, and what is right, each as (ddl,
+# partition_by, options).
 CREATED = {
     "schema.bad-type": (("a INTT",), r"known are .*?\b(INT)\b", lambda word: (f"a {word}",)),
     "schema.bad-name": (("a INT, a INT",), r"column '(a)' is there twice", lambda word: (f"{word} INT, b INT",)),
@@ -74,7 +77,7 @@ CREATED = {
 @follows(*CREATED)
 @pytest.mark.parametrize("kind", CREATED)
 def test_a_table_that_is_created_as_the_error_says(kind, path, tmp_path):
-    """The error names the table, and nothing is left of the wrong one."""
+    """The error names the table, and nothing is left of the failed attempt."""
     wrong, pattern, right = CREATED[kind]
     said = told(kind, lambda: streamsink.create_table(path, *wrong))
     assert path in said.message and list(tmp_path.iterdir()) == []
@@ -94,7 +97,7 @@ def test_a_table_that_is_there_already(path):
 
 @follows("table.created-differently")
 def test_a_table_that_another_process_created_with_other_columns(path):
-    """It is opened as it is."""
+    """The table is opened as it is."""
     io = local_file_io()
     create_table(io, path, new_schema(parse_ddl("id BIGINT, s STRING"), (), {}))
     said = told("table.created-differently", lambda: create_table(io, path, new_schema(parse_ddl("id INT"), (), {})))
@@ -124,7 +127,7 @@ def test_a_path_that_is_none(kind, path, tmp_path):
 @follows("table.path")
 @pytest.mark.parametrize("given", [Path("s3://bucket/lake/orders"), "s3:/bucket/lake/orders"], ids=["Path", "text"])
 def test_a_uri_whose_slashes_were_cut(given):
-    """It was a folder 's3:' on the local disk."""
+    """Formerly it was taken for a folder 's3:' on the local disk."""
     said = told("table.path", lambda: streamsink.to_table(given))
     assert table_path(said.find(r"such as '(\S+)'")) == "s3://bucket/lake/orders"
 
@@ -192,7 +195,7 @@ ROWS = {
 @follows(*ROWS)
 @pytest.mark.parametrize("kind", ROWS)
 def test_a_row_that_does_not_fit_is_filtered(kind, path):
-    """The first row of each pair fits; dead letters, the other way on, have tests of their own."""
+    """The first row of each pair fits. Dead letters, the other way on, have tests of their own."""
     ddl, options, rows = ROWS[kind]
     streamsink.create_table(path, ddl, ["d"] if "d DATE" in ddl else (), options)
     with ArrowSink(path) as sink:
@@ -224,7 +227,7 @@ def test_columns_that_do_not_fit_need_the_option_that_the_error_names(kind, path
 
 @follows("schema.evolution")
 def test_a_new_column_that_is_not_null_is_added_as_a_nullable_one(path):
-    """The error said add_columns=True, and the next one that the column had to be nullable."""
+    """Formerly the error said add_columns=True, and only the next error said that the column had to be nullable."""
     streamsink.create_table(path, "id BIGINT")
     data = ROW.cast(pa.schema([ROW.schema.field("id"), pa.field("s", pa.string(), nullable=False)]))
     with ArrowSink(path) as sink:
@@ -242,7 +245,7 @@ def test_a_new_column_that_is_not_null_is_added_as_a_nullable_one(path):
     "option", ["metadata.stats-mode", "fields.id.stats-mode", "metadata.stats-keep-first-n-columns"]
 )
 def test_statistics_of_a_mode_that_there_is_not(option, path):
-    """The error names the option and what it takes; set right, the batch is written."""
+    """The error names the option and the values that it takes. With one of them the batch is written."""
     streamsink.create_table(path, "id BIGINT, s STRING", (), {option: "some"})
     with ArrowSink(path) as sink:
         said = told("stats.bad-mode", lambda: sink.write(ROW)).says("Set it right with ALTER TABLE")
@@ -305,7 +308,7 @@ def test_a_partition_that_is_overwritten_as_the_error_says(kind, path):
 
 @follows("option.run-id")
 def test_a_run_id_that_is_none(path):
-    """Checked before anything else of the call."""
+    """It is checked before anything else of the call."""
     said = told("option.run-id", lambda: streamsink.write(None, path, "a run"))
     assert bounded._RUN_ID.fullmatch(said.find(r"such as '([^']+)'"))
 

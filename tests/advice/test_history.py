@@ -1,4 +1,5 @@
-"""Advice of errors about what a table's history cannot tell any more, what others wrote meanwhile, and its options and schema."""
+"""Advice of errors about what a table's history cannot tell any more,
+about what others wrote meanwhile, and about the table's options and schema."""
 
 import dataclasses
 import re
@@ -55,7 +56,7 @@ def test_the_first_start_on_a_table_whose_history_has_expired():
 
 @follows("history.incomplete")
 def test_the_word_that_is_left_in_the_job_does_not_answer_when_the_journal_is_lost():
-    """new_application=True answered it for ever: the whole source was written a second time."""
+    """Formerly new_application=True was an answer for ever, and the whole source was written a second time."""
     world = memory_world(**PLAIN)
     world.run(boundaries=(3,))
     Prepared(world).rename()
@@ -78,7 +79,8 @@ def test_the_word_that_is_left_in_the_job_does_not_answer_when_the_journal_is_lo
 
 
 def _undecidable(gone: bool) -> World:
-    """Killed before the mark; others committed, and what could tell has expired. gone: another engine's cleaning took its files."""
+    """A record whose publishing nobody can tell: its driver was killed before the mark, others committed, and the
+    snapshots that could tell have expired. gone: another engine's cleaning has also deleted the record's files."""
     world = memory_world(on_rollback="republish", **PLAIN)
     assert die_at_step("commit.hinted" if not gone else "precommit.saved", 2, world, boundaries=ENDS[:2])
     Prepared(world).rename()
@@ -94,7 +96,8 @@ def _undecidable(gone: bool) -> World:
 @follows("journal.undecidable")
 @pytest.mark.parametrize("way", ["accept_as_seen", "accept_as_new"])
 def test_a_record_of_which_nobody_knows_whether_it_was_published(way):
-    """Its rows were compacted away with the first batch's, so it was; or they are not there, and it is published."""
+    """Either its rows were compacted away together with the first batch's, so it was published;
+    or they are not there, and it is published now."""
     world = _undecidable(gone=False)
     before = _ours(world)
     said = refused(world, "journal.undecidable", ENDS)
@@ -105,7 +108,7 @@ def test_a_record_of_which_nobody_knows_whether_it_was_published(way):
 
 
 def _several_undecidable(published: int) -> tuple[World, list[int]]:
-    """And what the table has."""
+    """Several such records, and the rows that the table has."""
     world = memory_world(publish_every_batches=9, **PLAIN)
     world.run(boundaries=ENDS[:1])
     assert die_at_step(
@@ -128,7 +131,8 @@ def _several_undecidable(published: int) -> tuple[World, list[int]]:
 @follows("journal.undecidable")
 @pytest.mark.parametrize("published", [0, 1, 2, 3])
 def test_several_records_of_which_the_first_ones_may_be_published(published):
-    """A power failure among them, which forgot marks as well. By one word for all of them rows were lost, or came twice."""
+    """One of the accidents is a power failure that forgot marks as well.
+    When one word answered for all records, rows were lost or came twice."""
     world, kept = _several_undecidable(published)
     said = refused(world, "journal.undecidable", ENDS)
     if published in (0, 3):
@@ -145,7 +149,8 @@ def test_several_records_of_which_the_first_ones_may_be_published(published):
 
 @pytest.mark.parametrize("published", [0, 1, 2, 3])
 def test_records_tell_where_their_rows_are_when_the_checkpoint_is_lost(published):
-    """Their batches are nowhere in the new checkpoint: nobody could look whether their rows are in the table, and by a guess they were lost."""
+    """Their batches do not exist in the new checkpoint.
+    Formerly nobody could look whether their rows are in the table, and a wrong guess lost them."""
     world, _ = _several_undecidable(published)
     lose_checkpoint(world)
     said = refused(world, "journal.undecidable", ENDS)
@@ -164,7 +169,8 @@ def _rows_in(world, path: str) -> list[int]:
 
 @follows("journal.undecidable")
 def test_a_record_of_which_nobody_knows_and_whose_files_are_gone():
-    """The command forgets it, with the token that the error says, and the same checkpoint writes the batch again."""
+    """The command forgets the record, with the token that the error says,
+    and the same checkpoint writes the batch again."""
     world = _undecidable(gone=True)
     said = refused(world, "journal.undecidable", ENDS)
     assert follow(world, said).records == (2,)
@@ -192,7 +198,8 @@ def test_an_overwrite_that_is_pending_while_others_wrote(way, ids):
 
 @follows("overwrite.changed-since")
 def test_an_overwrite_of_which_nobody_knows_whether_it_was_published_and_others_have_written():
-    """Two questions of one record, each with a word of its own, and one option: the second one's word answers both."""
+    """The record raises two questions, each with a word of its own, and there is one option:
+    the word of the second question answers both."""
     world = memory_world(mode="overwrite", **PLAIN)
     world.run(boundaries=ENDS[:1])
     assert die_at_step("precommit.saved", 1, world, boundaries=ENDS[:2])
@@ -222,7 +229,7 @@ def test_an_option_of_the_table_that_is_set_right():
 
 
 def _alter(world, option: str, value: str) -> None:
-    """As ALTER TABLE ... SET does."""
+    """Set options of the table, as ALTER TABLE ... SET does."""
     schema = _table(world).latest_schema()
     changed = dataclasses.replace(schema, id=schema.id + 1, options={**schema.options, option: value})
     world.file_io(world.calls).create_if_absent(f"{ROOT}/schema/schema-{changed.id}", changed.to_json())
@@ -253,8 +260,9 @@ def _evolve(world) -> None:
 
 @follows("snapshot.replaced-undecidable")
 def test_a_replaced_snapshot_of_which_another_one_may_be_the_right_one():
-    """Two in a row were, so that nobody knows whether the newest one descends from the one that rewrote the files. The table is rolled back to
-    the one that is right, which here has none of the first writer's files: they are published again."""
+    """Two snapshots in a row were replaced, so that nobody knows whether the newest one descends from the one that
+    rewrote the files. The user rolls the table back to the right one, which here has none of the first writer's files:
+    they are published again."""
     world = memory_world(**PLAIN)
     world.run(boundaries=ENDS[:1])
     replacing = Prepared(world)
@@ -280,7 +288,7 @@ def test_a_replaced_snapshot_of_which_another_one_may_be_the_right_one():
 
 @follows("commit.strict-mode")
 def test_another_user_s_overwrite_since_the_safe_snapshot():
-    """See what it did, and set the option to its number: what is pending is published."""
+    """The user looks at what the overwrite did and sets the option to its number; then what is pending is published."""
     option = "commit.strict-mode.last-safe-snapshot"
     world = memory_world(table_options={option: "1"}, **PLAIN)
     world.run(boundaries=ENDS[:1])

@@ -1,4 +1,5 @@
-"""Advice of errors about the journal and what is pending in it: restored, deleted, given up, or started again; each row once."""
+"""Advice of errors about the journal and what is pending in it:
+it is restored, deleted, given up or started again, and each row is there once."""
 
 import contextlib
 import errno
@@ -35,7 +36,7 @@ JOURNAL = "/lake/shop.db/orders/streamsink/streamsink"
 
 
 def _pending(last=2, **options) -> World:
-    """The record of the last batch is durable and not published."""
+    """A query whose last batch has a durable record that is not published."""
     world = left("precommit.saved", last, ends=ENDS[:last], **{**PLAIN, **options})
     assert world.ids() == list(range(ENDS[last - 1] - 3))
     return world
@@ -69,7 +70,7 @@ BACKUPS = {
 @follows(*BACKUPS)
 @pytest.mark.parametrize("kind", BACKUPS)
 def test_a_file_that_is_restored_as_the_error_says(kind):
-    """Its path is in the message, and from there on the query goes on by itself."""
+    """The file's path is in the message. Once it is restored the query goes on by itself."""
     several = kind == "journal.missing-record"
     world = left("group.stopping", publish_every_batches=9, **PLAIN) if several else _pending()
     where, accident = BACKUPS[kind]
@@ -110,7 +111,8 @@ def test_a_record_is_given_up_as_the_error_says(kind, numeric):
 
 @follows("pending.unpublishable")
 def test_a_record_whose_names_the_store_does_not_take_is_given_up():
-    """The table was moved to a store with shorter names, or the record is of code that did not look."""
+    """The table was moved to a store with shorter names,
+    or the record was made by earlier code, which did not check them."""
     world = _pending(numeric=False)
     plain = world.file_io
 
@@ -134,11 +136,12 @@ def test_a_record_whose_names_the_store_does_not_take_is_given_up():
 @follows("give-up.published")
 @pytest.mark.parametrize("way", ["restored", "rolled-back"])
 def test_a_record_that_a_snapshot_names_is_not_given_up_before_what_the_error_says(way):
-    """Its files are restored, and nothing is given up; or the table is rolled back to the snapshot before, and then it is."""
+    """Either the record's files are restored, and nothing is given up; or the table is rolled back to the snapshot
+    before it, and then the record is given up."""
     world = memory_world(**PLAIN)
     world.run(boundaries=ENDS[:1])
     replacing = Prepared(world)
-    assert die_at_step("commit.published", 1, world, boundaries=ENDS[:2])  # published, not marked
+    assert die_at_step("commit.published", 1, world, boundaries=ENDS[:2])  # It is published and not marked.
     third = Prepared(world, 1)
     replacing.rename()
     third.rename()
@@ -173,7 +176,8 @@ def test_a_record_that_a_snapshot_names_is_not_given_up_before_what_the_error_sa
 
 @follows("give-up.published")
 def test_a_record_that_every_snapshot_names_is_not_given_up():
-    """Found by a bred walk: the state alone was rolled back, and all snapshots before had expired, so that nobody could roll back to one of them."""
+    """Found by a bred walk: the state alone was rolled back, and all snapshots before it had expired, so that nobody
+    could roll back to one of them."""
     world = memory_world(**PLAIN)
     world.run(boundaries=ENDS[:1])
     replacing = Prepared(world)
@@ -181,7 +185,7 @@ def test_a_record_that_every_snapshot_names_is_not_given_up():
     third = Prepared(world, 1)
     replacing.rename()
     third.rename()
-    world.run(boundaries=ENDS[:2])  # publishes the state alone
+    world.run(boundaries=ENDS[:2])  # It publishes the state alone.
     roll_back(world, 3)
     expire(world, 1, 2)
     said = refused(world, "table.rolled-back", ENDS)
@@ -208,7 +212,7 @@ def test_a_damaged_owner_is_deleted():
 @follows("journal.identity")
 @pytest.mark.parametrize("published", [True, False], ids=["published", "pending"])
 def test_a_damaged_identity_is_deleted(published):
-    """It holds no data, as the error says: the journal gets another one, and the query goes on."""
+    """The file holds no data, as the error says: the journal gets another identity, and the query goes on."""
     world = memory_world(**PLAIN)
     if published:
         world.run(boundaries=ENDS[:2])
@@ -224,7 +228,7 @@ def test_a_damaged_identity_is_deleted(published):
 @follows("journal.files")
 @pytest.mark.parametrize("way", ["restored", "deleted"])
 def test_a_damaged_list_of_files(way):
-    """Restored, files decide again; deleted, the sink asks after a lost checkpoint."""
+    """If the list is restored, files decide again. If it is deleted, the sink asks after a lost checkpoint."""
     world = memory_world(tells_files=True, file_column="file", **PLAIN)
     ends = tuple(range(2, 14, 2))
     world.run(boundaries=ends)
@@ -249,7 +253,7 @@ def test_a_damaged_list_of_files(way):
 @follows("journal.other")
 @pytest.mark.parametrize("pending", [True, False])
 def test_the_journal_of_another_table(pending):
-    """Removed as the error says, with the path that it says, the query goes on."""
+    """Once it is removed as the error says, at the path that it names, the query goes on."""
     world = _other_journal(pending)
     said = refused(world, "journal.other", (*ENDS, 15))
     whole = copy_of(world)
@@ -286,7 +290,8 @@ def _other_journal(pending: bool) -> World:
 @follows("journal.gone")
 @pytest.mark.parametrize("way", ["restore", "restart", "restart-grouped"])
 def test_a_journal_removed_under_the_running_query(way):
-    """Restored or not: a restart goes on; what was pending in it alone is a gap, whose advice reads it again."""
+    """A restart goes on whether or not the journal is restored.
+    What was pending in it alone is a gap, whose advice reads it again."""
     grouped = {"publish_every_batches": 9} if way == "restart-grouped" else {}
     world = memory_world(**PLAIN, **grouped)
     world.run(boundaries=ENDS[:1])

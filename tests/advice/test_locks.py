@@ -1,4 +1,4 @@
-"""Advice of errors about locks: what the message says is done, and the commit, or each row, is there once."""
+"""Advice of errors about locks: once it is followed, the commit, or each row, is there once."""
 
 import json
 import sys
@@ -42,7 +42,7 @@ def test_a_store_that_replaces_gets_a_lock(path):
 
 @follows("lock.timeout")
 def test_a_lock_that_another_writer_holds(path):
-    """That one ends, and what was pre-committed is published at the next start."""
+    """That writer ends, and what was pre-committed is published at the next start."""
     checkpoint = SparkCheckpoint("q")
     _write(path, checkpoint, [2], lock="file")
     lease = _lock(path, lock="file").acquire()
@@ -71,7 +71,7 @@ def test_a_damaged_token_is_deleted(path, tmp_path):
 
 @follows("lock.driver")
 def test_a_missing_driver_is_installed(monkeypatch, path):
-    """By the name of the extra that the message gives."""
+    """The message gives the name of the extra to install."""
     settings = {"lock": "jdbc:postgresql://127.0.0.1:1/db", "lock_acquire_timeout_ms": 0}
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "psycopg", None)
@@ -82,7 +82,7 @@ def test_a_missing_driver_is_installed(monkeypatch, path):
 
 @follows("lock.unavailable")
 def test_a_lock_that_cannot_be_asked_is_mended(path, tmp_path):
-    """The folder of the lock is not there for the moment."""
+    """The folder of the lock is away for a moment."""
     folder = tmp_path / "locks"
     folder.mkdir()
     settings = {"lock": f"file:{folder}", "lock_acquire_timeout_ms": 0}

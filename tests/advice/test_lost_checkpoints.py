@@ -1,4 +1,5 @@
-"""Advice of errors about positions and checkpoints: each way on that a message names is gone, and the account is exact."""
+"""Advice of errors about positions and checkpoints:
+each way on that a message names is followed, and the account is exact."""
 
 import dataclasses
 
@@ -36,7 +37,7 @@ def _query(ends=(6, 9), **options) -> World:
 
 
 def _overlap():
-    """The checkpoint is lost, and the query reads again from the beginning."""
+    """A query whose checkpoint is lost, and which reads again from the beginning."""
     world = _query()
     lose_checkpoint(world)
     return world, refused(world, "positions.overlap", (5, 8))
@@ -44,7 +45,7 @@ def _overlap():
 
 @follows("positions.overlap")
 def test_overlapping_positions_are_filtered_when_columns_are_named_as_the_error_says():
-    """The query changes by that, which the token that the error names accepts."""
+    """Naming the columns changes the query, which the token that the error names accepts."""
     world, said = _overlap()
     said.says("option position_columns", "topic, partition and offset")
     world.driver.fingerprint = dataclasses.replace(
@@ -64,7 +65,7 @@ def test_overlapping_positions_a_checkpoint_that_begins_where_the_table_ends():
 
 @follows("positions.combined")
 def test_overlapping_positions_of_rows_that_were_made_of_several():
-    """The columns do not help there, so the error does not ask for them."""
+    """Position columns do not help where a row is made of several messages, so the error does not ask for them."""
     world = _query(position_columns=POSITIONS)
     lose_checkpoint(world)
     plain = world.driver.describe
@@ -84,7 +85,8 @@ def test_overlapping_positions_of_rows_that_were_made_of_several():
 @follows("positions.may-combine")
 @pytest.mark.parametrize("way", ["accept_as_same", "starting_offsets", "accept_as_new", "accept_as_seen"])
 def test_overlapping_positions_of_rows_that_may_be_of_several(way):
-    """One word for a replay in which partitions go at different speeds is tried with files; here one batch holds old and new messages."""
+    """Here one batch holds old and new messages. That one word holds for a whole replay whose partitions go at
+    different speeds is tested with files."""
     world = _query(position_columns=POSITIONS)
     plain = world.driver.describe
     world.driver.describe = lambda checkpoint, batch_id: dataclasses.replace(
@@ -117,7 +119,8 @@ def test_overlapping_positions_accepted_as_seen_each_time_they_are_asked_for():
 @follows("positions.overlap")
 @pytest.mark.parametrize("lost", [True, False], ids=["another-checkpoint", "an-older-copy"])
 def test_overlapping_positions_accepted_as_new_write_what_the_error_says(lost):
-    """This batch alone within one checkpoint; under another one all that follows as well, and the message says which."""
+    """With the same checkpoint this batch alone is written; with another one all batches that follow are written as
+    well. The message says which of the two it is."""
     world = _query()
     if lost:
         lose_checkpoint(world)
@@ -139,7 +142,8 @@ def test_overlapping_positions_accepted_as_new_write_what_the_error_says(lost):
 @follows("positions.gap")
 @pytest.mark.parametrize("way", ["starting_offsets", "accept_as_new"])
 def test_a_gap_in_positions(way):
-    """A new checkpoint where the table ends reads what would be missing; accepted as new it stays missing, as the error says."""
+    """A new checkpoint that begins where the table ends reads what would be missing.
+    Accepted as new, it stays missing, as the error says."""
     world = _query()
     said = refused(world, "positions.gap", (), lambda: start_over(world, 11, (14,)))
     said.says("messages between would be missing")
@@ -154,7 +158,7 @@ def test_a_gap_in_positions(way):
 
 @follows("positions.gap")
 def test_a_gap_in_positions_accepted_as_seen():
-    """Its rows are written elsewhere: recorded without them."""
+    """The rows are written elsewhere, so the batch is recorded without them."""
     world = _query()
     said = refused(world, "positions.gap", (), lambda: start_over(world, 11, (14,)))
     accept(world, accept_as_seen=said.option("accept_as_seen"))
@@ -169,7 +173,8 @@ RENEWED = {"positions.topic-recreated": {"topic_id": "another"}, "positions.othe
 @pytest.mark.parametrize("kind", RENEWED)
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
 def test_another_topic_of_the_name(kind, way):
-    """A new checkpoint at its beginning with the token writes all that it holds; taken as seen, only what comes after."""
+    """A new checkpoint at the topic's beginning, with the token, writes all that it holds.
+    Taken as seen, only what comes after is written."""
     world = _query(position_columns=POSITIONS)
     renew_topic(world, **RENEWED[kind])
     said = refused(world, kind, (6, 9, 12))
@@ -188,7 +193,7 @@ def test_another_topic_of_the_name(kind, way):
     "grown", [None, 8, 12], ids=["at-once", "when-it-has-grown", "when-it-has-outgrown-the-record"]
 )
 def test_a_topic_that_lost_messages_at_its_end(grown):
-    """The messages that got the lost ones' numbers are written, also when they came before the user answered."""
+    """The messages that got the numbers of the lost ones are written, even those that came before the user answered."""
     world = _query(position_columns=POSITIONS)
     world.driver.newest = 7
     renew_topic(world)
@@ -204,7 +209,7 @@ def test_a_topic_that_lost_messages_at_its_end(grown):
 
 @follows("positions.newest-below-recorded")
 def test_a_broker_that_was_behind():
-    """Nothing was lost: accepted as seen nothing is written twice."""
+    """Nothing was lost, so nothing is written twice when the batch is accepted as seen."""
     world = _query(position_columns=POSITIONS)
     world.driver.newest = 7
     lose_checkpoint(world)
@@ -218,7 +223,8 @@ def test_a_broker_that_was_behind():
 @follows("positions.newest-below-end")
 @pytest.mark.parametrize("way", ["starting_offsets", "restart"])
 def test_messages_that_were_gone_before_they_were_read(way):
-    """A new checkpoint reads what comes to these offsets now; if the broker was only behind, the restarted query reads them."""
+    """A new checkpoint reads what comes to these offsets now.
+    If the broker was only behind, the restarted query reads the messages."""
     world = _query(position_columns=POSITIONS)
     world.driver.newest = 12
     said = refused(world, "positions.newest-below-end", (6, 9, 14))
@@ -249,7 +255,8 @@ def test_a_batch_that_ends_before_its_start(way):
 @follows("positions.recreated-meanwhile")
 @pytest.mark.parametrize("recorded", [True, False], ids=["recorded-without-id", "nothing-recorded"])
 def test_a_topic_recreated_while_its_batch_is_written(recorded):
-    """Positions without an id are recorded, or none: all that the new topic holds is written, each once."""
+    """The recorded positions have no id, or there are none.
+    All that the new topic holds is written, each message once."""
     world = memory_world(**PLAIN, position_columns=POSITIONS)
     driver, rows = world.driver, world.driver.rows
     driver.topic_id = ""
@@ -275,7 +282,7 @@ def test_a_topic_recreated_while_its_batch_is_written(recorded):
 
 @follows("positions.ambiguous")
 def test_two_sources_of_one_topic_that_stand_at_different_positions():
-    """A new checkpoint of which each source begins where the error's call says for it."""
+    """Each source of a new checkpoint begins where the call in the error says for it."""
     world = memory_world(**PLAIN, position_columns=POSITIONS)
     two = _two_sources(world)
     two((6, 3), (9, 8))
@@ -292,7 +299,8 @@ def test_two_sources_of_one_topic_that_stand_at_different_positions():
 
 
 def _two_sources(world):
-    """The query reads the topic twice; rows of the second source have ids from 1,000. A run of it, up to these ends of both."""
+    """Run, up to these ends of its two sources, a query that reads the topic twice.
+    Rows of the second source have ids from 1,000 on."""
     driver, rows = world.driver, world.driver.rows
     plain = driver.describe
 
@@ -317,10 +325,10 @@ def _two_sources(world):
 
 @follows("positions.overlap")
 def test_a_lost_checkpoint_of_a_query_that_replaces():
-    """It was told to name the columns of positions, which are refused there."""
+    """Formerly the error told it to name position columns, which are refused for such a query."""
     world = _query(mode="overwrite")
     lose_checkpoint(world)
     said = refused(world, "positions.overlap", (12,))
     assert "position_columns" not in said.message
     start_over(world, starting_offset(world, said), (12, 14), THIRD)
-    assert world.ids() == [11, 12, 13]  # of three partitions each the newest
+    assert world.ids() == [11, 12, 13]  # The newest offset of each of three partitions.

@@ -1,4 +1,4 @@
-"""Advice of errors about dead letters of which nobody knows whether their table has them."""
+"""Advice of errors about dead letters where nobody knows whether their table has them."""
 
 import dataclasses
 
@@ -27,7 +27,8 @@ def _refused(world, kind: str, **options):
 
 
 def _letters_alone() -> LettersWorld:
-    """Killed when the dead letters of the first batch were published, and its other rows were not; then their table's history expired."""
+    """A query that was killed when the dead letters of the first batch were published and its other rows were not; then
+    the history of the dead-letter table expired."""
     world = LettersWorld()
     assert die_at_step("letters.published", 1, world)
     commit_of_another(world, world.dead_letters)
@@ -37,7 +38,7 @@ def _letters_alone() -> LettersWorld:
 @follows("dead-letters.undecidable")
 @pytest.mark.parametrize("way", ["accept_as_seen", "accept_as_new"])
 def test_dead_letters_of_which_nobody_knows_whether_they_were_published(way):
-    """They were published a second time."""
+    """Formerly they were published a second time."""
     world = _letters_alone()
     word = _refused(world, "dead-letters.undecidable").option(way)
     world.run(**{way: word})
@@ -67,7 +68,8 @@ def test_neither_the_table_nor_the_dead_letters_can_be_told(way):
 
 
 def test_dead_letters_of_a_table_that_speaks_of_later_ones_are_there():
-    """The table was rolled back by several records with dead letters; others have rewritten those. The restart went on for ever."""
+    """The table was rolled back by several records with dead letters, which others have rewritten since in their table.
+    Formerly restarts went on for ever."""
     world = LettersWorld(journal_retain=100, on_rollback="republish")
     world.run()
     letters = world.table(world.dead_letters).snapshots.ids()
@@ -85,7 +87,8 @@ def test_dead_letters_of_a_table_that_speaks_of_later_ones_are_there():
 
 
 def _given_up() -> LettersWorld:
-    """The table was rolled back, its records given up, and others have committed since; the dead letters are where they were."""
+    """The table was rolled back, its records were given up, and others have committed since.
+    The dead letters are still where they were."""
     world = LettersWorld(journal_retain=100)
     world.run()
     table = world.table(NAME)
@@ -106,7 +109,8 @@ def _give_up(world, said) -> None:
 
 
 def _takes_another_table(world) -> None:
-    """Each row is there once, but for those that the first table for dead letters had of the records that were given up."""
+    """With another dead-letter table each row is there once,
+    except those of the records that were given up which the first dead-letter table has."""
     known = _refused(world, "dead-letters.unknown-record").find(
         r"another name than '(\w+)', under which a new table begins"
     )
@@ -121,8 +125,8 @@ def _takes_another_table(world) -> None:
 
 @follows("dead-letters.unknown-record")
 def test_dead_letters_under_a_number_that_was_given_up():
-    """Their table still speaks of the records that a rollback of the other one took, and the table's own history cannot tell. What was
-    recorded under their numbers was refused by it at each start."""
+    """The dead-letter table still speaks of the records that a rollback of the main table took, and its own history
+    cannot tell. Formerly what was recorded under their numbers was refused by it at each start."""
     _takes_another_table(_given_up())
 
 
@@ -139,7 +143,7 @@ def test_dead_letters_that_earlier_code_has_recorded_under_such_a_number(monkeyp
 
 
 def test_dead_letters_that_can_be_told_are_not_asked_for():
-    """Their table's earlier history has expired, and all since the record was made is there."""
+    """The earlier history of their table has expired, but everything since the record was made is there."""
     world = LettersWorld()
     world.run(boundaries=BOUNDARIES[:1])
     table = world.table(world.dead_letters)
@@ -154,7 +158,8 @@ def test_dead_letters_that_can_be_told_are_not_asked_for():
 
 
 def _goes_back(world, to: str, *, ends=(6, 9), dies: bool) -> None:
-    """The table for dead letters loses the last record that it has. ends: of the batches before. dies: while a batch with more is pending."""
+    """The dead-letter table loses the last record that it has. ends: of the batches before. dies: this happens while a
+    batch with more dead letters is pending."""
     world.run(boundaries=BOUNDARIES[:1])
     table = world.table(world.dead_letters)
     if to == "another writer's snapshot":
@@ -182,7 +187,8 @@ _BACK_TO = ["an earlier record", "another writer's snapshot"]
 @pytest.mark.parametrize("to", _BACK_TO)
 @pytest.mark.parametrize("ends", [(6, 9), (6, 9, 9)], ids=["last batch", "batch before one without"])
 def test_dead_letters_that_were_rolled_back(to, ends):
-    """To another writer's snapshot, before which all have expired: that was trusted, and what they had was lost in silence."""
+    """Their table went back to another writer's snapshot, before which all have expired. Formerly that was trusted, and
+    what the dead letters had was lost in silence."""
     world, boundaries = LettersWorld(), (*ends, 14)
     _goes_back(world, to, ends=ends, dies=False)
     _goes_on_with_another_table(world, _refused(world, "dead-letters.changed", boundaries=boundaries), boundaries)
@@ -191,7 +197,8 @@ def test_dead_letters_that_were_rolled_back(to, ends):
 @follows("dead-letters.gone", "dead-letters.changed")
 @pytest.mark.parametrize("to", _BACK_TO)
 def test_a_pending_record_is_not_published_over_dead_letters_that_were_rolled_back(to):
-    """Its own would hide that others are gone. Where the table said so each start ended in an error that had no way on."""
+    """Its own dead letters would hide that others are gone.
+    Formerly, where the table showed this, each start ended in an error that had no way on."""
     world = LettersWorld()
     _goes_back(world, to, dies=True)
     _give_up(world, _refused(world, "dead-letters.gone", boundaries=(6, 9, 14)))
@@ -200,7 +207,8 @@ def test_a_pending_record_is_not_published_over_dead_letters_that_were_rolled_ba
 
 @follows("give-up.published", "dead-letters.changed")
 def test_dead_letters_of_a_record_that_can_never_be_published_whole_and_before_which_all_has_expired():
-    """Found by a walk: to roll back was the only way that was named, and no snapshot was left to which their table could go back."""
+    """Found by a walk: rolling back was the only way that the error named, and no snapshot was left to which the
+    dead-letter table could go back."""
     world = LettersWorld()
     world.run(boundaries=(6,))
     assert die_at_step("letters.published", 1, world, boundaries=(6, 9))

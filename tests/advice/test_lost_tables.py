@@ -1,4 +1,4 @@
-"""Advice of errors about one of several tables that is lost, went back, or of which nobody knows what it has."""
+"""Advice of errors about one of several tables that is lost, that went back, or of which nobody knows what it has."""
 
 import itertools
 from collections import Counter
@@ -38,7 +38,7 @@ def world() -> ManyWorld:
 
 
 def _drop(world, name: str) -> tuple[dict, list[int]]:
-    """(its files, the numbers of its rows)"""
+    """Drop a table. Returns its files and the numbers of its rows."""
     files = files_in(world, f"{ROOT}/{name}")
     lost = [number for table, number, _ in world.rows() if table == name]
     world.file_io().delete_tree(f"{ROOT}/{name}")
@@ -51,7 +51,8 @@ def _recreate(world) -> None:
 
 
 def _take_newest_snapshot(world, name: str) -> tuple[dict, list[int]]:
-    """As a rollback does it: (what went, the numbers of the rows that went with it)."""
+    """Delete the newest snapshot, as a rollback does.
+    Returns what was deleted and the numbers of the rows that went with it."""
     before = world.rows()
     newest = max(world.table(name).snapshots.ids())
     files = {
@@ -65,7 +66,8 @@ def _take_newest_snapshot(world, name: str) -> tuple[dict, list[int]]:
 
 
 def _go_on_without_it(world, kind: str, said, lost: list[int], *, is_expired: bool = False) -> None:
-    """Under another name, as the error says; no other table gets a row twice. is_expired: what tables say of the other name."""
+    """Go on under another name, as the error says; no other table gets a row twice. is_expired: history has expired, so
+    that the tables cannot say whether the other name has written here."""
     if kind == "table.gone":
         _recreate(world)
     said.says("set another application")
@@ -85,7 +87,7 @@ LOST = {"table.gone": lambda world: None, "table.recreated": _recreate}
 @pytest.mark.parametrize("kind", LOST)
 @pytest.mark.parametrize("way", ["restored", "another-application"])
 def test_one_of_the_tables_is_lost(world, kind, way):
-    """Restored; or the query goes on under another name, and no other table gets a row twice."""
+    """Either it is restored; or the query goes on under another name, and no other table gets a row twice."""
     files, lost = _drop(world, "strict")
     LOST[kind](world)
     said = refused(world, kind)
@@ -103,7 +105,8 @@ def test_one_of_the_tables_is_lost(world, kind, way):
 @pytest.mark.parametrize("kind", LOST)
 @pytest.mark.parametrize("batches, is_running", [(4, True), (3, False)])
 def test_one_of_the_tables_is_lost_and_a_new_checkpoint_would_double_the_others(kind, batches, is_running):
-    """Under the running query, of which the error said what is right for one table; or behind a batch that put no row into any table."""
+    """The table is lost under the running query, where the error formerly said what is right for a single table; or it
+    is lost behind a batch that put no row into any table."""
     world = ManyWorld(restore="restore-and-continue")
     sink = world.driver.start(world.file_io(), world.checkpoint)
     world.checkpoint.ends += list(BOUNDARIES)
@@ -121,14 +124,14 @@ def test_one_of_the_tables_is_lost_and_a_new_checkpoint_would_double_the_others(
 
 
 _WENT_BACK = "table.rolled-back"
-# Of the last batch, which is written after four others, table ``strict`` gets rows.
+# Table ``strict`` gets rows of the last batch, which is written after four others.
 _STRICT_HAS_ROWS = (6, 9, 9, 9, 18)
 
 
 @follows("table.rolled-back")
 @pytest.mark.parametrize("way", ["restored", "another-application"])
 def test_one_of_the_tables_is_rolled_back(world, way):
-    """Restored; or what it lost was meant, or cannot be had again, and the query goes on under another name."""
+    """Either it is restored; or the loss was meant, or cannot be undone, and the query goes on under another name."""
     files, lost = _take_newest_snapshot(world, "strict")
     assert lost
     said = refused(world, _WENT_BACK)
@@ -145,7 +148,8 @@ def test_one_of_the_tables_is_rolled_back(world, way):
 @pytest.mark.parametrize("kind", [*LOST, _WENT_BACK])
 @pytest.mark.parametrize("way", ["restored", "given-up"])
 def test_one_of_the_tables_is_lost_while_a_batch_is_pending(kind, way):
-    """Another name alone would leave out what is pending: it is given up, so that the batch is written again, once."""
+    """Another name alone would leave out what is pending.
+    So that is given up first, and the batch is written again, once."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:2])
     assert die_at_step("precommit.saved", 3, world, boundaries=_STRICT_HAS_ROWS)
@@ -167,7 +171,8 @@ def test_one_of_the_tables_is_lost_while_a_batch_is_pending(kind, way):
 @follows("give-up.published")
 @pytest.mark.parametrize("kind", LOST)
 def test_one_of_the_tables_is_lost_while_others_have_their_part_of_a_batch(kind):
-    """Reading the batch again would double those: rolled back as the error says, they lose them, and then it is given up."""
+    """Reading the batch again would double their rows. Once they are rolled back as the error says they have lost them,
+    and then the batch is given up."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:2])
     assert die_at_step("tables.table_published", 1, world, boundaries=_STRICT_HAS_ROWS)
@@ -187,7 +192,7 @@ def test_one_of_the_tables_is_lost_while_others_have_their_part_of_a_batch(kind)
 @pytest.mark.parametrize("kind", [*LOST, _WENT_BACK])
 @pytest.mark.parametrize("published", [1, 2])
 def test_one_of_the_tables_is_left_out_where_others_cannot_be_rolled_back(kind, published):
-    """Somebody has committed behind their part, or what was before it has expired: there was no way on."""
+    """Somebody has committed after their part, or what was before it has expired. Formerly there was no way on."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:2])
     assert die_at_step("tables.table_published", published, world, boundaries=_STRICT_HAS_ROWS)
@@ -206,8 +211,8 @@ def test_one_of_the_tables_is_left_out_where_others_cannot_be_rolled_back(kind, 
 @follows("give-up.published")
 @pytest.mark.parametrize("is_one_lost", [True, False])
 def test_one_of_the_tables_cannot_get_its_part_of_a_batch_any_more(is_one_lost):
-    """It was rolled back with the files of its part, and others have theirs. Found by a walk: the word that publishes the record in all tables
-    that are not lost led back to the files that are gone, for ever."""
+    """The table was rolled back and the files of its part were deleted, while other tables have their part. Found by a
+    walk: the word that publishes the record in all tables that are not lost led back to the deleted files, for ever."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:2])
     assert die_at_step("tables.table_published", 2, world, boundaries=_STRICT_HAS_ROWS)
@@ -231,7 +236,7 @@ def test_one_of_the_tables_cannot_get_its_part_of_a_batch_any_more(is_one_lost):
 
 @pytest.mark.parametrize("kind", [*LOST, _WENT_BACK])
 def test_a_table_that_is_left_out_of_one_record_is_not_left_out_of_the_next(kind):
-    """The word stays in the job."""
+    """The word is still in the job."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:2])
     assert die_at_step("tables.table_published", 1, world, boundaries=_STRICT_HAS_ROWS)
@@ -253,7 +258,7 @@ def test_a_table_that_is_left_out_of_one_record_is_not_left_out_of_the_next(kind
 
 @pytest.mark.parametrize("kind", LOST)
 def test_a_table_that_is_restored_after_all_is_not_left_out(kind):
-    """The word is in the job already."""
+    """The word is already in the job."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:2])
     assert die_at_step("tables.table_published", 1, world, boundaries=_STRICT_HAS_ROWS)
@@ -281,7 +286,7 @@ def _rows_of_part(world, sequence: int, name: str) -> int:
 
 @pytest.mark.parametrize("kind", LOST)
 def test_what_a_table_has_by_its_state_is_not_given_up(kind):
-    """No snapshot names its files any more; its rows were read again and doubled."""
+    """No snapshot names its files any more. Formerly its rows were read again and doubled."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:2])
     assert die_at_step("tables.table_published", 1, world, boundaries=_STRICT_HAS_ROWS)
@@ -296,7 +301,7 @@ def test_what_a_table_has_by_its_state_is_not_given_up(kind):
 @pytest.mark.parametrize("kind", LOST)
 @pytest.mark.parametrize("way", ["accept_as_seen", "accept_as_new"])
 def test_what_its_user_says_that_a_table_has_is_not_given_up(kind, way):
-    """Another table of the record is lost, which is not looked at for the question about this one."""
+    """Another table of the record is lost, and the question about this one does not look at that."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:2])
     assert die_at_step("tables.table_published", 1, world, boundaries=_STRICT_HAS_ROWS)
@@ -326,7 +331,8 @@ def _give_up(world, path: str, options):
 @follows("tables.journal-behind")
 @pytest.mark.parametrize("way", ["restored", "another-application"])
 def test_an_older_copy_of_the_journal_took_its_place(world, way):
-    """The newest one is put back; or there is none, and the query goes on under another name behind what the tables have."""
+    """Either the newest copy is put back;
+    or there is none, and the query goes on under another name behind what the tables have."""
     newest = max(int(name[7:-5]) for name in world.file_io().names(JOURNAL) if name.startswith("record-"))
     files = files_in(world, JOURNAL)
     for name in (f"record-{newest}.json", f"done-{newest}"):
@@ -350,7 +356,8 @@ def test_an_older_copy_of_the_journal_took_its_place(world, way):
 
 
 def _undecidable(published: int) -> ManyWorld:
-    """Killed when so many tables had their part of the first batch; others committed to these, and what could tell has expired."""
+    """A query that was killed when so many tables had their part of the first batch; others then committed to these,
+    and what could tell has expired."""
     world = ManyWorld(restore="restore-and-continue")
     assert die_at_step("tables.table_published", published, world)
     having = [name for name in world.tables if world.table(name) and world.table(name).snapshots.latest()]
@@ -365,7 +372,8 @@ def _undecidable(published: int) -> ManyWorld:
     "ways", [("accept_as_seen",), ("accept_as_new",), *itertools.product(("accept_as_seen", "accept_as_new"), repeat=2)]
 )
 def test_tables_of_which_nobody_knows_whether_they_have_their_part(ways):
-    """Each one's part is left alone or published, whatever was said of the other; the rest get theirs in any case."""
+    """The part of each table is left alone or published, whatever was said of the other one.
+    The rest of the tables get theirs in any case."""
     world = _undecidable(len(ways))
     left_alone = 0
     for way in ways:

@@ -1,4 +1,4 @@
-"""Advice of errors of a query into several tables: the others must not get a row twice, whatever befell one of them."""
+"""Advice of errors of a query into several tables: whatever befell one of them, the others must not get a row twice."""
 
 import copy
 import dataclasses
@@ -51,7 +51,7 @@ def test_the_journal_of_all_tables_is_lost(world, way):
 
 @follows("tables.unknown-record")
 def test_the_journal_of_all_tables_is_lost_behind_a_batch_without_rows():
-    """No table knows that batch, and the number that was said was refused when the next one came."""
+    """No table knows that batch. Formerly the number that the error named was refused when the next batch came."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:3])
     world.file_io().delete_tree(f"{ROOT}/streamsink")
@@ -63,7 +63,8 @@ def test_the_journal_of_all_tables_is_lost_behind_a_batch_without_rows():
 
 @follows("checkpoint.begins-anew")
 def test_the_journal_of_all_tables_and_the_checkpoint_are_lost(world):
-    """The tables tell up to where they were written; under the name that the error asks for every row came a second time."""
+    """The tables tell how far they were written.
+    Formerly every row came a second time under the name that the error asked for."""
     world.file_io().delete_tree(f"{ROOT}/streamsink")
     world.checkpoint = SparkCheckpoint(SECOND)
     accept(
@@ -74,11 +75,12 @@ def test_the_journal_of_all_tables_and_the_checkpoint_are_lost(world):
     said = refused(world, "checkpoint.begins-anew")
     at = json.loads(
         said.find(
-            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"
+            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with "
+            r"startingOffsets='([^']*)'"
         )
     )
     accept(world, adopt_from_batch=None)
-    world.driver.first_file = at["t"]["0"]  # where batch 0 begins
+    world.driver.first_file = at["t"]["0"]  # This is where batch 0 begins.
     world.checkpoint = SparkCheckpoint(SECOND)
     world.run(boundaries=BOUNDARIES[4:])
     check_complete(world.rows())
@@ -86,7 +88,8 @@ def test_the_journal_of_all_tables_and_the_checkpoint_are_lost(world):
 
 @follows("tables.unknown-record", "checkpoint.begins-anew")
 def test_an_older_journal_that_does_not_know_a_table_of_the_rules_and_a_lost_checkpoint():
-    """Batches that have no rows for that table were recorded before anybody looked, and told from where to begin: what it had came twice."""
+    """Formerly batches without rows for that table were recorded before anybody looked at it, and said where to begin:
+    what the table had came twice."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=(1,))
     older = files_in(world, f"{ROOT}/streamsink")
@@ -100,11 +103,12 @@ def test_an_older_journal_that_does_not_know_a_table_of_the_rules_and_a_lost_che
     said = refused(world, "checkpoint.begins-anew", lambda: world.run(boundaries=(1, 12)))
     at = json.loads(
         said.find(
-            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"
+            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with "
+            r"startingOffsets='([^']*)'"
         )
     )
     accept(world, adopt_from_batch=None)
-    world.driver.first_file = at["t"]["0"]  # where batch 0 begins
+    world.driver.first_file = at["t"]["0"]  # This is where batch 0 begins.
     world.checkpoint = SparkCheckpoint(SECOND)
     world.run(boundaries=(12, 18))
     check_complete(world.rows(), (1, 9, 12, 18))
@@ -112,7 +116,8 @@ def test_an_older_journal_that_does_not_know_a_table_of_the_rules_and_a_lost_che
 
 @follows("application.renamed")
 def test_the_journal_of_all_tables_is_lost_and_the_topic_recreated(world):
-    """The first name cannot be started without its journal, and no other one goes on with another topic: there was no way on."""
+    """The first name cannot be started without its journal, and no other name goes on with another topic.
+    Formerly there was no way on."""
     world.file_io().delete_tree(f"{ROOT}/streamsink")
     world.driver.topic_id = "another"
     accept(
@@ -123,7 +128,8 @@ def test_the_journal_of_all_tables_is_lost_and_the_topic_recreated(world):
     said = refused(world, "application.renamed")
     at = json.loads(
         said.find(
-            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"
+            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with "
+            r"startingOffsets='([^']*)'"
         )
     )
     assert at == {"t": {"0": -2}}
@@ -137,7 +143,8 @@ def test_the_journal_of_all_tables_is_lost_and_the_topic_recreated(world):
 @follows("tables.other-protocol")
 @pytest.mark.parametrize("way", ["other-program", "its-checkpoint"])
 def test_a_table_that_to_table_has_written_under_this_name(way):
-    """Under another name another program writes its rows, and those of the first one stay; the same program goes on behind them."""
+    """Another program writes its rows under another name, and those of the first program stay.
+    The same program goes on behind its rows."""
     world, checkpoint = ManyWorld(restore="restore-and-continue"), SparkCheckpoint(SECOND)
     rows = pa.schema([field for field in SCHEMA if field.name != ROUTE])
     options = SinkOptions.of(ROOT, {"partition_by": ("part",)})
@@ -167,7 +174,7 @@ def test_a_table_that_to_table_has_written_under_this_name(way):
 @follows("tables.other-protocol")
 @pytest.mark.parametrize("way", ["other-program", "this-name-too", "its-checkpoint"])
 def test_a_table_that_to_tables_has_written_under_this_name(world, way):
-    """With a new checkpoint the same program wrote each row a second time."""
+    """Formerly the same program wrote each row a second time with a new checkpoint."""
     rows = pa.schema([field for field in SCHEMA if field.name != ROUTE])
     there = Counter(world.rows())
 
@@ -256,7 +263,7 @@ def test_the_first_start_on_tables_whose_history_has_expired():
 
 
 def _forgets(world, name: str) -> None:
-    """Another writer has committed to the table, and all that came before has expired."""
+    """Another writer has committed to the table, and everything before that has expired."""
     newest = world.table(name).snapshots.latest()
     foreign = dataclasses.replace(newest, id=newest.id + 1, properties=None, commit_user="compactor")
     world.file_io().write(f"{ROOT}/{name}/snapshot/snapshot-{foreign.id}", foreign.to_json())
@@ -267,7 +274,8 @@ def _forgets(world, name: str) -> None:
 
 @follows("history.incomplete")
 def test_the_journal_is_lost_behind_a_batch_that_one_table_has_which_has_forgotten():
-    """Nothing was said for an application that did write here, and its whole source was written a second time."""
+    """Formerly the error spoke of no application although it did write here,
+    and its whole source was written a second time."""
     world = ManyWorld(restore="restore-and-continue")
     assert die_at_step("tables.table_published", 1, world)
     world.file_io().delete_tree(f"{ROOT}/streamsink")
@@ -288,7 +296,8 @@ def test_the_journal_is_lost_behind_a_batch_that_one_table_has_which_has_forgott
 @follows("tables.unknown-record", "history.incomplete")
 @pytest.mark.parametrize("is_looked_first", [True, False])
 def test_the_journal_is_lost_and_a_table_has_forgotten_a_batch_that_only_it_has(is_looked_first):
-    """Found by a walk: the others tell an earlier batch for the last one, and its rows were written a second time behind that."""
+    """Found by a walk: for the other tables an earlier batch is the last one, and the rows of the forgotten batch were
+    written a second time behind it."""
     world = ManyWorld(restore="restore-and-continue")
     for _ in range(5):
         next(world._versions)
@@ -304,7 +313,8 @@ def test_the_journal_is_lost_and_a_table_has_forgotten_a_batch_that_only_it_has(
         accept(world, **said.options("adopt_from_batch", "accept_as_seen"))
         accept(world, new_application=refused(world, "history.incomplete").option("new_application"))
         refused(world, "application.renamed").says(
-            "leave adopt_from_batch out and let the query begin behind what is there (a new checkpoint with startingOffsets"
+            "leave adopt_from_batch out and let the query begin behind what is there (a new checkpoint with "
+            "startingOffsets"
         )
         accept(world, adopt_from_batch=None)
     world.checkpoint, world.driver.first_file = (
@@ -319,7 +329,8 @@ def test_the_journal_is_lost_and_a_table_has_forgotten_a_batch_that_only_it_has(
 
 @follows("tables.unknown-record", "history.incomplete")
 def test_the_journal_is_lost_and_the_first_table_has_forgotten(world):
-    """The other tables say how far it was: asked was whether it had ever written, and no answer to that was right."""
+    """The other tables say how far the query was.
+    Formerly the error asked whether it had ever written here, and no answer to that was right."""
     world.file_io().delete_tree(f"{ROOT}/streamsink")
     _forgets(world, "a")
     said = refused(world, "tables.unknown-record")
@@ -333,15 +344,16 @@ def test_the_journal_is_lost_and_the_first_table_has_forgotten(world):
 @follows("journal.other")
 @pytest.mark.parametrize("way", ["restored", "another-application"])
 def test_the_tables_are_those_of_another_past_than_the_journal(way):
-    """Found by a bred walk: a backup of the tables was put back whose last record has the number of the journal's, and is another one. The query went
-    on behind the journal's, and what the tables lack of that was lost without a word."""
+    """Found by a bred walk: a backup of the tables was put back whose last record has the number of the journal's last
+    record and is another one. The query went on behind the journal's record, and what the tables lack of it was lost
+    without a word."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=(6,))
     all_of_it, checkpoint, versions = files_in(world, ROOT), copy.deepcopy(world.checkpoint), copy.copy(world._versions)
     world.run(boundaries=(6, 8))
     tables = _tables(world)
     _replace(world, all_of_it)
-    world.checkpoint, world._versions = checkpoint, versions  # so that the rows go to the same tables
+    world.checkpoint, world._versions = checkpoint, versions  # The rows go to the same tables.
     world.run(boundaries=(6, 9))
     right_ones = _tables(world)
     _replace(world, tables, keep=files_in(world, f"{ROOT}/streamsink"))
@@ -356,11 +368,12 @@ def test_the_tables_are_those_of_another_past_than_the_journal(way):
     said = refused(world, "application.renamed", lambda: world.run(boundaries=(6, 9, 14)))
     at = json.loads(
         said.find(
-            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"
+            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with "
+            r"startingOffsets='([^']*)'"
         )
     )
     accept(world, adopt_from_batch=None)
-    world.driver.first_file = at["t"]["0"]  # where batch 0 begins
+    world.driver.first_file = at["t"]["0"]  # This is where batch 0 begins.
     world.checkpoint = SparkCheckpoint(SECOND)
     world.run(boundaries=(14,))
     check_complete(world.rows(), (6, 8, 14))
@@ -371,6 +384,6 @@ def _tables(world) -> dict[str, bytes]:
 
 
 def _replace(world, files: dict[str, bytes], keep: dict[str, bytes] = MappingProxyType({})) -> None:
-    """These files, and those of ``keep``, are all that is in the warehouse."""
+    """Make these files, and those of ``keep``, all that is in the warehouse."""
     world.file_io().delete_tree(ROOT)
     put_back(world, {**files, **keep})

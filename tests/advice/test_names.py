@@ -1,13 +1,12 @@
-"""Advice of errors about an application's name: a query that comes under another one, and one that two queries hold."""
+"""Advice of errors about an application's name:
+a query that comes under another name, and a name that two queries hold."""
 
 import json
 from types import SimpleNamespace
 
 import pytest
 
-from streamsink.commands.offsets import Wanted, offsets_of
 from streamsink.commands.retire import retire
-from streamsink.table.table import open_table
 from streamsink.testing.driver import SparkCheckpoint
 from tests.advice.accidents import (
     POSITIONS,
@@ -22,11 +21,9 @@ from tests.advice.accidents import (
     starting_offset,
     take,
 )
-from tests.advice.following import Advice, follows, told
+from tests.advice.following import Advice, follows
 from tests.crash.giving_up import follow
-from tests.crash.letters_world import NAME, LettersWorld
 from tests.crash.world import World, die_at_step, expected, memory_world
-from tests.protocol.history import expire_before, io_of, roll_back_to, say_new, snapshot_of_another, tear_mark
 
 PLAIN = {"restore": "restore-and-continue"}
 
@@ -47,7 +44,7 @@ def test_a_query_that_comes_back_under_another_name(way):
         accept(world, application=said.find(r"Set application='([^']*)' to go on"))
     else:
         first = copy_of(world, application=said.find(r"under the name '([^']*)'"))
-        first.run(boundaries=(6, 9))  # it publishes everything, and is stopped
+        first.run(boundaries=(6, 9))  # The query under the first name publishes everything and is stopped.
         world.calls = first.calls
         accept(world, adopt_from_batch=said.option("adopt_from_batch"))
     world.run(boundaries=(6, 9, 12))
@@ -56,7 +53,8 @@ def test_a_query_that_comes_back_under_another_name(way):
 
 @follows("application.renamed")
 def test_a_query_that_comes_back_under_another_name_while_its_topic_was_recreated():
-    """The first name leads on, and what it says of the topic. Its batch was skipped, and what the new topic holds there was lost."""
+    """The advice leads to the first name, and from there to the recreated topic. Formerly the batch was skipped, and
+    what the new topic holds at its offsets was lost."""
     world = _query(position_columns=POSITIONS)
     world.checkpoint.committed = 1
     renew_topic(world, topic_id="another")
@@ -74,7 +72,8 @@ def test_a_query_that_comes_back_under_another_name_while_its_topic_was_recreate
 @pytest.mark.parametrize("pending", [False, True])
 @pytest.mark.parametrize("way", ["restored", "given-up"])
 def test_a_table_that_was_rolled_back_to_before_the_query_had_its_name(way, pending):
-    """The command said that the source was to be read from its beginning, of which the table has a part under the first name."""
+    """Formerly the command said to read the source from its beginning,
+    although the table has a part of it under the first name."""
     world = _query()
     accept(world, application="new", adopt_from_batch=2, on_rollback="republish")
     if pending:
@@ -98,7 +97,7 @@ def test_a_table_that_was_rolled_back_to_before_the_query_had_its_name(way, pend
 
 @follows("checkpoint.begins-anew")
 def test_a_new_checkpoint_that_begins_behind_the_first_name_is_not_told_to_begin_there():
-    """Found by a walk: where a journal was lost, what lay between was written a second time as the error said."""
+    """Found by a walk: where a journal was lost, the rows between were written a second time by what the error said."""
     world = _query()
     accept(world, application="new", adopt_from_batch=2)
     lose_checkpoint(world)
@@ -106,7 +105,8 @@ def test_a_new_checkpoint_that_begins_behind_the_first_name_is_not_told_to_begin
     world.driver.first_file = 10
     said = refused(world, "checkpoint.begins-anew", (12,))
     said.says(
-        "leave adopt_from_batch out: this checkpoint begins behind what was 'streamsink' before (what lies between them in t:0 is left out)"
+        "leave adopt_from_batch out: this checkpoint begins behind what was 'streamsink' before (what lies between "
+        "them in t:0 is left out)"
     )
     assert "startingOffsets" not in said.message
     accept(world, adopt_from_batch=None)
@@ -116,7 +116,8 @@ def test_a_new_checkpoint_that_begins_behind_the_first_name_is_not_told_to_begin
 
 @follows("table.rolled-back")
 def test_nothing_is_left_under_a_name_that_was_taken_back_with_the_batch_that_another_name_was_to_adopt():
-    """Found by a walk: the number was left in the job, and the batch after what was given up was taken for the one to adopt: rows were lost."""
+    """Found by a walk: adopt_from_batch was left in the job, and the batch after what was given up was taken for the
+    one to adopt, so that rows were lost."""
     world = _query((6,))
     accept(world, adopt_from_batch=1)
     gone = [f"{world.driver.root}/snapshot/{name}" for name in ("snapshot-1", "LATEST")]
@@ -137,7 +138,8 @@ def test_nothing_is_left_under_a_name_that_was_taken_back_with_the_batch_that_an
 @follows("checkpoint.begins-anew")
 @pytest.mark.parametrize("way", ["offsets", "all"])
 def test_a_query_that_comes_back_under_another_name_without_its_checkpoint(way):
-    """Its user says that batch 2 is its next one, and a new checkpoint begins with batch 0. All rows were written a second time."""
+    """Its user says that batch 2 is the next one, and a new checkpoint begins with batch 0.
+    Formerly all rows were written a second time."""
     world = _query()
     accept(world, application="new", adopt_from_batch=2)
     lose_checkpoint(world)
@@ -157,8 +159,9 @@ def test_a_query_that_comes_back_under_another_name_without_its_checkpoint(way):
 @pytest.mark.parametrize("way", ["offsets", "all"])
 @pytest.mark.parametrize("committed", [[2, 4], [4]], ids=["batch 2 comes", "batch 1 comes"])
 def test_a_query_that_comes_back_under_another_name_with_another_checkpoint(way, committed):
-    """Its batch 2 is not the one after the recorded batch 1. Found by walks: what that checkpoint had not read itself was written a second time,
-    by a batch of another number after the advice to adopt that one."""
+    """Batch 2 of that checkpoint does not follow the recorded batch 1. Found by walks: what that checkpoint had not
+    read itself was written a second time, and so it was by a batch of another number when the error advised to adopt
+    that one."""
     world = _query()
     accept(world, application="new", adopt_from_batch=2)
     world.checkpoint = SparkCheckpoint(SECOND, list(committed), len(committed))
@@ -177,7 +180,8 @@ def test_a_query_that_comes_back_under_another_name_with_another_checkpoint(way,
 @follows("checkpoint.begins-anew")
 @pytest.mark.parametrize("numeric", [True, False], ids=["topic", "folder"])
 def test_a_query_whose_past_no_name_knows_without_its_checkpoint(numeric):
-    """What was written before is in no record: its user knows where that ends, as the table's rows say. The error had no way on but to write all again."""
+    """No record has what was written before, but its user knows from the table's rows where that ends. Formerly the
+    error named no way on except to write everything again."""
     world = _query(numeric=numeric)
     assert retire(world.file_io(world.calls), world.driver.root, world.driver.options)
     accept(world, adopt_from_batch=2)
@@ -200,7 +204,7 @@ def test_a_query_whose_past_no_name_knows_without_its_checkpoint(numeric):
 @follows("checkpoint.begins-anew")
 @pytest.mark.parametrize("adopted", [1, 3])
 def test_a_query_that_is_told_to_begin_with_another_batch_than_the_next_one_without_its_checkpoint(adopted):
-    """No name ends there, and the first one's end was not told."""
+    """No name ends at that batch. Formerly the error did not say where the first one ends."""
     world = _query()
     accept(world, application="new", adopt_from_batch=adopted)
     lose_checkpoint(world)
@@ -213,7 +217,7 @@ def test_a_query_that_is_told_to_begin_with_another_batch_than_the_next_one_with
 
 @follows("checkpoint.begins-anew")
 def test_a_query_that_comes_back_under_another_name_without_its_checkpoint_while_a_batch_is_pending():
-    """A checkpoint that began behind it would have left out its rows: nobody would have published them."""
+    """A checkpoint that began behind the pending batch would leave out its rows: nobody would publish them."""
     world = _query((6,), position_columns=POSITIONS)
     assert die_at_step("precommit.saved", 1, world, boundaries=(6, 9))
     accept(world, application="new", adopt_from_batch=2)
@@ -233,7 +237,7 @@ def test_a_query_that_comes_back_under_another_name_without_its_checkpoint_while
 
 @follows("application.in-use")
 def test_a_name_that_another_query_holds():
-    """Under a name of its own the second one writes, and the first is not harmed."""
+    """The second query writes under a name of its own, and the first one is not harmed."""
     world = memory_world(**PLAIN)
     first = world.driver.start(world.file_io(world.calls), SparkCheckpoint(world.checkpoint.query))
     second = World(world.calls, world.driver.root, **PLAIN)
@@ -252,7 +256,8 @@ def test_a_name_that_another_query_holds():
 
 @follows("application.in-use")
 def test_a_name_that_an_earlier_start_of_this_query_holds():
-    """Its checkpoint was lost while it hung. A name of its own, which was the only advice, would have written every row again."""
+    """The query hung, and meanwhile its checkpoint was lost. Formerly the only advice was a name of its own, under
+    which it would have written every row again."""
     world = memory_world(position_columns=POSITIONS)
     first = world.driver.start(world.file_io(world.calls), SparkCheckpoint(world.checkpoint.query))
     first.batch(world.driver.describe(SparkCheckpoint(world.checkpoint.query, [6]), 0))
@@ -262,151 +267,3 @@ def test_a_name_that_an_earlier_start_of_this_query_holds():
     first.close()
     world.run(boundaries=(6, 9))
     assert world.ids() == expected((9,))
-
-
-# -- the table says nothing of the first name any more --------------------------------------------------------------
-
-
-def _another_writer_came() -> tuple[World, int]:
-    """Batches of 4 rows under the first name, of which two are behind another writer's snapshot, before which all have expired: its number."""
-    world = memory_world(restore="restore-and-continue", journal_retain=10)
-    world.run(boundaries=(4,))
-    others = snapshot_of_another(_table(world))
-    expire_before(_table(world), others)
-    world.run(boundaries=(4, 8, 12))
-    return world, others
-
-
-def _gets_another_name(world, **options) -> None:
-    """And its user says that it did not write here under that name."""
-    accept(world, application="new", adopt_from_batch=3, **options)
-    say_new(world, lambda: world.driver.start(world.file_io(world.calls), world.checkpoint).close())
-
-
-def _table(world):
-    return open_table(io_of(world), world.driver.root, for_writing=False)
-
-
-@follows("application.renamed", "table.rolled-back")
-@pytest.mark.parametrize("way", ["restored", "republish"])
-def test_a_table_goes_back_to_another_writers_snapshot_before_the_query_gets_another_name(way):
-    """The journal's mark of the first name was a proof that the rows are there."""
-    world, others = _another_writer_came()
-    gone = roll_back_to(_table(world), others)
-    accept(world, application="new", adopt_from_batch=3)
-    said = refused(
-        world,
-        "application.renamed",
-        (4, 8, 12, 16),
-        lambda: say_new(world, lambda: world.run(boundaries=(4, 8, 12, 16))),
-    )
-    said.says("first start the query once more under the first one")
-    accept(world, application=said.find(r"Set application='([^']*)' to go on"))
-    said = refused(world, "table.rolled-back", (4, 8, 12))
-    if way == "restored":
-        said.says("Restore the table")
-        for path, data in gone.items():
-            put_back(world, path, data)
-    else:
-        accept(world, on_rollback=said.option("on_rollback"))
-        world.run(boundaries=(4, 8, 12))
-    accept(world, application="new", on_rollback="fail")
-    world.run(boundaries=(4, 8, 12, 16))
-    assert world.ids() == list(range(16))
-
-
-@follows("table.rolled-back-too-far")
-@pytest.mark.parametrize("pending", [False, True])
-@pytest.mark.parametrize("is_retired", [False, True])
-def test_a_table_goes_back_to_another_writers_snapshot_to_before_the_query_had_its_name(pending, is_retired):
-    """Expired history was taken for all that the first name had written. is_retired: nothing but the record knows what that was."""
-    world, others = _another_writer_came()
-    _gets_another_name(world, on_rollback="republish")
-    if pending:
-        assert die_at_step("precommit.saved", 1, world, boundaries=(4, 8, 12, 16))
-    else:
-        world.run(boundaries=(4, 8, 12, 16))
-    if is_retired:
-        world.file_io(world.calls).delete_tree(f"{world.driver.root}/streamsink/streamsink")
-    gone = roll_back_to(_table(world), others)
-    said = refused(world, "table.rolled-back-too-far", (4, 8, 12, 16, 20)).says("Restore the table")
-    if not is_retired:
-        _give_up_and_start_over(world, said)
-        return
-    for path, data in gone.items():
-        put_back(world, path, data)
-    world.run(boundaries=(4, 8, 12, 16, 20))
-    assert world.ids() == list(range(20))
-
-
-def _give_up_and_start_over(world, said) -> None:
-    """Behind what the table has under the first name, of which it says nothing."""
-    found = Advice(SimpleNamespace(kind=said.kind, message=str(follow(world, said))))
-    accept(world, adopt_from_batch=None)
-    start = starting_offset(world, found)
-    say_new(world, lambda: start_over(world, start, (20,)))
-    assert world.ids() == list(range(20))
-
-
-@follows("table.rolled-back-too-far")
-def test_a_table_with_dead_letters_goes_back_to_another_writers_snapshot_to_before_the_query_had_its_name():
-    world = LettersWorld()
-    world.run(boundaries=(4,))
-    others = snapshot_of_another(world.table(NAME))
-    expire_before(world.table(NAME), others)
-    world.run(boundaries=(4, 8, 12))
-    renamed = {"application": "new", "adopt_from_batch": 3}
-    word = told("history.incomplete", lambda: world.run(boundaries=(4, 8, 12), **renamed)).option("new_application")
-    renamed["new_application"] = word
-    assert die_at_step("precommit.saved", 1, world, boundaries=(4, 8, 12, 16), **renamed)
-    roll_back_to(world.table(NAME), others)
-    told("table.rolled-back-too-far", lambda: world.run(boundaries=(4, 8, 12, 16), **renamed)).says("Restore the table")
-
-
-@pytest.mark.parametrize("is_torn", [False, True])
-def test_a_name_that_begins_behind_another_writers_snapshots_knows_how_far_the_table_may_go_back(is_torn):
-    """To behind what the first name's mark says. One that was torn does not, and where its snapshot has expired it is to the newest one that there
-    was."""
-    world, _ = _another_writer_came()
-    ours = _table(world).snapshots.latest().id
-    for _ in range(2):
-        snapshot_of_another(_table(world))
-    if is_torn:
-        tear_mark(world, 3)
-    expire_before(_table(world), ours + 1)
-    _gets_another_name(world)
-    assert die_at_step("precommit.saved", 1, world, boundaries=(4, 8, 12, 16))
-    roll_back_to(_table(world), ours + 1)
-    if is_torn:
-        refused(world, "table.rolled-back-too-far", (4, 8, 12, 16))
-        return
-    world.run(boundaries=(4, 8, 12, 16))
-    assert world.ids() == list(range(16))
-
-
-@follows("positions.unsettled")
-def test_where_a_new_checkpoint_begins_is_not_told_of_a_table_that_went_back_before_a_start_has_asked():
-    """Of one record nobody knows whether it is there, of another one that it is not."""
-    world, others = _another_writer_came()
-    roll_back_to(_table(world), others)
-    for uuid in ("first", "second"):
-        latest = snapshot_of_another(_table(world), uuid=uuid, later_ms=3_600_000)
-    expire_before(_table(world), latest)
-    tear_mark(world, 2)
-    said = told("positions.unsettled", lambda: offsets_of(io_of(world), world.driver.root, "streamsink", Wanted()))
-    accept(world, **said.options("application", "on_rollback"))
-    accept(world, **refused(world, "journal.undecidable", (4, 8, 12)).options("accept_as_new"))
-    world.run(boundaries=(4, 8, 12))
-    assert world.ids() == list(range(12))
-    assert json.loads(offsets_of(io_of(world), world.driver.root, "streamsink", Wanted())) == {"t": {"0": 12}}
-
-
-def test_expiry_alone_takes_nothing_from_a_query_that_gets_another_name():
-    """The first name's mark is of a snapshot that has expired, as the one has on which the first record under the second name was made."""
-    world, _ = _another_writer_came()
-    expire_before(_table(world), snapshot_of_another(_table(world)))
-    _gets_another_name(world)
-    assert die_at_step("precommit.saved", 1, world, boundaries=(4, 8, 12, 16))
-    expire_before(_table(world), snapshot_of_another(_table(world)))
-    world.run(boundaries=(4, 8, 12, 16, 20))
-    assert world.ids() == list(range(20))

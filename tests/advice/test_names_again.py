@@ -1,4 +1,4 @@
-"""Advice for a query that had another name, got its first one back, and comes under the other one once more."""
+"""Advice for a query that had another name, got its first name back, and comes under the other one once more."""
 
 import copy
 import dataclasses
@@ -23,8 +23,9 @@ ENDS = (6, 9, 12, 15, 18)
 @pytest.mark.parametrize("way", ["first-name", "given-up"])
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_a_query_has_gone_on_under_its_first_name_since_the_table_was_rolled_back(way, on_rollback, is_whole):
-    """Found by a bred walk: what the other name had lost was published again, as its error said, although the first name had written it since. The
-    first name had not been told of it, because the last record of the other one is of another checkpoint. is_whole: all of history is known."""
+    """Found by a bred walk: what the other name had lost was published again, as its error said, although the first
+    name had written it since. The first name had not been told of it, because the other name's last record is of
+    another checkpoint. is_whole: all of the table's history is known."""
     world = memory_world(restore="restore-and-continue", position_columns=POSITIONS)
     world.run(boundaries=ENDS[:2])
     accept(world, application="new", adopt_from_batch=2)
@@ -56,7 +57,7 @@ def test_a_query_has_gone_on_under_its_first_name_since_the_table_was_rolled_bac
 
 
 def _says_that_history_is_incomplete(world) -> None:
-    """As where snapshots had expired before anybody had read what they said of applications."""
+    """Mark the newest snapshot as if snapshots had expired before anybody read what they said of applications."""
     path = f"{world.driver.root}/snapshot/snapshot-{newest_of(world)}"
     newest = Snapshot.from_json(io_of(world).read(path), path)
     io_of(world).replace(
@@ -67,7 +68,7 @@ def _says_that_history_is_incomplete(world) -> None:
 
 
 def _went_back(first, ends, *, to: int = 1, retain: int = 10, **options):
-    """The query has another name behind the batches ``first``, and the table goes back to this snapshot."""
+    """A query that gets another name after the batches ``first``, and whose table goes back to this snapshot."""
     world = memory_world(restore="restore-and-continue", journal_retain=retain, **options)
     world.run(boundaries=first)
     accept(world, application="new", adopt_from_batch=len(first))
@@ -87,7 +88,8 @@ def _to_the_first_name(world, ends) -> Advice:
 @follows("table.rolled-back-too-far")
 @pytest.mark.parametrize("start", [0, 9])
 def test_the_checkpoint_is_lost_too_and_the_query_goes_on_under_its_first_name(start):
-    """It has another checkpoint then: what the other name had lost was published again beside what the first one had read again."""
+    """The query has another checkpoint then.
+    Formerly what the other name had lost was published again beside what the first name had read again."""
     world = _went_back(ENDS[:2], ENDS[:3], position_columns=POSITIONS)
     lose_checkpoint(world)
     said = _to_the_first_name(world, (15,))
@@ -102,7 +104,8 @@ def test_the_checkpoint_is_lost_too_and_the_query_goes_on_under_its_first_name(s
 
 @follows("table.rolled-back-too-far")
 def test_the_first_name_has_given_up_and_read_again_what_the_other_one_went_on_from():
-    """Its records have the numbers of those before: the other name took them for what it had gone on from."""
+    """The first name's new records have the numbers of those that were given up. Formerly the other name took them for
+    the ones that it had gone on from."""
     world = _went_back((3, 6, 9, 12), (3, 6, 9, 12, 15), retain=2)
     first = _to_the_first_name(world, (3, 6, 9, 12, 15, 18))
     given_up = follow(world, refused(world, "table.rolled-back-too-far", (3, 6, 9, 12, 15, 18)))
@@ -118,7 +121,7 @@ def test_the_first_name_has_given_up_and_read_again_what_the_other_one_went_on_f
 
 @follows("table.rolled-back-too-far")
 def test_another_query_has_the_first_name_by_now():
-    """It reads other things, so what was lost may come again."""
+    """That query reads other things, so what was lost may come again."""
     world = _went_back(ENDS[:2], ENDS[:3])
     _to_the_first_name(world, ENDS)
     world.run(boundaries=ENDS[:2])
@@ -130,7 +133,7 @@ def test_another_query_has_the_first_name_by_now():
 
 
 def test_another_query_has_the_first_name_and_the_number_of_the_record_that_was_given_up():
-    """What the other name went on from is not in the table: a record of the same number is."""
+    """What the other name went on from is not in the table; a record with the same number is."""
     world = _went_back(ENDS[:2], ENDS[:3])
     accept(world, application="streamsink", on_rollback="fail")
     assert follow(world, refused(world, "table.rolled-back", ENDS)).records == (2,)
@@ -140,7 +143,8 @@ def test_another_query_has_the_first_name_and_the_number_of_the_record_that_was_
 
 
 def _another_query_writes(world) -> None:
-    """One batch under the name that the driver has; then it is the first query's driver again."""
+    """Write one batch of another query under the name that the driver has,
+    then make the driver the first query's again."""
     mine, rows = world.checkpoint, world.driver.rows
     renew_topic(world, numeric=False)
     lose_checkpoint(world)
@@ -150,7 +154,7 @@ def _another_query_writes(world) -> None:
 
 
 def test_a_query_is_not_sent_to_a_first_name_whose_journal_is_lost():
-    """It was sent to and fro for ever."""
+    """Formerly it was sent to and fro for ever."""
     world = _went_back(ENDS[:2], ENDS[:3])
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/streamsink")
     said = refused(world, "table.rolled-back-too-far", ENDS).says("Restore the table")
@@ -163,7 +167,7 @@ def test_a_query_is_not_sent_to_a_first_name_whose_journal_is_lost():
 
 @follows("table.rolled-back-too-far")
 def test_the_other_name_has_pruned_the_record_that_says_what_it_went_on_from():
-    """The command named the other name, of which the table says nothing."""
+    """Formerly the command named the other name, of which the table says nothing."""
     world = _went_back(ENDS[:2], (*ENDS, 21), to=2, retain=2)
     given_up = follow(world, refused(world, "table.rolled-back-too-far", (*ENDS, 21, 24)))
     start = starting_offset(world, Advice(SimpleNamespace(kind="", message=str(given_up))))
@@ -173,7 +177,8 @@ def test_the_other_name_has_pruned_the_record_that_says_what_it_went_on_from():
 
 @follows("table.rolled-back-too-far")
 def test_names_there_and_back_and_the_table_goes_back_behind_both():
-    """Each name was sent to the other one: what the first one has behind the second is not in the table, and comes after it."""
+    """Formerly each name was sent to the other one. What the first name wrote after the second one is not in the table,
+    and is published after the second one's rows."""
     world = memory_world(restore="restore-and-continue", journal_retain=10)
     for application, ends, adopted in (
         ("streamsink", ENDS[:2], None),
@@ -196,7 +201,8 @@ def test_names_there_and_back_and_the_table_goes_back_behind_both():
 @pytest.mark.parametrize("way", ["behind it", "all of it is to be written"])
 @pytest.mark.parametrize("retain", [2, 10])
 def test_records_are_given_up_that_went_on_from_another_name_and_the_checkpoint_is_lost(retain, way):
-    """The table says nothing of the name any more, and all that the source has was written, beside what the first name has."""
+    """The table says nothing of the name any more.
+    Formerly everything in the source was written, beside what the first name has."""
     world = _went_back(ENDS[:2], (*ENDS, 21), to=2, retain=retain)
     accept(world, on_rollback="fail")
     given_up = follow(world, refused(world, "table.rolled-back", (*ENDS, 21, 24)))
@@ -215,7 +221,7 @@ def test_records_are_given_up_that_went_on_from_another_name_and_the_checkpoint_
 
 @follows("checkpoint.begins-anew")
 def test_the_first_name_went_back_too_and_is_to_be_started_first():
-    """Its journal has what the table has lost."""
+    """The first name's journal has what the table has lost."""
     world = _went_back(ENDS[:2], ENDS[:3], position_columns=POSITIONS)
     follow(world, refused(world, "table.rolled-back-too-far", ENDS))
     lose_checkpoint(world)
@@ -228,7 +234,8 @@ def test_the_first_name_went_back_too_and_is_to_be_started_first():
 @follows("table.rolled-back-too-far")
 @pytest.mark.parametrize("way", [{}, {"publish_as": "one-snapshot"}], ids=str)
 def test_names_there_and_back_and_the_table_goes_back_behind_all_three(way):
-    """Each name was sent to the other one, for what the first name had before the second was not published for what it has behind that."""
+    """Formerly each name was sent to the other one: what the first name had before the second one was not published
+    because of what it has after it."""
     world = memory_world(restore="restore-and-continue", journal_retain=10, **way)
     for application, ends, adopted in (
         ("streamsink", ENDS[:2], None),

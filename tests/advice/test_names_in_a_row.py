@@ -1,4 +1,5 @@
-"""Advice for a query that has had several names one after another, or checkpoints under them, and whose table goes back."""
+"""Advice for a query that has had several names one after another,
+or several checkpoints under them, and whose table goes back."""
 
 import json
 from types import SimpleNamespace
@@ -18,7 +19,8 @@ ENDS = (6, 9, 12, 15, 18)
 
 
 def _named(*names, retain: int = 10):
-    """A query with two batches under the first name and one under each other, whose user has said each time from which batch on."""
+    """A query with two batches under the first name and one under each other name,
+    whose user has said each time with which batch the name begins."""
     world = memory_world(restore="restore-and-continue", journal_retain=retain)
     for number, application in enumerate(names, 2):
         accept(world, application=application, adopt_from_batch=number - 1 if number > 2 else None)
@@ -33,7 +35,8 @@ def _go_back(world, to: int) -> None:
 
 
 def _begins_behind(world, given_up, end: int, query: str) -> None:
-    """A new checkpoint that reads all is refused; one that begins where the command has said has each row once."""
+    """A new checkpoint that reads everything is refused;
+    one that begins where the command has said has each row once."""
     lose_checkpoint(world, query)
     world.checkpoint.ends = []
     refused(world, "checkpoint.begins-anew", (end,))
@@ -42,7 +45,8 @@ def _begins_behind(world, given_up, end: int, query: str) -> None:
 
 
 def test_three_names_and_the_table_goes_back_behind_the_second_one():
-    """The command asked the second name, of which the table says nothing, and said that the source was to be read from its beginning."""
+    """Formerly the command asked for the second name, of which the table says nothing,
+    and said to read the source from its beginning."""
     world = _named("first", "second", "third")
     _go_back(world, 2)
     given_up = follow(world, refused(world, "table.rolled-back", ENDS))
@@ -50,7 +54,7 @@ def test_three_names_and_the_table_goes_back_behind_the_second_one():
 
 
 def test_records_are_given_up_a_second_time():
-    """What the new checkpoint had recorded in between said nothing of the first name."""
+    """Formerly what the new checkpoint had recorded in between said nothing of the first name."""
     world = _named("first", "second")
     _go_back(world, 2)
     given_up = follow(world, refused(world, "table.rolled-back", ENDS))
@@ -63,7 +67,7 @@ def test_records_are_given_up_a_second_time():
 
 
 def test_a_new_checkpoint_goes_on_under_the_later_name_and_its_first_record_is_pruned():
-    """Records of the new checkpoint said nothing of the first name."""
+    """Formerly records of the new checkpoint said nothing of the first name."""
     world = _named("first", "second", retain=2)
     start_over(world, 12, (15, 18, 21, 24))
     _go_back(world, 2)
@@ -75,7 +79,7 @@ def test_a_new_checkpoint_goes_on_under_the_later_name_and_its_first_record_is_p
 
 @follows("retire.pending")
 def test_the_first_name_is_not_retired_while_nothing_is_written_behind_it():
-    """Then nothing would show any more what the table has of the query."""
+    """Otherwise nothing would show any more what the table has of the query."""
     world = _named("first", "second")
     _go_back(world, 2)
     given_up = follow(world, refused(world, "table.rolled-back", ENDS))
@@ -93,7 +97,7 @@ def test_the_first_name_is_not_retired_while_nothing_is_written_behind_it():
 @follows("table.rolled-back-too-far")
 @pytest.mark.parametrize("names", [("a", "b", "c", "a"), ("a", "b", "c", "a", "b")], ids=str)
 def test_names_in_a_ring_and_the_table_goes_back_behind_all(names):
-    """Each was sent to the next one, for ever."""
+    """Formerly each name was sent to the next one, for ever."""
     world = memory_world(restore="restore-and-continue", journal_retain=10)
     ends = (3, 6, 9, 12, 15, 18)
     for number, application in enumerate(names, 1):
@@ -118,7 +122,7 @@ def test_names_in_a_ring_and_the_table_goes_back_behind_all(names):
 
 
 def test_records_are_given_up_a_second_time_and_cannot_be_read():
-    """Nothing of them told the name before, and the journal forgot what it had known of it."""
+    """Formerly nothing of these records named the name before, and the journal forgot what it had known of it."""
     world = _named("first", "second")
     _go_back(world, 2)
     given_up = follow(world, refused(world, "table.rolled-back", ENDS))

@@ -1,4 +1,4 @@
-"""Advice of errors about checkpoints and queries of which rows cannot be compared by offsets, or that are another query."""
+"""Advice of errors about checkpoints and queries whose rows cannot be compared by offsets, and about another query."""
 
 import dataclasses
 
@@ -21,7 +21,7 @@ def query(ends=(6, 9), **options) -> World:
 
 
 def _under_its_own_name(world, ends) -> World:
-    """The query under another application, in the same table; its rows are other ones."""
+    """Run the query under another application in the same table; its rows are other ones."""
     renew_topic(world)
     accept(world, application="own")
     world.run(boundaries=ends)
@@ -46,7 +46,7 @@ def test_another_query_that_takes_a_name_of_its_own():
 
 @follows("checkpoint.replaced", "batch.in-replay")
 def test_a_lost_checkpoint_accepted_as_seen_until_new_data_begins():
-    """Each batch of the replay asks; the first one with new rows is accepted as new."""
+    """Each batch of the replay asks, and the first one with new rows is accepted as new."""
     world, said = _replaced()
     accept(world, accept_as_seen=said.option("accept_as_seen"))
     assert stopped_by(world, (6, 9)) == "batch.in-replay"
@@ -59,7 +59,7 @@ def test_a_lost_checkpoint_accepted_as_seen_until_new_data_begins():
 
 @follows("checkpoint.replaced")
 def test_a_lost_checkpoint_accepted_as_new():
-    """Only new data is there, in this batch and, as the error says, in all after it."""
+    """There is only new data, in this batch and, as the error says, in all batches after it."""
     world, said = _replaced()
     renew_topic(world)
     accept(world, accept_as_new=said.says("and all of the batches after it").option("accept_as_new"))
@@ -70,7 +70,8 @@ def test_a_lost_checkpoint_accepted_as_new():
 @follows("batch.backwards")
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
 def test_an_older_checkpoint_with_other_batches(way):
-    """Accepted as seen the next batch asks as well; accepted as new all that follows is written, as the error says."""
+    """Accepted as seen, the next batch asks as well.
+    Accepted as new, everything that follows is written, as the error says."""
     world = query(ends=(3, 6), numeric=False)
     world.checkpoint = SparkCheckpoint(world.checkpoint.query, [3], 1)
     if way == "accept_as_new":
@@ -93,7 +94,8 @@ def test_an_older_checkpoint_with_other_batches(way):
 @follows("batch.gap")
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
 def test_batches_that_are_missing(way):
-    """The batch is written, and the query goes on; or recorded without rows, and then, as the error says, the next one asks."""
+    """Either the batch is written, and the query goes on;
+    or it is recorded without rows, and then the next one asks, as the error says."""
     world = query(ends=(3, 6), numeric=False)
     world.checkpoint.ends, world.checkpoint.committed = [3, 6, 8], 3
     said = refused(world, "batch.gap", (3, 6, 8, 10))
@@ -108,7 +110,8 @@ def test_batches_that_are_missing(way):
 
 @follows("batch.gap")
 def test_batches_of_files_that_are_missing():
-    """The table is yesterday's copy. The words of the error left out what the missing batches had; a new checkpoint loses nothing."""
+    """The table is yesterday's copy.
+    Formerly the words of the error left out what the missing batches had; a new checkpoint loses nothing."""
     world = query(ends=(3, 6), tells_files=True, file_column="file")
     world.checkpoint.ends, world.checkpoint.committed = [3, 6, 8], 3
     refused(world, "batch.gap", (3, 6, 8, 10)).says("To have their rows written, start a new checkpoint")
@@ -122,7 +125,7 @@ def test_batches_of_files_that_are_missing():
 def test_a_first_batch_that_is_not_the_first(way):
     """The query moves here with its past, or the table was emptied and is filled again."""
     world = query(ends=())
-    world.driver.start(world.file_io(world.calls), world.checkpoint).close()  # there is a table
+    world.driver.start(world.file_io(world.calls), world.checkpoint).close()  # There is a table.
     world.checkpoint = SparkCheckpoint(world.checkpoint.query, [3, 6], 2)
     said = refused(world, "gap.first-batch", (3, 6, 9))
     if way == "adopt_from_batch":
@@ -152,8 +155,9 @@ OTHER = {
 @pytest.mark.parametrize("way", ["application", "accept_as_same", "accept_as_new", "accept_as_seen"])
 @pytest.mark.parametrize("columns", [POSITIONS, ()], ids=["columns", "no columns"])
 def test_another_query_under_the_first_one_s_name(kind, way, columns):
-    """Each of four ways, over several batches: what the error says is written, and nothing else. Found by a walk: without columns the error was
-    positions.overlap, which said nothing of another query, and by its advice what the first one had left out was left out."""
+    """Each of four ways is followed over several batches: what the error says is written, and nothing else. Found by a
+    walk: without columns the error was positions.overlap, which said nothing of another query, and who followed its
+    advice left out what the first query had left out."""
     world = query(position_columns=columns)
     lose_checkpoint(world)
     world.driver.fingerprint = OTHER[kind]
@@ -165,10 +169,8 @@ def test_another_query_under_the_first_one_s_name(kind, way, columns):
         accept(world, application="own")
     else:
         accept(world, **{way: said.option(way)})
-    if not columns and way in (
-        "accept_as_same",
-        "accept_as_seen",
-    ):  # the rows to filter are told by columns, which the next error asks for
+    # Columns tell which rows to filter; the next error asks for them.
+    if not columns and way in ("accept_as_same", "accept_as_seen"):
         again = refused(world, "positions.overlap", (5, 8, 12)).says("option position_columns")
         accept(world, position_columns=POSITIONS)
         if way == "accept_as_same":
@@ -189,7 +191,8 @@ def test_another_query_under_the_first_one_s_name(kind, way, columns):
 @pytest.mark.parametrize("kind", OTHER)
 @pytest.mark.parametrize("way", ["application", "accept_as_new"])
 def test_another_query_under_the_first_one_s_name_that_begins_behind_the_recorded_positions(kind, way):
-    """Found by a walk: where the table ends, as the error says, what the first query had left out is left out, and nothing was said of another one."""
+    """Found by a walk: who began where the table ends, as the error says, left out what the first query had left out,
+    and nothing was said of another query."""
     world = query(position_columns=POSITIONS)
     world.driver.fingerprint = OTHER[kind]
     renew_topic(world)
@@ -210,7 +213,7 @@ def test_another_query_under_the_first_one_s_name_that_begins_behind_the_recorde
 
 
 def described(world, **changes) -> None:
-    """Its batches say this of their query."""
+    """Make its batches say this of their query."""
     plain = world.driver.describe
     world.driver.describe = lambda checkpoint, batch_id: dataclasses.replace(plain(checkpoint, batch_id), **changes)
 
@@ -279,13 +282,14 @@ def test_an_aggregation_whose_results_change(way):
 @pytest.mark.parametrize("numeric", [True, False])
 @pytest.mark.parametrize("last", [True, False], ids=["last", "earlier"])
 def test_a_checkpoint_that_was_copied_to_another_job(last, numeric, way):
-    """Its batches were replays of the first job's, and the rows that this one has left out were lost without an error."""
+    """Formerly its batches were taken for replays of the first job's,
+    and the rows that the first job has left out were lost without an error."""
     world = memory_world(numeric=numeric, journal_retain=10, **PLAIN)
     world.run(boundaries=(6, 9, 12))
     copied = World(world.calls, world.driver.root, numeric=numeric, journal_retain=10, **PLAIN)
     copied.checkpoint = SparkCheckpoint(world.checkpoint.query, [6, 9, 12], 2 if last else 1)
     copied.driver.place = "a copy of the folder"
-    copied.run(boundaries=(6, 9, 12))  # the same query, whose folder was moved
+    copied.run(boundaries=(6, 9, 12))  # It is the same query, whose folder was moved.
     copied.checkpoint.committed = 2 if last else 1
     copied.driver.fingerprint = dataclasses.replace(copied.driver.fingerprint, plan="another filter")
     said = refused(copied, "checkpoint.copied", (6, 9, 12, 15))
@@ -304,7 +308,8 @@ def test_a_checkpoint_that_was_copied_to_another_job(last, numeric, way):
 
 
 def _with_a_copy(ends, **options) -> tuple[World, World]:
-    """A query after these batches, and another program with a copy of its checkpoint, whose rows have numbers from 100 on."""
+    """A query after these batches, and another program with a copy of its checkpoint,
+    whose rows have ids from 100 on."""
     world = memory_world(journal_retain=10, **options)
     world.run(boundaries=ends)
     copy = World(world.calls, world.driver.root, journal_retain=10, **options)
@@ -320,7 +325,8 @@ def _with_a_copy(ends, **options) -> tuple[World, World]:
 @pytest.mark.parametrize("taken", [1, 2])
 @pytest.mark.parametrize("kind", ["positions", "filtered positions", "opaque", "files"])
 def test_a_copy_that_took_the_first_job_s_batches(kind, taken):
-    """A second job of another program ran one or two batches from a copy of the checkpoint; then the first job goes on."""
+    """A second job with another program ran one or two batches from a copy of the checkpoint;
+    then the first job goes on."""
     by_rows = {"filtered positions": {"position_columns": POSITIONS}, "files": {"file_column": "file"}}
     world, copy = _with_a_copy(
         (6, 9), **{**PLAIN, **by_rows.get(kind, {}), "numeric": "positions" in kind, "tells_files": kind == "files"}
@@ -336,7 +342,8 @@ def test_a_copy_that_took_the_first_job_s_batches(kind, taken):
 @follows("checkpoint.copied")
 @pytest.mark.parametrize("numeric", [True, False])
 def test_batches_of_its_own_that_the_first_job_repeats_are_no_copy_s(numeric):
-    """Its checkpoint came back from an older backup after a copy had taken a batch: it was told that all were the copy's, and wrote them twice."""
+    """The job's checkpoint came back from an older backup after a copy had taken a batch. Formerly it was told that all
+    batches were the copy's, and wrote them twice."""
     world, copy = _with_a_copy((3, 6, 9), numeric=numeric, **PLAIN)
     copy.run(boundaries=(3, 6, 9, 12))
     world.checkpoint = SparkCheckpoint(world.checkpoint.query, [3, 6, 9], 1)
@@ -350,7 +357,8 @@ def test_batches_of_its_own_that_the_first_job_repeats_are_no_copy_s(numeric):
 @follows("checkpoint.copied")
 @pytest.mark.parametrize("numeric", [True, False])
 def test_the_word_for_a_moved_checkpoint_that_is_left_in_the_job_accepts_no_later_copy(numeric):
-    """It named the folders alone, so that batches which another program took later were skipped in silence."""
+    """Formerly the word named the folders alone,
+    so that batches which another program took later were skipped in silence."""
     world, moved = _with_a_copy((6, 9), numeric=numeric, **PLAIN)
     moved.driver.rows = world.driver.rows
     moved.checkpoint.committed = 1

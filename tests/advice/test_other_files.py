@@ -1,4 +1,5 @@
-"""Advice of errors about files that another checkpoint has read: old and new ones, moved ones, ones without their times."""
+"""Advice of errors about files that another checkpoint has read:
+old and new ones, moved ones, and ones without their times."""
 
 import dataclasses
 
@@ -11,7 +12,7 @@ from tests.crash.world import expected, memory_world
 
 
 def _read_one_file_a_batch(world, said) -> None:
-    """Then no batch has old and new ones."""
+    """Then no batch has both old and new files."""
     said.says("maxFilesPerTrigger=1")
     lose_checkpoint(world, THIRD)
     world.run(boundaries=tuple(range(1, 15)))
@@ -21,7 +22,8 @@ def _read_one_file_a_batch(world, said) -> None:
 @follows("files.combined")
 @pytest.mark.parametrize("way", ["one-file-a-batch", "accept_as_new", "accept_as_seen"])
 def test_old_and_new_files_whose_rows_were_made_into_others(way):
-    """By batches of one file nothing is to be filtered; else the batch is written whole or not at all, as the error says."""
+    """With batches of one file nothing has to be filtered.
+    Otherwise the batch is written whole or not at all, as the error says."""
     world = memory_world(**PLAIN, tells_files=True, file_column="file")
     described(world, combines="Deduplicate")
     world.run(boundaries=(6, 9))
@@ -38,7 +40,8 @@ def test_old_and_new_files_whose_rows_were_made_into_others(way):
 @follows("files.may-combine")
 @pytest.mark.parametrize("way", ["accept_as_same", "one-file-a-batch", "accept_as_new", "accept_as_seen"])
 def test_old_and_new_files_whose_rows_may_have_been_made_into_others(way):
-    """Rows are filtered where the user says that each is of one; else it is as where the plan shows that they are not."""
+    """Rows are filtered where the user says that each is made of one row. Otherwise the ways on are those of a plan
+    that shows rows made of several."""
     world = memory_world(**PLAIN, tells_files=True, file_column="file")
     described(world, may_combine="MapInPandas")
     world.run(boundaries=(6, 9))
@@ -62,7 +65,8 @@ def test_old_and_new_files_whose_rows_may_have_been_made_into_others(way):
 @follows("files.overlap")
 @pytest.mark.parametrize("way", ["file_column", "accept_as_new", "accept_as_seen"])
 def test_old_and_new_files_in_one_batch(way):
-    """The column writes the new ones; without it all rows of this batch and of those after it, or none of this batch."""
+    """With the column the new files are written. Without it, either all rows of this batch and of those after it are
+    written, or none of this batch."""
     world = query(tells_files=True)
     lose_checkpoint(world)
     said = refused(world, "files.overlap", (12,))
@@ -83,7 +87,7 @@ def test_old_and_new_files_in_one_batch(way):
 
 @follows("files.overlap")
 def test_old_and_new_files_in_one_batch_of_a_query_that_replaces():
-    """It was told to name the column of files, which is refused there."""
+    """Formerly the error told it to name the column of files, which is refused for such a query."""
     world = query(tells_files=True, mode="overwrite")
     lose_checkpoint(world)
     said = refused(world, "files.overlap", (12,))
@@ -91,13 +95,13 @@ def test_old_and_new_files_in_one_batch_of_a_query_that_replaces():
     assert "file_column" not in said.message
     lose_checkpoint(world, THIRD)
     world.run(boundaries=tuple(range(1, 13)))
-    assert world.ids() == [9, 10, 11]  # of three partitions each the newest
+    assert world.ids() == [9, 10, 11]  # The newest offset of each of three partitions.
 
 
 @follows("files.moved")
 @pytest.mark.parametrize("way", ["first-path", "accept_as_seen", "accept_as_new"])
 def test_a_folder_that_was_moved(way):
-    """Read under its first path; or taken as seen; or, when it is other data after all, as new."""
+    """It is read under its first path; or taken as seen; or, when it is other data after all, taken as new."""
     world = query(tells_files=True)
     lose_checkpoint(world)
     world.driver.folder = "memory:/moved"
@@ -117,7 +121,8 @@ def test_a_folder_that_was_moved(way):
 @follows("files.moved")
 @pytest.mark.parametrize("way", ["first-path", "accept_as_seen", "accept_as_new"])
 def test_a_part_of_a_folder_that_was_moved(way):
-    """Beside known files and new ones: the answer is for the moved ones alone, and the error names them."""
+    """The moved files come beside known files and new ones.
+    The answer is for the moved ones alone, and the error names them."""
     world = query(tells_files=True, file_column="file")
     lose_checkpoint(world)
     stays = world.driver.file
@@ -140,7 +145,7 @@ def test_a_part_of_a_folder_that_was_moved(way):
 @follows("files.other-times", "files.moved")
 @pytest.mark.parametrize("first", ["accept_as_seen", "accept_as_new"])
 def test_files_without_their_times_beside_moved_ones(first):
-    """Both are asked for, one after the other; the second error repeats the first answer where it names its option."""
+    """Both are asked for, one after the other. The second error repeats the first answer where it names its option."""
     world = query(tells_files=True, file_column="file")
     lose_checkpoint(world)
     stays, world.driver.modified[3] = world.driver.file, 1_700_000_000_000
@@ -156,7 +161,8 @@ def test_files_without_their_times_beside_moved_ones(first):
 @follows("files.other-times")
 @pytest.mark.parametrize("way", ["times", "accept_as_seen", "accept_as_new"])
 def test_files_that_were_restored_without_their_times(way):
-    """With their times they are known; or the user says what they are; files beside them are decided as ever."""
+    """With their times they are known.
+    Otherwise the user says what they are, and files beside them are decided as ever."""
     world = query(tells_files=True, file_column="file")
     lose_checkpoint(world)
     world.driver.modified = dict.fromkeys(range(6), 1700000000000)
@@ -173,7 +179,7 @@ def test_files_that_were_restored_without_their_times(way):
 
 @follows("files.other-times")
 def test_files_without_their_times_beside_new_ones():
-    """Each answer leads on: the times are settled, then the two kinds of files are told apart by the column."""
+    """Each answer leads on: first the times are settled, then the column tells the two kinds of files apart."""
     world = query(tells_files=True)
     lose_checkpoint(world)
     world.driver.modified[2] = 1_700_000_000_000
@@ -192,12 +198,13 @@ def test_files_without_their_times_beside_new_ones():
 @follows("files.other-source")
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
 def test_a_file_that_one_of_two_sources_has_read(way):
-    """Its rows of the other one are written with the rest of the batch, or none is."""
+    """The file's rows of the other source are written with the rest of the batch, or none of the batch is written."""
     world = memory_world(**PLAIN, tells_files=True)
     plain, two = world.driver.describe, {}
 
     def describe(checkpoint, batch_id):
-        """The second source reads from file 3 on what the first one reads; batch 1 of the new checkpoint gives it files 0 to 2."""
+        """From file 3 on the second source reads what the first one reads;
+        batch 1 of the new checkpoint gives it files 0 to 2."""
         batch = plain(checkpoint, batch_id)
         [source] = batch.sources
         other = dataclasses.replace(source, files=source.files if checkpoint.query == two.get("both") else ())

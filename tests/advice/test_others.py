@@ -1,4 +1,5 @@
-"""Advice of errors of S3, of drivers that were superseded, of rows without a table, and of files that only readers meet."""
+"""Advice of errors of S3, of drivers that were superseded,
+of rows without a table, and of files that only readers meet."""
 
 import copy
 import sys
@@ -44,7 +45,7 @@ ROOT = "/lake/shop.db/orders"
 
 @follows("writer.fenced")
 def test_a_driver_that_was_superseded():
-    """It is stopped, as the error says: the newer one has written everything."""
+    """It is stopped, as the error says. The newer driver has written everything."""
     world = memory_world(**PLAIN)
     world.run(boundaries=ENDS[:1])
     sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
@@ -97,7 +98,7 @@ def test_a_snapshot_that_expired_before_it_was_looked_at():
 @pytest.mark.parametrize("kind, numbers", [("route.null", [5]), ("route.unknown", [4])])
 @pytest.mark.parametrize("way", ["filtered", "dead-letter", "rule"])
 def test_rows_without_a_table(kind, numbers, way):
-    """Filtered, or dead letters; for a name that no rule covers, a rule."""
+    """They are filtered, or become dead letters; for a name that no rule covers, a rule is added."""
     world = ManyWorld(**PLAIN)
     rows, rules = world.driver.rows, RULES
 
@@ -131,7 +132,7 @@ def test_rows_without_a_table(kind, numbers, way):
 
 
 def _routed(batch, changed: dict) -> pa.RecordBatch:
-    """All rows go to one table but for these."""
+    """All rows go to one table except these."""
     at = batch.schema.get_field_index(ROUTE)
     names = [changed.get(n, "a") for n in batch.column("id").to_pylist()]
     return batch.set_column(at, batch.schema.field(at), pa.array(names, pa.string()))
@@ -144,7 +145,7 @@ def _read(world, name: str) -> list[dict]:
 
 @follows("tables.count")
 def test_rows_that_got_lost_on_the_way_are_replayed(monkeypatch):
-    """Nothing was recorded; the restarted query writes the batch."""
+    """Nothing was recorded, and the restarted query writes the batch."""
     world = ManyWorld(**PLAIN)
     routed = RoutedWriter._routed
     with monkeypatch.context() as patch:
@@ -205,7 +206,7 @@ def test_a_data_file_that_lacks_a_column_is_restored():
 
 @follows("manifest.version")
 def test_a_manifest_of_a_newer_version(monkeypatch):
-    """Code of an earlier version meets it; with code that knows it the query goes on."""
+    """Code of an earlier version meets it. With code that knows the version the query goes on."""
     world = memory_world(**PLAIN)
     world.run(boundaries=ENDS[:2])
     with monkeypatch.context() as patch:
@@ -235,7 +236,7 @@ def test_a_bucket_that_does_not_exist(s3_server):
 
 @follows("store.credentials")
 def test_s3_without_credentials(s3_server, monkeypatch):
-    """They are given by the options that the error names."""
+    """The options that the error names give them."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -271,7 +272,7 @@ def test_a_package_that_is_not_installed(s3_server, monkeypatch):
 
 @follows("application.contended")
 def test_a_claim_that_others_win_each_time():
-    """Stopped, they leave it to this driver."""
+    """Once the others are stopped they leave the claim to this driver."""
 
     class Contended(FileIO):
         rivals = True
@@ -293,7 +294,7 @@ def test_a_claim_that_others_win_each_time():
 
 @follows("schema.contended")
 def test_a_schema_that_others_change_each_time(monkeypatch):
-    """Started again it is changed."""
+    """When the query is started again the schema is changed."""
     world = memory_world(**PLAIN)
     world.run(boundaries=ENDS)
     table = open_table(world.file_io(world.calls), ROOT, for_writing=True)
@@ -314,7 +315,7 @@ def test_a_schema_that_others_change_each_time(monkeypatch):
 
 @follows("state.version")
 def test_a_state_of_a_newer_version(monkeypatch):
-    """An older streamsink meets it; with the one that wrote it the query goes on."""
+    """An older streamsink meets it. With the one that wrote the state the query goes on."""
     world = memory_world(**PLAIN)
     world.run(boundaries=ENDS[:2])
     with monkeypatch.context() as patch:

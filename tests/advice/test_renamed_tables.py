@@ -1,4 +1,4 @@
-"""Advice of errors about one of several tables that lost what the query had written under the name that it had before."""
+"""Advice of errors about one of several tables that lost what the query had written under its earlier name."""
 
 import copy
 import dataclasses
@@ -39,7 +39,7 @@ def _recreate(world) -> None:
 
 
 def _roll_back(world) -> None:
-    """To before the first name had rows there."""
+    """Roll the table back to before the first name had rows there."""
     for entry in world.file_io().entries(f"{ROOT}/{_TABLE}/snapshot"):
         world.file_io().delete(f"{ROOT}/{_TABLE}/snapshot/{entry.name}")
 
@@ -48,7 +48,7 @@ LOST = {"table.gone": _drop, "table.recreated": _recreate, "table.rolled-back": 
 
 
 def _renamed(first: int = 2, **options) -> ManyWorld:
-    """So many batches under the first name; and from now on another one."""
+    """A query with so many batches under the first name, which has another name from now on."""
     world = ManyWorld(restore="restore-and-continue", **options)
     world.run(boundaries=BOUNDARIES[:first])
     accept(world, application="second", adopt_from_batch=first)
@@ -56,7 +56,7 @@ def _renamed(first: int = 2, **options) -> ManyWorld:
 
 
 def _lose(world, kind: str) -> tuple[dict, list[int]]:
-    """(the table's files before, the numbers of its rows)"""
+    """Lose a table in this way. Returns the table's files before and the numbers of its rows."""
     files = files_in(world, f"{ROOT}/{_TABLE}")
     lost = [number for table, number, _ in world.rows() if table == _TABLE]
     assert lost
@@ -85,7 +85,8 @@ def _go_on_without_it(world, said, lost: list[int]) -> None:
 @pytest.mark.parametrize("way", ["restored", "another-application"])
 @pytest.mark.parametrize("is_running", [False, True])
 def test_a_table_that_has_got_nothing_under_the_new_name_is_lost(kind, way, is_running):
-    """Its rows of the first name were missing in silence. Batch 2, the first one under the second name, has none."""
+    """Batch 2, the first one under the second name, has no rows for it.
+    Formerly the table's rows under the first name were missing in silence."""
     world = _renamed()
     if is_running:
         sink = world.driver.start(world.file_io(), world.checkpoint)
@@ -112,7 +113,7 @@ def test_a_table_that_has_got_nothing_under_the_new_name_is_lost(kind, way, is_r
 @pytest.mark.parametrize("kind", LOST)
 @pytest.mark.parametrize("way", ["restored", "without-it"])
 def test_a_table_is_lost_before_the_first_batch_under_the_new_name(kind, way):
-    """The first name would have said so, and the new one went on."""
+    """The first name would have reported it. Formerly the new one went on."""
     world = _renamed()
     files, lost = _lose(world, kind)
     said = refused(world, kind)
@@ -132,7 +133,7 @@ def test_a_table_is_lost_before_the_first_batch_under_the_new_name(kind, way):
 @pytest.mark.parametrize("way", ["restored", "given-up"])
 @pytest.mark.parametrize("first", [1, 2])
 def test_a_table_is_lost_while_the_first_batch_under_the_new_name_is_pending(kind, way, first):
-    """first: with 2, that batch has no rows."""
+    """first: the batch with which the new name begins; batch 2 has no rows."""
     world = _renamed(first)
     assert die_at_step("precommit.saved", 1, world)
     files, lost = _lose(world, kind)
@@ -150,7 +151,7 @@ def test_a_table_is_lost_while_the_first_batch_under_the_new_name_is_pending(kin
 
 @follows("table.gone")
 def test_two_tables_are_lost_and_one_is_named_after_the_other():
-    """Whoever goes on without one of them has not said anything of the other one."""
+    """Who goes on without one of them has said nothing about the other one."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:2])
     names = ("more_x", "more_y")
@@ -165,7 +166,7 @@ def test_two_tables_are_lost_and_one_is_named_after_the_other():
 
 
 def test_the_first_name_may_be_retired_once_the_second_one_has_begun():
-    """What the tables had under it is the second one's from then on."""
+    """From then on what the tables had under the first name belongs to the second one."""
     world = _renamed()
     world.run(boundaries=BOUNDARIES[:3])
     assert retire(world.file_io(), ROOT, SinkOptions.of(ROOT, {}))
@@ -175,7 +176,7 @@ def test_the_first_name_may_be_retired_once_the_second_one_has_begun():
 
 @follows("tables.unknown-record")
 def test_a_table_is_lost_after_the_first_name_and_its_journal():
-    """What tables said when the second name began counts then."""
+    """Then what the tables said when the second name began decides."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:2])
     world.file_io().delete_tree(f"{ROOT}/streamsink")
@@ -187,7 +188,7 @@ def test_a_table_is_lost_after_the_first_name_and_its_journal():
 
 
 def test_a_table_may_get_another_path_with_another_name():
-    """The one at its first path is no table of the query any more."""
+    """The table at its first path no longer belongs to the query."""
     world = _renamed()
     rules = {"a": {"path": "elsewhere/a"}, "strict": {"create": False}, "more_*": {}}
     world.driver.routing = Routing.of(
@@ -250,7 +251,8 @@ def _alone(world, batches: int) -> World:
 
 @pytest.mark.parametrize("batches", [1, 2, 3, 4])
 def test_a_query_of_several_tables_goes_on_as_one_of_a_single_table(batches):
-    """Whether or not the last batch has put rows there. The way that was printed led nowhere, or doubled what is in the other tables."""
+    """The last batch may or may not have put rows there.
+    Formerly the way that the error named led nowhere, or doubled what is in the other tables."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:batches])
     alone = _alone(world, batches)
@@ -263,7 +265,7 @@ def test_a_query_of_several_tables_goes_on_as_one_of_a_single_table(batches):
 @follows("application.renamed")
 @pytest.mark.parametrize("is_journal_lost", [False, True])
 def test_a_query_of_a_single_table_leaves_no_part_of_a_batch_behind(is_journal_lost):
-    """This table had its part, and the others never got theirs."""
+    """Formerly this table had its part, and the others never got theirs."""
     world = ManyWorld(restore="restore-and-continue")
     assert die_at_step("tables.table_published", 1, world, boundaries=BOUNDARIES)
     assert {table for table, _, _ in world.rows()} == {"a"}
@@ -300,7 +302,7 @@ def test_a_query_of_a_single_table_does_not_go_on_where_that_went_back():
 
 
 def test_a_query_of_a_single_table_dies_before_its_first_batch_is_published():
-    """The last record of the first name had no rows for this table, which has all that it had."""
+    """The first name's last record had no rows for this table, so nothing of it is missing here."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:3])
     alone = _alone(world, 3)
@@ -311,14 +313,15 @@ def test_a_query_of_a_single_table_dies_before_its_first_batch_is_published():
 
 @follows("table.rolled-back-too-far")
 def test_a_query_of_several_tables_has_gone_on_since_the_single_table_went_back():
-    """It was told to set a name with a suffix of ours, which no sink of its own has."""
+    """Formerly the error told the user to set a name with one of our suffixes, which no sink of the user's can have."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:2])
     before = max(world.table("a").snapshots.ids())
     alone = _alone(world, 2)
     alone.run(boundaries=BOUNDARIES[:3])
     checkpoint = copy.deepcopy(alone.checkpoint)
-    start_over(alone, BOUNDARIES[2], BOUNDARIES[3:4])  # so that the several are not told of the other name
+    # The query of several tables is not to be told of the other name.
+    start_over(alone, BOUNDARIES[2], BOUNDARIES[3:4])
     for newest in range(max(world.table("a").snapshots.ids()), before, -1):
         for name in (f"snapshot-{newest}", "LATEST"):
             world.file_io().delete(f"{ROOT}/a/snapshot/{name}")
@@ -340,7 +343,7 @@ def _lose_files_of_pending(world) -> None:
 
 
 def _begin_where_it_says(world, said) -> None:
-    """A new checkpoint, after what is pending was given up."""
+    """Start a new checkpoint where the command says, after what is pending was given up."""
     found = Advice(SimpleNamespace(kind=said.kind, message=str(follow(world, said))))
     world.driver.options = dataclasses.replace(world.driver.options, adopt_from_batch=None)
     start = json.loads(found.option("startingOffsets"))["t"]["0"]
@@ -351,7 +354,7 @@ def _begin_where_it_says(world, said) -> None:
 @pytest.mark.parametrize("batches", [1, 3])
 @pytest.mark.parametrize("is_journal_lost", [False, True])
 def test_a_query_of_a_single_table_gives_up_its_first_batch(batches, is_journal_lost):
-    """The call that was printed asked the table for a name that only the folder above knows."""
+    """Formerly the call in the message asked the table about a name that only the folder above knows."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:batches])
     alone = _alone(world, batches)
@@ -371,9 +374,8 @@ def test_a_query_of_several_tables_gives_up_the_first_batch_after_that_of_a_sing
     alone.driver.options = dataclasses.replace(alone.driver.options, adopt_from_batch=None)
     alone.run(boundaries=BOUNDARIES[:1])
     accept(world, adopt_from_batch=1)
-    world._versions = itertools.count(
-        6
-    )  # all rows of this batch come to the table that has some, so that it has nothing of it
+    # All rows of this batch come to the table that already has some, so that the other one has nothing of it.
+    world._versions = itertools.count(6)
     assert die_at_step("precommit.saved", 1, world, boundaries=BOUNDARIES)
     _lose_files_of_pending(world)
     _begin_where_it_says(world, refused(world, "pending.files-gone"))

@@ -1,4 +1,4 @@
-"""Advice of errors about the calls of one run, about bounded jobs, and about where a new checkpoint begins."""
+"""Advice of errors about the calls within one run, about bounded jobs, and about where a new checkpoint begins."""
 
 import dataclasses
 import json
@@ -30,7 +30,7 @@ ROOT = "/lake/shop.db/orders"
 
 
 def _parity(world, parity: int) -> None:
-    """The query's rows are filtered to those of even, or odd, numbers."""
+    """Filter the query's rows to those with even, or odd, ids."""
     rows = world.driver.rows
 
     def part(start, end):
@@ -44,7 +44,8 @@ def _parity(world, parity: int) -> None:
 @pytest.mark.parametrize("way", ["a-name-each", "one-call"])
 @pytest.mark.parametrize("called", ["one sink", "two spellings"])
 def test_a_second_part_of_a_batch(way, called, tmp_path):
-    """The first part is published: it stays under its name, the other part gets one; all rows in one call from the next batch on."""
+    """The first part is published and stays under its name, and the other part gets a name of its own. From the next
+    batch on all rows come in one call."""
     (tmp_path / "linked").symlink_to(tmp_path)
     world, linked = (posix_world(folder, **PLAIN) for folder in (tmp_path, tmp_path / "linked"))
     world.driver.run_id = linked.driver.run_id = "one start"
@@ -78,7 +79,7 @@ def test_a_second_part_of_a_batch(way, called, tmp_path):
 
 @follows("batch.twice")
 def test_rows_of_a_query_by_two_spellings_in_turn(tmp_path):
-    """As with two name nodes or endpoints, of which the function takes the one that answers."""
+    """This happens with two name nodes or endpoints, of which the function takes the one that answers."""
     (tmp_path / "linked").symlink_to(tmp_path)
     world, linked = (posix_world(folder, **PLAIN) for folder in (tmp_path, tmp_path / "linked"))
     world.driver.run_id = linked.driver.run_id = "one start"
@@ -93,7 +94,7 @@ def test_rows_of_a_query_by_two_spellings_in_turn(tmp_path):
 
 @follows("batch.concurrent")
 def test_parts_of_a_batch_in_two_calls_at_one_time():
-    """Neither part is written, so the whole batch is, when the function calls the sink once."""
+    """Neither part is written; so the whole batch is written once the function calls the sink once."""
     world = memory_world(**PLAIN)
     whole = world.driver.rows
     _parity(world, 0)
@@ -135,7 +136,7 @@ def _job(world, run_id: str, start: int, end: int) -> None:
 
 
 def _runs_that_nobody_knows() -> World:
-    """The journal of three runs was removed, and the first two's snapshots have expired."""
+    """The journal of three runs was removed, and the snapshots of the first two have expired."""
     world = memory_world(application="batch", **PLAIN)
     for number, run_id in enumerate(("monday", "tuesday", "wednesday")):
         _job(world, run_id, 3 * number, 3 * number + 3)
@@ -157,7 +158,8 @@ def test_a_bounded_run_that_nobody_knows(way):
 
 @follows("run.undecidable")
 def test_runs_that_are_never_repeated_are_asked_for_once():
-    """Each later run was asked for, night for night: the answer for all of them may stay in the job, until a journal is lost again."""
+    """Formerly each later run was asked about, night after night.
+    The answer for all of them may stay in the job until a journal is lost again."""
     world = _runs_that_nobody_knows()
     said = told("run.undecidable", lambda: _job(world, "thursday", 9, 12)).says("never repeated")
     accept(world, accept_as_new=said.find(r"accept_as_new='(\w+)' for all"))
@@ -192,7 +194,8 @@ def test_other_rows_under_the_id_of_a_published_run(way):
 
 @follows("application.of-a-query")
 def test_a_run_under_the_name_of_a_query():
-    """Its record hid the query's: the next start was asked about a checkpoint that nobody had touched."""
+    """Formerly the run's record hid the query's,
+    and the query's next start was asked about a checkpoint that nobody had touched."""
     world = memory_world(tells_files=True, **PLAIN)
     world.run(boundaries=(3, 6))
     rows = world.driver.options
@@ -208,7 +211,7 @@ def test_a_run_under_the_name_of_a_query():
 @follows("overwrite.other-partitions")
 @pytest.mark.parametrize("way", ["left-out", "another-table"])
 def test_partitions_that_an_existing_table_has_not(way):
-    """It replaced the whole table, where its user meant the days that he gave."""
+    """Formerly the run replaced the whole table, where its user meant the days that he gave."""
     world = memory_world(application="batch", partition_by=(), **PLAIN)
     _job(world, "first", 0, 6)
     accept(world, mode="overwrite", partition_by=("part",))
@@ -229,7 +232,7 @@ def test_partitions_that_an_existing_table_has_not(way):
 @follows("give-up.undecidable")
 @pytest.mark.parametrize("is_there", [False, True])
 def test_a_record_that_is_given_up_although_nobody_knows_whether_it_was_published(is_there):
-    """The user has looked, and says so by the token; or by the one of the next start."""
+    """The user has looked, and says so by this token, or by the one of the next start."""
     world = memory_world(journal_retain=10, **PLAIN)
     assert die_at_step("precommit.saved", 3, world, boundaries=ENDS)
     for number in range(2):
@@ -255,7 +258,8 @@ def test_a_record_that_is_given_up_although_nobody_knows_whether_it_was_publishe
 @follows("give-up.undecidable")
 @pytest.mark.parametrize("there", [0, 1, 2])
 def test_a_rollback_before_which_nobody_knows_what_was_published(there):
-    """Found by a walk: the message did not say which rows to look for, and sent who had found them to an error that sent him back."""
+    """Found by a walk: the message did not say which rows to look for,
+    and sent a user who had found them to an error that sent him back."""
     world = memory_world(journal_retain=10, **PLAIN)
     world.run(boundaries=ENDS[:3])
     roll_back(world, 2)
@@ -281,7 +285,7 @@ def test_a_rollback_before_which_nobody_knows_what_was_published(there):
 
 
 def _read(*ends) -> World:
-    """A batch of several sources, each up to its offsets."""
+    """Write a batch of several sources, each up to its offsets."""
     world = memory_world(**PLAIN)
     ranges = tuple(SourceRange({topic: {"0": 0} for topic in end}, end) for end in ends)
     sink = world.driver.start(FileIO(world.calls, IdSource().new_id), world.checkpoint)
@@ -318,7 +322,7 @@ def test_a_topic_to_leave_out_that_is_not_recorded():
     ],
 )
 def test_an_application_or_a_source_without_positions(wrong, pattern, right):
-    """The error names those that have some."""
+    """The error names the applications or sources that have positions."""
     world = _read({"t": {"0": 7}})
     said = told("positions.none", lambda: _begin(world, **wrong))
     assert _begin(world, **{right: said.find(pattern)}) == {"t": {"0": 7}}

@@ -1,4 +1,5 @@
-"""Advice for a record whose rows are behind a snapshot that another writer's has replaced, so that its state was published alone: and went."""
+"""Advice for a record whose rows were hidden when another writer's snapshot replaced theirs: its state was published
+alone, and then a rollback took that state."""
 
 from types import SimpleNamespace
 
@@ -22,18 +23,19 @@ from tests.protocol.history import (
 from tests.table.foreign import Prepared, compact, record_of
 
 ENDS = BOUNDARIES[:3]
-# Of a query that has another name from its third batch on, and the one behind it.
+# The third batch of such a query, which has another name from there on, and the batch after it.
 RENAMED, NEXT = (*ENDS[:2], 14), (*ENDS[:2], 14, 17)
 # A commit leaves no manifest that adds a file and another one that deletes it.
 MERGES = {"manifest.full-compaction-threshold-size": "1 b"}
 
 
 def _rolled_back(to: int, *, compacted: int | None = None, is_carried: bool = False, is_torn: bool = False, **settings):
-    """The record is at 2, a third writer's snapshot at 3, a compaction of the record's files at 4, its state alone at 5: and the table goes back.
+    """The record is in snapshot 2, a third writer's snapshot is 3, a compaction of the record's files is 4, the
+    record's state alone is in 5; and then the table goes back.
 
-    Another application's snapshot follows, and all before it expires. compacted: how many of the record's files;
-    None for all. is_carried: the newest snapshot says how far the application was. is_torn: a power failure has torn the mark of the record, and a
-    start has found out where it is.
+    Another application's snapshot follows, and all snapshots before it expire. compacted: how many of the record's
+    files were compacted; None for all. is_carried: the newest snapshot says how far the application was. is_torn: a
+    power failure has torn the mark of the record, and a start has found out where the record is.
     """
     world, _ = published_not_marked(table_options=MERGES, **settings)
     compact(world, compacted)
@@ -52,7 +54,7 @@ def _rolled_back(to: int, *, compacted: int | None = None, is_carried: bool = Fa
 
 
 def _asked(world):
-    """What the start asks: by then the journal may publish again."""
+    """The error with which the start asks; by then the journal may publish again."""
     accept(world, on_rollback="republish")
     return refused(world, "journal.undecidable", ENDS)
 
@@ -70,7 +72,7 @@ def test_its_rows_were_compacted_and_are_there(is_carried, settings):
 
 @pytest.mark.parametrize("gone", ["its manifest", "its data files, which are staged still"])
 def test_what_is_asked_names_a_file_with_its_rows(gone):
-    """Found by walks: whoever has lost the checkpoint does not know otherwise which rows they are."""
+    """Found by walks: who has lost the checkpoint does not know otherwise which rows they are."""
     world = _rolled_back(4, on_rollback="republish")
     record = record_of(world, 2)
     for name in (
@@ -84,7 +86,7 @@ def test_what_is_asked_names_a_file_with_its_rows(gone):
 @follows("journal.undecidable")
 @pytest.mark.parametrize("is_carried", [True, False])
 def test_its_rows_went_too(is_carried):
-    """The table looks the same to the journal; its user has looked at the rows."""
+    """The table looks the same to the journal. Its user has looked at the rows."""
     world = _rolled_back(2, is_carried=is_carried)
     accept(world, accept_as_new=_asked(world).option("accept_as_new"))
     world.run(boundaries=ENDS)
@@ -92,7 +94,8 @@ def test_its_rows_went_too(is_carried):
 
 
 def test_one_of_its_files_is_there_still():
-    """Its manifest has expired, and one of its files was compacted: restoring them and giving up led to each other for ever."""
+    """Its manifest has expired, and one of its files was compacted. Formerly the error for restoring them and the
+    command for giving up led to each other for ever."""
     world = _rolled_back(4, compacted=1)
     manifest = record_of(world, 2).payload["manifest"]["final"]
     io_of(world).delete(f"{world.driver.root}/{manifest}")
@@ -105,7 +108,7 @@ def test_one_of_its_files_is_there_still():
 @pytest.mark.parametrize("is_carried", [True, False])
 @pytest.mark.parametrize("are_there", [True, False])
 def test_it_is_given_up(are_there, is_carried):
-    """Nothing that is there is read again: whether it is, is asked."""
+    """Nothing that is there is read again, because the command asks whether it is there."""
     world = _rolled_back(4 if are_there else 2, is_carried=is_carried)
     said = refused(world, "table.rolled-back", ENDS)
     asked = told("give-up.undecidable", lambda: follow(world, said))
@@ -120,7 +123,7 @@ def test_it_is_given_up(are_there, is_carried):
 
 
 def test_the_query_comes_under_another_name():
-    """Its rows are there, as one of its files shows: nothing is lost."""
+    """Its rows are there, as one of its files shows. Nothing is lost."""
     world = _rolled_back(4, compacted=1)
     accept(world, application="new", adopt_from_batch=2)
     say_new(world, lambda: world.run(boundaries=ENDS))
@@ -128,7 +131,8 @@ def test_the_query_comes_under_another_name():
 
 
 def _gone_back_to_rows_without_a_state(ends, **settings):
-    """Records 2 and 3 come in one snapshot, which is replaced when a third writer has built on it; the table goes back to that writer's."""
+    """Records 2 and 3 come in one snapshot, which is replaced after a third writer has built on it.
+    The table goes back to that writer's snapshot."""
     world = memory_world(restore="restore-and-continue", publish_every_batches=2, publish_as="one-snapshot", **settings)
     world.run(boundaries=ends[:1])
     replacing = Prepared(world)
@@ -144,7 +148,8 @@ def _gone_back_to_rows_without_a_state(ends, **settings):
 
 @follows("table.rolled-back")
 def test_the_journal_has_lost_the_first_of_the_records_whose_rows_are_there():
-    """Found by a bred walk: that it cannot follow, and that it is published, led to each other for ever."""
+    """Found by a bred walk:
+    the error that the journal cannot follow and the one that the record is published led to each other for ever."""
     ends = (6, 9, 14, 20, 26)
     world = _gone_back_to_rows_without_a_state(ends[:4], journal_retain=2)
     accept(world, on_rollback=refused(world, "table.rolled-back", ends).option("on_rollback"))
@@ -156,7 +161,7 @@ def test_the_journal_has_lost_the_first_of_the_records_whose_rows_are_there():
 
 @pytest.mark.parametrize("lost", ["all whose rows are there", "one behind them"])
 def test_the_journal_cannot_follow(lost):
-    """Then a restored table is the way on."""
+    """Then restoring the table is the way on."""
     ends = (6, 9, 14, 20, 23, 26)
     world = _gone_back_to_rows_without_a_state(
         ends[:5], journal_retain=3 if lost == "one behind them" else 2, on_rollback="republish"
@@ -167,7 +172,8 @@ def test_the_journal_cannot_follow(lost):
 
 
 def _renamed_and_rolled_back(*, is_there: bool):
-    """The query has another name since, whose first record went too. is_there: the rows of the first name's last record."""
+    """The query has had another name since, whose first record was rolled back too.
+    is_there: the rows of the first name's last record are there."""
     world, _ = published_not_marked(table_options=MERGES)
     compact(world, None)
     world.run(boundaries=ENDS[:2])
@@ -183,7 +189,8 @@ def _renamed_and_rolled_back(*, is_there: bool):
 
 
 def _asked_under_its_first_name(world, said: Advice, ends, *, is_there: bool) -> Advice:
-    """Do what the error says, and answer what the start then asks; the error that ends it, which writes nothing."""
+    """Do what the error says, and answer what the start then asks.
+    Returns the error that ends that start, which writes nothing."""
     accept(world, **said.options("application", "on_rollback"), adopt_from_batch=None)
     asked = refused(world, "journal.undecidable", ends)
     way = "accept_as_seen" if is_there else "accept_as_new"
@@ -198,7 +205,7 @@ def _asked_under_its_first_name(world, said: Advice, ends, *, is_there: bool) ->
 @follows("table.rolled-back-too-far")
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_query_with_another_name_is_sent_to_its_first_one_which_asks(is_there):
-    """That the rows had gone was said, and where they are they were read once more."""
+    """Formerly the error said that the rows had gone, and where they are there they were read once more."""
     world = _renamed_and_rolled_back(is_there=is_there)
     accept(world, on_rollback="republish")
     said = refused(world, "table.rolled-back-too-far", NEXT)
@@ -212,7 +219,7 @@ def test_a_query_with_another_name_is_sent_to_its_first_one_which_asks(is_there)
 @follows("positions.unsettled")
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_query_with_another_name_is_given_up_and_its_checkpoint_is_lost(is_there):
-    """The new checkpoint began in front of rows that are there."""
+    """Formerly the new checkpoint began before rows that are there."""
     world = _renamed_and_rolled_back(is_there=is_there)
     accept(world, on_rollback="republish")
     given_up = follow(world, refused(world, "table.rolled-back-too-far", NEXT))

@@ -1,4 +1,5 @@
-"""Advice of errors of the store, and of what the store must be able to do before there is a record: mended as they say, each row once."""
+"""Advice of errors of the store, and about what the store must be able to do before there is a record: once it is
+mended as they say, each row is there once."""
 
 import errno
 import os
@@ -22,7 +23,7 @@ PLAIN = {"restore": "restore-and-continue"}
 
 
 class Refusing(FileIO):
-    """A store that refuses one of its calls with an error of the system, in the folders of partitions."""
+    """A store that refuses one of its calls in the folders of partitions, with an error of the operating system."""
 
     refused: dict[str, int] = {}
 
@@ -41,7 +42,7 @@ class Refusing(FileIO):
 
 @pytest.fixture
 def store():
-    """A class of its own for each test."""
+    """A store for one test, of a class of its own, which the test may change."""
 
     class Store(Refusing):
         refused = {}
@@ -66,7 +67,7 @@ BEFORE = {
 @follows(*BEFORE)
 @pytest.mark.parametrize("kind", BEFORE)
 def test_a_folder_that_takes_no_names_before_the_record(kind, store):
-    """Nothing is recorded; mended, the restarted query writes the batch."""
+    """Nothing is recorded. Once the folder is mended the restarted query writes the batch."""
     code, way_on = BEFORE[kind]
     world = _world(store)
     world.run(boundaries=ENDS[:1])
@@ -92,7 +93,7 @@ AFTER = {
 @follows(*AFTER)
 @pytest.mark.parametrize("kind", AFTER)
 def test_a_folder_that_takes_no_names_after_the_record(kind, store):
-    """The record stays; mended, a restart publishes it."""
+    """The record stays. Once the folder is mended a restart publishes it."""
     code, way_on = AFTER[kind]
     world = _world(store)
     world.run(boundaries=ENDS[:1])
@@ -117,7 +118,7 @@ STORE = {
 @follows(*STORE)
 @pytest.mark.parametrize("kind", STORE)
 def test_a_store_that_takes_no_files_while_a_batch_is_written(kind, store):
-    """As the edge to Spark says it."""
+    """The error is in the words of ``explain``, at the edge to Spark."""
     code, way_on = STORE[kind]
     world = _world(store)
 
@@ -136,7 +137,8 @@ def test_a_store_that_takes_no_files_while_a_batch_is_written(kind, store):
 @follows("partition.name-too-long")
 @pytest.mark.parametrize("way", ["filtered", "shorter"])
 def test_a_value_that_no_folder_can_be_named_by(way):
-    """Its row is filtered, or the partition is made of something shorter; dead letters: ``tests/crash/test_names.py``."""
+    """Its row is filtered, or the partition is made of something shorter.
+    ``tests/crash/test_names.py`` tests dead letters."""
     world = memory_world(**PLAIN)
     rows = world.driver.rows
 
@@ -165,7 +167,7 @@ def test_a_value_that_no_folder_can_be_named_by(way):
 
 @follows("file.too-large")
 def test_a_file_that_is_too_large_for_its_final_name(store):
-    """Smaller batches go on."""
+    """With smaller batches the query goes on."""
     store.largest_file = 20_000
     world = _world(store, table_options={"file.compression": "none"})
     said = refused(world, "file.too-large", (30_000,))
@@ -197,7 +199,7 @@ def test_a_publish_of_which_no_answer_came(store):
 
 @follows("commit.retries")
 def test_a_writer_that_always_loses():
-    """What was recorded is published at the next start; with the option raised it would not have lost."""
+    """What was recorded is published at the next start. With a higher value of the option it would not have lost."""
     world = memory_world(commit_max_retries=1, **PLAIN)
     others = World(world.calls, world.driver.root, application="other", **PLAIN)
     rows, count = others.driver.rows, []
@@ -241,7 +243,7 @@ def _part(world) -> str:
 @follows(*ADOPTED)
 @pytest.mark.parametrize("kind", ADOPTED)
 def test_files_of_spark_s_writer_that_are_not_as_they_should_be(kind, monkeypatch):
-    """The other way of writing does not hand them over."""
+    """The other way of writing does not hand such files over."""
     import streamsink.testing.driver as driver
 
     world = memory_world(adopts=True, partition_by=(), **PLAIN)
@@ -258,6 +260,6 @@ def test_files_of_spark_s_writer_that_are_not_as_they_should_be(kind, monkeypatc
         said = advice(told.value, kind)
         assert said.option("large_batches") == "tasks"
         accept(world, large_batches="tasks")
-        world.driver.adopts = False  # what Spark's sink does with that option
+        world.driver.adopts = False  # This is what Spark's sink does with that option.
         world.run(boundaries=ENDS)
     assert world.ids() == expected(ENDS)

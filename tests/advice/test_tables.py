@@ -1,4 +1,5 @@
-"""Advice of errors about a table that was damaged, rolled back, dropped or changed by others; each row once."""
+"""Advice of errors about a table that was damaged, rolled back, dropped or changed by others;
+each row is there once."""
 
 import contextlib
 import dataclasses
@@ -52,7 +53,7 @@ def _cut(world, path: str) -> bytes:
 
 
 def _says(field: str, value):
-    """A damage: the snapshot says something else in one field."""
+    """A damage by which the snapshot says something else in one field."""
     return lambda world, path: damage(
         world, path, json.dumps({**json.loads(world.calls._names[path].data), field: value}).encode()
     )
@@ -111,7 +112,7 @@ RESTORED = (
 @follows(*RESTORED)
 @pytest.mark.parametrize("kind", RESTORED)
 def test_a_file_that_is_restored_from_a_backup(kind):
-    """The error names it, and from there on the query goes on by itself."""
+    """The error names the file. Once it is restored the query goes on by itself."""
     world, said, path, whole = _damaged(kind)
     assert "estore" in said.message
     put_back(world, said.find(rf"({path})"), whole)
@@ -125,7 +126,7 @@ ROLLED_BACK = ("manifest.missing", "manifest.corrupt", "snapshot.corrupt", "snap
 @follows(*ROLLED_BACK)
 @pytest.mark.parametrize("kind", ROLLED_BACK)
 def test_a_table_that_is_rolled_back_to_a_snapshot_that_is_whole(kind):
-    """Which is the other way on; what was lost by it is published again from the journal, as the next error says."""
+    """This is the other way on. What it loses is published again from the journal, as the next error says."""
     world, said, path, _ = _damaged(kind, journal_retain=10)
     said.says("roll")
     for name in (f"{ROOT}/snapshot/snapshot-2", f"{ROOT}/snapshot/LATEST"):
@@ -181,7 +182,8 @@ def _roll_back(world, *snapshots) -> dict[str, bytes]:
 @pytest.mark.parametrize("way", ["restored", "on_rollback", "given-up"])
 @pytest.mark.parametrize("running", [False, True], ids=["between-runs", "while-it-runs"])
 def test_a_table_that_was_rolled_back(way, running):
-    """Restored; or published again; or read again from the source, from where the command says."""
+    """It is restored; or its rows are published again;
+    or they are read again from the source, from where the command says."""
     world = memory_world(journal_retain=10, **PLAIN)
     world.run(boundaries=ENDS[:2])
     if running:
@@ -255,7 +257,7 @@ def test_a_table_rolled_back_while_a_batch_is_committed():
 
 
 def _dropped(world, running: bool, kind: str):
-    """The table's folder is gone, between two runs or under the query."""
+    """The table's folder is deleted, between two runs or under the running query."""
     kept = {
         path: file.data for path, file in world.calls._names.items() if path.startswith(ROOT) and "/hold" not in path
     }
@@ -283,7 +285,7 @@ def test_a_table_that_was_dropped(way, running):
     world.run(boundaries=ENDS[:2])
     said, kept = _dropped(world, running, "table.gone")
     if way == "adopt_from_batch" and running:
-        said = refused(world, "table.gone", ENDS)  # the restart tells this way as well
+        said = refused(world, "table.gone", ENDS)  # The restart names this way as well.
     if way == "restored":
         said.says("Restore the table")
         io = world.file_io(world.calls)
@@ -301,7 +303,7 @@ def test_a_table_that_was_dropped(way, running):
 @follows("table.recreated")
 @pytest.mark.parametrize("journal", ["dropped", "kept"])
 def test_a_table_recreated_under_the_running_query(journal):
-    """A new checkpoint fills it; a journal that outlived its table is removed first, as the error of the start says."""
+    """A new checkpoint fills it. A journal that outlived its table is removed first, as the error of the start says."""
     world = memory_world(**PLAIN)
     world.run(boundaries=ENDS[:2])
     sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
@@ -327,7 +329,7 @@ def test_a_table_recreated_under_the_running_query(journal):
 
 @follows("table.not-empty")
 def test_a_folder_that_is_no_table():
-    """Its metadata was removed, and is restored; or the query goes elsewhere."""
+    """Its metadata was removed. It is restored, or the query writes elsewhere."""
     world = memory_world(**PLAIN)
     world.run(boundaries=ENDS[:2])
     schema = take(world, f"{ROOT}/schema/schema-0")
@@ -347,7 +349,7 @@ def test_a_folder_that_is_no_table():
 
 @follows("commit.not-previously-added")
 def test_data_files_that_another_call_takes_out_at_that_moment():
-    """Called again, as the error says, there is nothing left to do."""
+    """When the call is repeated, as the error says, there is nothing left to do."""
     world = memory_world(**PLAIN)
     (path,), given = _without_data(world, ENDS[:2], "/part=b/")
     io = world.file_io(world.calls)

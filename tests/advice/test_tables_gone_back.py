@@ -1,5 +1,5 @@
-"""Advice of errors about one of several tables that was rolled back to where it says nothing of the query: to another writer's snapshot,
-before which all have expired."""
+"""Advice of errors about one of several tables that was rolled back to where it says nothing of the query: to another
+writer's snapshot, before which all snapshots have expired."""
 
 import dataclasses
 import json
@@ -27,7 +27,8 @@ LOST = [4, 6, 8, 10]
 
 
 def _another_writer_came(before: int = 1) -> tuple[TwoTables, int]:
-    """(the world after three batches, of which so many are before another writer's snapshot; that one's number)"""
+    """The world after three batches, so many of them before another writer's snapshot;
+    and the number of that snapshot."""
     world = TwoTables()
     world.run(boundaries=ENDS[:before])
     others = snapshot_of_another(world.table(X))
@@ -37,7 +38,8 @@ def _another_writer_came(before: int = 1) -> tuple[TwoTables, int]:
 
 
 def _only_to_the_other_table(world) -> tuple[int, ...]:
-    """So many batches come that the journal keeps no record of the first table: the ends of all."""
+    """So many batches come without rows for the first table that the journal keeps no record of it any more.
+    Returns the ends of all batches."""
     world.to_x = lambda number: False
     ends = (*ENDS[:3], 13, 14, 15, 16)
     world.run(boundaries=ends)
@@ -57,7 +59,8 @@ def _goes_on_without(world, said, lost: list[int], ends) -> None:
 @pytest.mark.parametrize("is_pruned", [False, True])
 @pytest.mark.parametrize("others_came", [False, True], ids=["ends before", "another in its place"])
 def test_a_table_goes_back_to_where_it_says_nothing_of_the_query(way, is_pruned, others_came):
-    """The journal's mark was trusted. is_pruned: the journal does not even have the table's last record any more."""
+    """Formerly the journal's mark was trusted.
+    is_pruned: the journal does not even have the table's last record any more."""
     world, others = _another_writer_came()
     ends = _only_to_the_other_table(world) if is_pruned else ENDS[:3]
     gone = roll_back_to(world.table(X), others)
@@ -78,7 +81,7 @@ def test_a_table_goes_back_to_where_it_says_nothing_of_the_query(way, is_pruned,
 
 @pytest.mark.parametrize("is_pruned", [False, True])
 def test_a_table_goes_back_under_the_running_query(is_pruned):
-    """Named before rows come to it; batches without rows for it go on."""
+    """The loss is reported before rows come to the table. Batches without rows for it go on."""
     world, others = _another_writer_came()
     ends = _only_to_the_other_table(world) if is_pruned else ENDS[:3]
     sink = world.driver.start(world.file_io(), world.checkpoint)
@@ -93,7 +96,7 @@ def test_a_table_goes_back_under_the_running_query(is_pruned):
 @pytest.mark.parametrize("way", ["restored", "without-it"])
 @pytest.mark.parametrize("is_pruned", [False, True])
 def test_a_table_goes_back_before_the_query_gets_another_name(way, is_pruned):
-    """Expired history was taken for all that the first name had written there."""
+    """Formerly the expired history was assumed to hold all that the first name had written there."""
     world, others = _another_writer_came()
     ends = _only_to_the_other_table(world) if is_pruned else ENDS[:3]
     gone = roll_back_to(world.table(X), others)
@@ -115,7 +118,7 @@ def test_a_table_goes_back_before_the_query_gets_another_name(way, is_pruned):
 @pytest.mark.parametrize("journal", ["whole", "torn mark", "lost"])
 @pytest.mark.parametrize("way", ["restored", "given-up"])
 def test_a_table_goes_back_while_the_first_batch_under_another_name_is_pending(way, journal):
-    """What the table had under the first name is in the record that is pending, whatever that name's journal says."""
+    """The pending record has what the table had under the first name, whatever that name's journal says."""
     world, others = _another_writer_came()
     accept(world, application="second", adopt_from_batch=3)
     say_new(world, lambda: world.driver.start(world.file_io(), world.checkpoint).close())
@@ -139,7 +142,7 @@ def test_a_table_goes_back_while_the_first_batch_under_another_name_is_pending(w
         return
     assert follow(world, said).records == (1,)
     if journal != "whole":
-        return  # the table says nothing of the first name any more, and neither does anything else
+        return  # The table says nothing of the first name any more, and neither does anything else.
     accept(
         world,
         accept_as_seen=refused(world, "table.rolled-back", lambda: say_new(world, world.run)).option("accept_as_seen"),
@@ -151,7 +154,7 @@ def test_a_table_goes_back_while_the_first_batch_under_another_name_is_pending(w
 @follows("table.rolled-back")
 @pytest.mark.parametrize("is_pruned", [False, True])
 def test_a_table_goes_back_while_a_batch_is_pending(is_pruned):
-    """Its part was published behind what the table had lost."""
+    """Formerly the table's part was published behind what the table had lost."""
     world, others = _another_writer_came()
     ends = (*(_only_to_the_other_table(world) if is_pruned else ENDS[:3]), 20)
     world.to_x = lambda number: number % 2 == 0
@@ -167,7 +170,8 @@ _SAY_NOTHING = [b"", b'{"tables": {"more_x": 7}}', b'{"tables": []}']
 
 @pytest.mark.parametrize("mark", _SAY_NOTHING)
 def test_a_mark_that_does_not_say_where_is_mended_or_trusted(mark):
-    """Torn by a power failure, or of earlier code: while the tables can tell, and where nothing speaks against it."""
+    """The mark was torn by a power failure, or earlier code made it. It is mended while the tables can tell, and
+    trusted where nothing speaks against it."""
     world, _ = _another_writer_came()
     _say_in_marks(world, mark)
     world.run(boundaries=ENDS[:3])
@@ -181,7 +185,8 @@ def test_a_mark_that_does_not_say_where_is_mended_or_trusted(mark):
 @pytest.mark.parametrize("mark", _SAY_NOTHING)
 @pytest.mark.parametrize("before", [1, 2])
 def test_a_mark_that_does_not_say_where_proves_nothing_that_snapshots_deny(mark, before):
-    """All since the record was made are there, and none names its files. before: so many batches were there before another writer's snapshot."""
+    """All snapshots since the record was made are there, and none names its files.
+    before: how many batches came before another writer's snapshot."""
     world, others = _another_writer_came(before)
     _say_in_marks(world, mark)
     roll_back_to(world.table(X), others)
@@ -189,7 +194,7 @@ def test_a_mark_that_does_not_say_where_proves_nothing_that_snapshots_deny(mark,
 
 
 def test_records_of_earlier_code_go_on():
-    """Neither they nor their marks say where: the first batches of this code do."""
+    """Neither they nor their marks say where they are; the first batches of this code do."""
     world, _ = _another_writer_came()
     _say_in_marks(world, b"")
     for number in (2, 3):
@@ -212,7 +217,7 @@ def _say_in_marks(world, text: bytes) -> None:
 
 
 def test_expiry_alone_is_no_rollback():
-    """Another writer's snapshot is the only one, wherever the table's last record is: in the journal, or pruned."""
+    """Another writer's snapshot is the only one, and the table's last record is in the journal or pruned."""
     world, _ = _another_writer_came()
     for ends in (ENDS, (*ENDS, 17), (*ENDS, 17, 18), (*ENDS, 17, 18, 19), (*ENDS, 17, 18, 19, 20)):
         world.to_x = lambda number: False
@@ -224,7 +229,8 @@ def test_expiry_alone_is_no_rollback():
 
 
 def test_a_table_whose_snapshot_was_replaced_after_another_had_built_on_it_has_its_rows():
-    """A writer that renames over ours, and a third one that had read it: nothing is lost, and nobody is told so."""
+    """One writer renames its snapshot over ours, and a third writer had read ours before.
+    Nothing is lost, and no user is told that something is."""
     world, _ = _another_writer_came()
     ours = world.table(X).snapshots.latest()
     latest = snapshot_of_another(world.table(X))
@@ -255,7 +261,7 @@ def _alone(world) -> World:
 @follows("application.renamed", "table.rolled-back")
 @pytest.mark.parametrize("others_came", [False, True])
 def test_a_table_goes_back_before_a_query_of_a_single_table_goes_on(others_came):
-    """The table says nothing of the query of several, whose journal lies above."""
+    """The table says nothing of the query of several tables, whose journal is in the folder above."""
     world, others = _another_writer_came()
     gone = roll_back_to(world.table(X), others)
     if others_came:
@@ -272,7 +278,8 @@ def test_a_table_goes_back_before_a_query_of_a_single_table_goes_on(others_came)
 
 @pytest.mark.parametrize("is_denied", [False, True])
 def test_expiry_alone_takes_nothing_from_a_query_of_a_single_table_that_goes_on(is_denied, monkeypatch):
-    """is_denied: it may not look into a folder above, so no journal of its query lies there."""
+    """is_denied: the query may not look into the folder above,
+    so no journal of its query of several tables can be there."""
     world, _ = _another_writer_came()
     if is_denied:
         entries = FileIO.entries

@@ -18,7 +18,7 @@ _TOPIC = "arrow"
 
 
 class ArrowSink:
-    """One query that writes what it is given, batch by batch; a later one of the same name goes on where it ended."""
+    """One query that writes what it is given, batch by batch. A later one of the same name goes on where it ended."""
 
     def __init__(self, path, **options):
         self.root = table_path(str(path))
@@ -38,7 +38,7 @@ class ArrowSink:
         self._run.close()
 
     def write(self, data: pa.Table, fields=None) -> None:
-        """Publish one batch. ``fields``: what the source says of its columns; by default what Arrow tells."""
+        """Publish one batch. ``fields``: what the source says of its columns; by default what Arrow says."""
         end = self._position + 1
         source = SourceRange({_TOPIC: {"0": self._position}}, {_TOPIC: {"0": end}})
         batch = Batch(self._done, self._query, self._query, (source,))

@@ -35,7 +35,7 @@ class JavaPaimon:
     """Every call opens the table anew, so it sees what others did meanwhile."""
 
     def __init__(self, spark, on=None):
-        """on: a URI of the HDFS where the tables are; None for the local disk."""
+        """on: the URI of the HDFS with the tables; None for the local disk."""
         self._gateway = spark.sparkContext._gateway
         self._jvm = spark._jvm
         self._paimon = spark._jvm.org.apache.paimon
@@ -43,14 +43,15 @@ class JavaPaimon:
         self._loader = self._io.getClass().getClassLoader()
 
     def _hadoop(self, uri):
-        """What Paimon itself chooses for this scheme: Hadoop's client, which Spark brings."""
+        """The FileIO that Paimon itself chooses for this scheme: over Hadoop's client, which Spark brings."""
         path = self._paimon.fs.Path(uri)
         return self._paimon.fs.FileIO.get(path, self._paimon.catalog.CatalogContext.create(path))
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def read(self, path, where=(), columns=None) -> list[tuple]:
-        """Physical rows for which all of ``where`` holds (pushed down and applied row by row), in these columns."""
+        """The physical rows, in these columns,
+        for which all of ``where`` holds (pushed down and applied row by row)."""
         table, schema = self._open(path)
         builder = self._call("table.Table", table, "newReadBuilder")
         kind, names = "table.source.ReadBuilder", schema.field_names
@@ -85,7 +86,7 @@ class JavaPaimon:
         return sum(split.dataFiles().size() for split in splits)
 
     def _drain(self, reader, serializer) -> list[bytes]:
-        """All rows in one trip: each with its length before it."""
+        """All rows in one trip, each with its length before it."""
         held = self._jvm.java.io.ByteArrayOutputStream()
         out = self._jvm.java.io.DataOutputStream(held)
         utils = self._paimon.utils.SerializationUtils
@@ -119,7 +120,8 @@ class JavaPaimon:
         return getattr(self._paimon.predicate.PredicateBuilder, "and")(made)
 
     def _literal(self, t: AtomicType, value):
-        """A Java list with the value as Paimon holds it; boxed in Java, because py4j would choose a width by itself."""
+        """A Java list with the value as Paimon holds it.
+        It is boxed in Java, because py4j would choose a width by itself."""
         held = self._jvm.java.util.ArrayList()
         if t.root in _BOXED:
             mapper = self._jvm.com.fasterxml.jackson.databind.ObjectMapper()
@@ -140,7 +142,7 @@ class JavaPaimon:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def create(self, path, fields, partition_by=(), options=None) -> None:
-        """A table whose schema file Java writes."""
+        """Create a table whose schema file Java writes."""
         builder = self._paimon.schema.Schema.newBuilder()
         for field in fields:
             builder.column(field.name, self.data_type(field.type))
@@ -154,11 +156,11 @@ class JavaPaimon:
         self._manager(path).createTable(builder.build())
 
     def append(self, path, rows) -> None:
-        """One commit with these physical rows."""
+        """Make one commit with these physical rows."""
         self._commit(path, rows)
 
     def overwrite(self, path, rows, partition=None) -> None:
-        """One OVERWRITE commit: of one partition, or by default of those that the rows are in."""
+        """Make one OVERWRITE commit: of one partition, or by default of the partitions that the rows are in."""
         given = self._jvm.java.util.HashMap()
         for name, value in (partition or {}).items():
             given.put(name, value)
@@ -184,7 +186,7 @@ class JavaPaimon:
         self._call("table.sink.BatchTableCommit", commit, "truncatePartitions", ("java.util.List", wanted))
 
     def compact(self, path) -> int:
-        """Compact as Paimon's own job does; the number of tasks."""
+        """Compact as Paimon's own job does. Returns the number of tasks."""
         table, _ = self._open(path)
         tasks = self._paimon.append.AppendCompactCoordinator(table, False).run()
         user = "compactor"
@@ -199,7 +201,8 @@ class JavaPaimon:
         return len(tasks)
 
     def change(self, path, *changes) -> None:
-        """Schema changes: (name of SchemaChange's method, arguments...). Types are given as ``DataType``s of ours."""
+        """Make schema changes: (name of SchemaChange's method, arguments...).
+        Types are given as ``DataType``s of ours."""
         made = self._jvm.java.util.ArrayList()
         for name, *arguments in changes:
             given = [
@@ -209,7 +212,7 @@ class JavaPaimon:
         self._manager(path).commitChanges(made)
 
     def add_nested(self, path, names, t) -> None:
-        """A new field of a ROW column, by its path."""
+        """Add a field to a ROW column, by its path."""
         array = self._gateway.new_array(self._jvm.java.lang.String, len(names))
         for i, name in enumerate(names):
             array[i] = name
@@ -219,7 +222,7 @@ class JavaPaimon:
         self._manager(path).commitChanges(made)
 
     def data_type(self, t):
-        """Java's type object of ours."""
+        """Java's type object for a type of ours."""
         mapper = self._paimon.shade.jackson2.com.fasterxml.jackson.databind.ObjectMapper()
         return self._paimon.types.DataTypeJsonParser.parseDataType(mapper.readTree(json.dumps(type_to_json(t))))
 
@@ -250,7 +253,8 @@ class JavaPaimon:
         return table, TableSchema.from_json(schema.toString().encode(), "Java's schema")
 
     def _call(self, interface, target, name, *arguments):
-        """py4j does not see methods of package-private classes; Java's reflection over the interface does."""
+        """Call by Java's reflection over the interface,
+        because py4j does not see methods of package-private classes."""
         method = self._class(interface).getMethod(name, self._classes(*[kind for kind, _ in arguments]))
         return method.invoke(target, self._objects(*[value for _, value in arguments]))
 

@@ -22,7 +22,7 @@ class PyPaimon:
         )
 
     def read(self, path, where=(), columns=None) -> pa.Table:
-        """The rows for which all of ``where`` holds, in these columns."""
+        """The rows, in these columns, for which all of ``where`` holds."""
         out = self._file()
         literals = [(function, column, _literal(value)) for function, column, value in where]
         self._ask(do="read", path=str(path), where=literals, columns=columns, out=out)
@@ -30,11 +30,11 @@ class PyPaimon:
             return found.read_all()
 
     def append(self, path, rows: pa.Table) -> None:
-        """One commit of pypaimon's."""
+        """Make one commit of pypaimon's."""
         self._ask(do="append", path=str(path), rows=self._put(rows))
 
     def create(self, path, schema: pa.Schema, partition_by=()) -> None:
-        """A table whose schema file pypaimon writes."""
+        """Create a table whose schema file pypaimon writes."""
         self._ask(do="create", path=str(path), rows=self._put(schema.empty_table()), partition_by=list(partition_by))
 
     def close(self) -> None:

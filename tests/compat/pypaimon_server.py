@@ -1,4 +1,5 @@
-"""Runs under the interpreter that has pypaimon: a JSON request a line in, a JSON answer a line out, rows in Arrow files."""
+"""Runs under the interpreter that has pypaimon:
+reads one JSON request a line and writes one JSON answer a line, with rows in Arrow files."""
 
 import datetime
 import decimal
@@ -21,7 +22,7 @@ _LITERALS = {
 
 
 def place(path):
-    """Catalog and table name of <warehouse>/<db>.db/<table>."""
+    """The catalog and the name of the table in <warehouse>/<db>.db/<table>."""
     database, table = os.path.split(path)
     warehouse, folder = os.path.split(database)
     return CatalogFactory.create({"warehouse": warehouse}), f"{folder[:-3]}.{table}"
@@ -79,6 +80,6 @@ for line in sys.stdin:
     asked = json.loads(line)
     try:
         answer = {"read": read, "append": append, "create": create}[asked["do"]](asked)
-    except Exception:  # outermost edge: the text goes to the test
+    except Exception:  # This is the outermost edge: the text goes to the test.
         answer = {"error": traceback.format_exc()}
     print("ANSWER " + json.dumps(answer), flush=True)

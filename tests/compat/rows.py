@@ -29,12 +29,12 @@ _EXACT = decimal.Context(prec=50)
 
 
 def columns(ddl: str) -> list[DataField]:
-    """Fields of DDL text."""
+    """The fields of DDL text."""
     return parse_ddl(ddl)
 
 
 def random_rows(rng: random.Random, fields, count: int, null_share: float = 0.2) -> list[tuple]:
-    """Physical rows; the first has nulls wherever the type allows."""
+    """Random physical rows; the first one has nulls wherever the type allows."""
     rows = [tuple(random_value(rng, f.type, 1.0) for f in fields)]
     return rows + [tuple(random_value(rng, f.type, null_share) for f in fields) for _ in range(count - 1)]
 
@@ -76,10 +76,8 @@ def _random_atom(rng: random.Random, t: AtomicType):
     if root == "TIME":
         return rng.choice([0, 86_399_999, rng.randrange(86_400_000)])
     step = 10 ** (9 - (t.precision or 0))
-    far = [
-        9_223_372_036 * 10**9,
-        -9_223_372_036 * 10**9,
-    ]  # what fits into 64 bits of nanoseconds: pypaimon wraps INT96 beyond
+    # Only what fits into 64 bits of nanoseconds: pypaimon wraps INT96 beyond that.
+    far = [9_223_372_036 * 10**9, -9_223_372_036 * 10**9]
     nanos = rng.choice([0, 1_704_164_645_123_456_789, rng.randrange(2**60), -1, -rng.randrange(2**60), *far])
     return nanos // step * step
 
@@ -143,7 +141,7 @@ def canonical(rows) -> list[str]:
 
 
 def assert_same(found, expected) -> None:
-    """Both are the same bag of rows; shows the first differences only."""
+    """Check that both are the same bag of rows; show only the first differences."""
     left, right = canonical(found), canonical(expected)
     if left == right:
         return

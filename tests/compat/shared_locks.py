@@ -10,7 +10,7 @@ HIVE_LOCK = "org.apache.paimon.hive.HiveCatalogLock"
 
 
 class JavaLocks:
-    """The code that Paimon's catalogs take and give back their locks with."""
+    """The code with which Paimon's catalogs take and give back their locks."""
 
     def __init__(self, java: JavaPaimon):
         self.java = java
@@ -28,7 +28,7 @@ class JavaLocks:
 
     @contextlib.contextmanager
     def in_zone(self, name: str):
-        """A JVM elsewhere."""
+        """Let the JVM be in another zone."""
         before = self.jvm.java.util.TimeZone.getDefault()
         self.jvm.java.util.TimeZone.setDefault(self.jvm.java.util.TimeZone.getTimeZone(name))
         try:
@@ -87,7 +87,7 @@ class JdbcSide:
         self._utils, self._pool = utils, pool
 
     def acquire(self, lock_id: str, timeout_ms: int = 480_000) -> bool:
-        """One try."""
+        """Try once."""
         return self._utils.acquire(self._pool, lock_id, timeout_ms)
 
     def release(self, lock_id: str) -> None:
@@ -104,7 +104,7 @@ class HiveSide:
         self._java, self._lock = java, lock
 
     def acquire(self, database: str, table: str) -> int:
-        """Hive's id of the lock. Raises: Py4JJavaError when the time is over."""
+        """Returns Hive's id of the lock. Raises Py4JJavaError when the time is over."""
         return self._call("lock", (("java.lang.String", database), ("java.lang.String", table)))
 
     def release(self, lock_id: int) -> None:
@@ -131,7 +131,7 @@ class LockedPaimon(JavaPaimon):
         self._identifier = self._paimon.catalog.Identifier.create(database, table)
 
     def make(self, fields, options) -> None:
-        """The database and the table, as the catalog makes them."""
+        """Make the database and the table, as the catalog does."""
         builder = self._paimon.schema.Schema.newBuilder()
         for field in fields:
             builder.column(field.name, self.data_type(field.type))

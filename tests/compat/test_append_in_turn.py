@@ -1,4 +1,5 @@
-"""Several writers on one table, in turn: nobody loses a row, and what we record of our applications goes on."""
+"""Several writers write to one table, in turn:
+nobody loses a row, and what we record of our applications is carried on."""
 
 import pytest
 
@@ -40,7 +41,7 @@ def states_of(path):
 @pytest.mark.parametrize("partition_by", [[], ["p"]], ids=["plain", "partitioned"])
 @pytest.mark.parametrize("owner", ["us", "java", "pypaimon"])
 def test_three_writers_in_turn_lose_no_row(java, pypaimon, path, rng, owner, partition_by):
-    """Whoever made the table, every writer's commits stay: all rows once for all readers after each round."""
+    """Whoever made the table, every writer's commits stay: after each round all readers see all rows once."""
     fields = make(owner, java, pypaimon, path, partition_by)
     rows = []
     with ArrowSink(path) as sink:
@@ -65,7 +66,8 @@ def test_three_writers_in_turn_lose_no_row(java, pypaimon, path, rng, owner, par
 
 
 def test_our_states_go_on_over_foreign_snapshots(java, pypaimon, path, rng):
-    """Foreign snapshots record nothing of us; the next commit of one application carries all applications' states on."""
+    """Foreign snapshots record nothing of us;
+    the next commit of one application carries all applications' states on."""
     fields = make("us", java, pypaimon, path, [])
     rows = []
     for application in ("orders", "returns"):
@@ -94,7 +96,8 @@ def test_our_states_go_on_over_foreign_snapshots(java, pypaimon, path, rng):
 
 @pytest.mark.parametrize("commits", [35, 65])
 def test_rows_stay_when_manifests_are_merged(java, pypaimon, path, rng, commits):
-    """After more than 30 commits manifests are merged: fewer files, the same rows, filters on partition and value right."""
+    """After more than 30 commits manifests are merged:
+    there are fewer files and the same rows, and filters on partition and value are right."""
     fields = make("us", java, pypaimon, path, ["p"])
     rows = []
     with ArrowSink(path) as sink:
@@ -124,7 +127,7 @@ def test_rows_stay_when_manifests_are_merged(java, pypaimon, path, rng, commits)
 
 @pytest.mark.parametrize("full", [False, True])
 def test_deletes_stay_deletes_when_manifests_are_merged(java, pypaimon, path, full):
-    """Java compacts and drops a partition between our commits; after our merges its deletes still hide what they hid.
+    """Java compacts and drops a partition between our commits. After our merges its deletes still hide what they hid.
 
     full: full merging happens again and again, by us and by Java.
     """

@@ -46,7 +46,7 @@ def _write(path, boundaries, **options):
 
 
 def test_java_reads_an_overwritten_table_and_goes_on(java, path):
-    """Rows that Java wrote are replaced by ours, by partition; Java overwrites ours; and we go on."""
+    """Our rows replace rows that Java wrote, by partition; then Java overwrites ours; and we go on."""
     java.create(path, FIELDS, ["part"])
     java.append(path, [(100, "a"), (101, "c")])
     _write(path, (4,), mode="overwrite", application="one")
@@ -60,7 +60,7 @@ def test_java_reads_an_overwritten_table_and_goes_on(java, path):
 
 
 def test_java_reads_a_compaction_of_ours_and_compacts_on(java, path):
-    """Two files become one under COMPACT: the same rows; Java's own compaction and appends go on from there."""
+    """Two files become one under COMPACT, with the same rows. Java's own compaction and appends go on from there."""
     java.create(path, FIELDS, ["part"], {"compaction.min.file-num": "2"})
     for n in range(3):
         java.append(path, [(n, "a")])
@@ -82,7 +82,8 @@ def test_java_reads_a_compaction_of_ours_and_compacts_on(java, path):
 
 
 def test_java_reads_our_index_manifest_and_we_read_javas(java, path):
-    """Hash indexes and deletion vectors: Java reads what we wrote and writes it again; we read the same entries."""
+    """It has hash indexes and deletion vectors:
+    Java reads what we wrote and writes it again, and we read the same entries."""
     java.create(path, FIELDS, ["part"])
     table = open_table(local_file_io(), path, for_writing=True)
     vectors = (DeletionVectorRange("data-1.parquet", 1, 22, 3), DeletionVectorRange("data-2.parquet", 31, 40, None))
@@ -100,7 +101,8 @@ def test_java_reads_our_index_manifest_and_we_read_javas(java, path):
 
 
 def _race(java, path, commits) -> tuple[collections.Counter, int]:
-    """Java and this process commit at the same time; ids of the table, and how many of Java's commits are in it."""
+    """Java and this process commit at the same time.
+    Returns the ids in the table, and how many of Java's commits are in it."""
     java.create(path, FIELDS, ["part"], {"commit.max-retries": "1000", "commit.max-retry-wait": "50 ms"})
     theirs = threading.Thread(target=lambda: [java.append(path, [(1_000_000 + n, "j")]) for n in range(commits)])
     theirs.start()
@@ -110,9 +112,8 @@ def _race(java, path, commits) -> tuple[collections.Counter, int]:
         batches += 5
         driver.run(local_file_io(False), checkpoint, [2 * n for n in range(1, batches + 1)])
     theirs.join()
-    driver.run(
-        local_file_io(False), checkpoint, [2 * n for n in range(1, batches + 2)]
-    )  # the last one may have been replaced
+    # The last one may have been replaced.
+    driver.run(local_file_io(False), checkpoint, [2 * n for n in range(1, batches + 2)])
     found = collections.Counter(row[0] for row in java.read(path))
     told = [e for e in driver.events if isinstance(e, SnapshotReplaced)]
     mine = {n: found[n] for n in range(2 * batches + 2)}
@@ -123,7 +124,8 @@ def _race(java, path, commits) -> tuple[collections.Counter, int]:
 
 
 def test_java_races_us_on_a_bare_disk(java, path):
-    """Its renames may replace our snapshots: every row of ours is there once all the same. (Its own commits it may lose.)"""
+    """Java's renames may replace our snapshots, but every row of ours is there once all the same.
+    Java may lose its own commits."""
     found, kept = _race(java, path, 25)
     assert max(found.values()) == 1 and kept > 0
 

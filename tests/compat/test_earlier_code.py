@@ -1,4 +1,5 @@
-"""A table, a journal and pending records of an earlier version are opened, recovered and continued; that version then keeps out."""
+"""A table, a journal and pending records of an earlier version are opened, recovered and continued; after that the
+earlier version refuses the table."""
 
 import dataclasses
 import json
@@ -23,7 +24,8 @@ EARLIER = Path(__file__).parent / "earlier"
 BOUNDARIES = (6, 9, 14, 20)
 OF_JOBS = list(range(100, 106))
 
-# Runs the earlier library on the table: batch by batch, as lines of its standard input ask for it, and says how each one ended.
+# Runs the earlier library on the table: batch by batch, as lines of its standard input ask for it, and says how each
+# one ended.
 OLD_DRIVER = """
 import sys
 import pyarrow as pa
@@ -36,9 +38,11 @@ schema = pa.schema([("id", pa.int64()), ("part", pa.string()), ("version", pa.in
 
 def rows(start, end):
     numbers = list(range(start, end))
-    return pa.RecordBatch.from_pydict({"id": numbers, "part": ["a"] * len(numbers), "version": [0] * len(numbers)}, schema=schema)
+    columns = {"id": numbers, "part": ["a"] * len(numbers), "version": [0] * len(numbers)}
+    return pa.RecordBatch.from_pydict(columns, schema=schema)
 
-options = SinkOptions.of(root, {"partition_by": ("part",), "restore": "restore-and-continue", "application": application})
+given = {"partition_by": ("part",), "restore": "restore-and-continue", "application": application}
+options = SinkOptions.of(root, given)
 driver = MicroBatchDriver(root, schema, rows, options)
 sink = None
 for line in sys.stdin:
@@ -77,7 +81,7 @@ class OldDriver:
         self._process.stdout.close()
 
     def batch(self, *ends: int) -> str:
-        """How the last of the batches that end there went."""
+        """How the last of the batches with these ends went."""
         self._process.stdin.write(" ".join(map(str, ends)) + "\n")
         self._process.stdin.flush()
         return self._process.stdout.readline().strip()
@@ -101,7 +105,8 @@ def _states(world) -> dict:
 
 
 def test_an_earlier_table_is_recovered_and_continued_each_row_once(world):
-    """Its pending record is published, its replay is skipped, the next batches follow; the first commit upgrades the state."""
+    """Its pending record is published, its replay is skipped, and the next batches follow.
+    The first commit upgrades the state."""
     world.run(boundaries=BOUNDARIES)
     assert world.ids() == list(range(20)) + OF_JOBS
     state = _states(world)["streamsink"]
@@ -112,7 +117,8 @@ def test_an_earlier_table_is_recovered_and_continued_each_row_once(world):
 
 
 def test_the_first_commit_after_an_earlier_one_goes_on_for_a_query_that_lost_its_checkpoint(world):
-    """Positions of version 1 filter as those of version 2, once somebody has said that it is the same query: version 1 did not record it."""
+    """Positions of version 1 filter like those of version 2,
+    once somebody has said that it is the same query, which version 1 did not record."""
     world.run(boundaries=BOUNDARIES[:3])
     world.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000002")
     world.driver.options = dataclasses.replace(
@@ -161,8 +167,8 @@ def test_the_earlier_code_refuses_an_upgraded_table_before_it_writes(world):
 
 
 def test_an_earlier_driver_that_still_runs_is_fenced(world):
-    """The query is restarted with this version while its earlier driver lives: the earlier one writes nothing more, whether it finds
-    the new owner or the new state first."""
+    """The query is restarted with this version while its earlier driver lives: the earlier driver writes nothing more,
+    whether it finds the new owner or the new state first."""
     with OldDriver(world.driver.root, world.checkpoint.query) as old:
         assert old.batch(6, 9, 14) == "done"
         assert old.batch(6, 9, 14, 20) == "done"
@@ -175,7 +181,7 @@ def test_an_earlier_driver_that_still_runs_is_fenced(world):
 
 
 def test_another_application_of_the_earlier_code_carries_the_new_state_along(world):
-    """Applications are upgraded one by one: what the earlier code does not understand it hands on as it is."""
+    """Applications are upgraded one by one: the earlier code passes on as it is what it does not understand."""
     world.run(boundaries=BOUNDARIES)
     mine = _states(world)["streamsink"]
     with OldDriver(world.driver.root, "00000000-0000-0000-0000-000000000008", "other") as old:

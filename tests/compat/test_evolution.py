@@ -1,4 +1,5 @@
-"""Does the data fit the table: refused by the column's name before anything is written, or evolved by an explicit option."""
+"""Data that does not fit the table is refused by the column's name before anything is written,
+or the table evolves by an explicit option."""
 
 import os
 
@@ -15,9 +16,12 @@ from tests.compat.spark_writer import run_query
 
 pytestmark = [pytest.mark.compat, pytest.mark.spark]
 
-TABLE = "id BIGINT NOT NULL, name VARCHAR(5), n INT, r ROW<x INT, y STRING>, a ARRAY<INT>, m MAP<STRING, INT>, d DECIMAL(10, 2)"
+TABLE = (
+    "id BIGINT NOT NULL, name VARCHAR(5), n INT, r ROW<x INT, y STRING>, a ARRAY<INT>, m MAP<STRING, INT>, d "
+    "DECIMAL(10, 2)"
+)
 ROW = (1, "a", 2, (3, "y"), [4], {"k": 5}, None)
-# what the data has, and the column that the refusal must name; nothing here is allowed by any option
+# What the data has, and the column that the refusal must name. No option allows anything here.
 NEVER = [
     ("id STRING NOT NULL", "id"),
     ("n DOUBLE", "n"),
@@ -48,7 +52,7 @@ BY_OPTION = [
 
 
 def replaced(ddl: str, change: str):
-    """The table's fields with one replaced, or one more."""
+    """The table's fields with one of them replaced, or with one more."""
     new = columns(change)[0]
     fields = columns(ddl)
     return [new if f.name == new.name else f for f in fields] + ([] if new.name in [f.name for f in fields] else [new])
@@ -85,7 +89,8 @@ def test_another_type_is_refused_by_name(path, change, column, options):
 
 @pytest.mark.parametrize("change,column,option,becomes", BY_OPTION, ids=[case[0] for case in BY_OPTION])
 def test_a_change_needs_its_option(path, change, column, option, becomes):
-    """Refused with the option's name in the message; made when the option is given; other options do not allow it."""
+    """It is refused with the option's name in the message, and made when the option is given.
+    Other options do not allow it."""
     streamsink.create_table(path, TABLE)
     fields = replaced(TABLE, change)
     data = to_arrow([], fields)
@@ -101,7 +106,7 @@ def test_a_change_needs_its_option(path, change, column, option, becomes):
 
 
 def test_missing_columns(path):
-    """Refused by name; with add_columns a nullable one is null, a NOT NULL one is refused still."""
+    """They are refused by name. With add_columns a nullable column is null, and a NOT NULL column is still refused."""
     streamsink.create_table(path, TABLE)
     fields = columns(TABLE)
     without = [f for f in fields if f.name != "n"]
@@ -116,7 +121,7 @@ def test_missing_columns(path):
 
 
 def test_extra_columns_and_values_that_do_not_fit(path):
-    """An extra column, a null for NOT NULL, a text that is too long: refused by name, without the value."""
+    """An extra column, a null for NOT NULL, and a text that is too long are refused by name, without the value."""
     streamsink.create_table(path, TABLE)
     fields = columns(TABLE)
     more = fields + columns("more INT NOT NULL")
@@ -136,7 +141,8 @@ def test_extra_columns_and_values_that_do_not_fit(path):
 
 @pytest.mark.parametrize("partition_by", [[], ["p"]], ids=["plain", "partitioned"])
 def test_evolved_tables_are_read_by_all(spark, java, pypaimon, path, partition_by):
-    """Columns added (nested too), types widened, NOT NULL dropped, step by step: all readers see all rows, filtered too."""
+    """Columns are added (nested ones too), types are widened, NOT NULL is dropped, step by step:
+    all readers see all rows, filtered too."""
     streamsink.create_table(
         path, "id INT NOT NULL, p STRING, r ROW<x INT, y STRING>, f FLOAT, m MAP<STRING, ROW<k INT>>", partition_by
     )
@@ -146,7 +152,10 @@ def test_evolved_tables_are_read_by_all(spark, java, pypaimon, path, partition_b
             [(1, "a", (1, "y"), 1.5, {"k": (1,)}), (2, "b", None, None, None), (3, None, (None, None), -0.5, {})],
         ),
         (
-            "id BIGINT NOT NULL, p STRING, r ROW<x BIGINT, y STRING, z DATE>, f DOUBLE, m MAP<STRING, ROW<k INT, l INT>>",
+            (
+                "id BIGINT NOT NULL, p STRING, r ROW<x BIGINT, y STRING, z DATE>, f DOUBLE, m MAP<STRING, ROW<k INT, l "
+                "INT>>"
+            ),
             [(2**40, "a", (2**40, "y", 19724), 0.1, {"k": (1, 2), "j": None})],
         ),
         (
@@ -183,7 +192,8 @@ def test_evolved_tables_are_read_by_all(spark, java, pypaimon, path, partition_b
 
 
 def test_an_old_writer_goes_on_after_another_evolved_the_table(java, path):
-    """It writes what it knows: the new columns are null in its rows only where it may leave columns out, else it is told."""
+    """It writes what it knows.
+    The new columns are null in its rows only where it may leave columns out; otherwise it gets an error."""
     streamsink.create_table(path, "id INT, n INT")
     old_fields, new_fields = columns("id INT, n INT"), columns("id INT, n BIGINT, extra STRING")
     with (
@@ -203,7 +213,8 @@ def test_an_old_writer_goes_on_after_another_evolved_the_table(java, path):
 
 
 def test_a_table_s_wider_types_take_narrower_data(spark, java, pypaimon, path, tmp_path):
-    """A Spark query's INT goes into BIGINT, FLOAT into DOUBLE, DECIMAL(5,2) into DECIMAL(20,2), without any option."""
+    """Without any option a Spark query's INT is written into BIGINT,
+    FLOAT into DOUBLE, and DECIMAL(5,2) into DECIMAL(20,2)."""
     streamsink.create_table(path, "id BIGINT, f DOUBLE, d DECIMAL(20, 2), r ROW<x BIGINT>, a ARRAY<DOUBLE>")
     given = columns("id INT, f FLOAT, d DECIMAL(5, 2), r ROW<x INT>, a ARRAY<FLOAT>")
     rows = [(1, 1.5, None, (1,), [0.25, None]), (None, None, None, None, None)]
@@ -212,7 +223,8 @@ def test_a_table_s_wider_types_take_narrower_data(spark, java, pypaimon, path, t
 
 
 def test_spark_queries_are_refused_by_name_and_evolve_by_option(spark, java, pypaimon, path, tmp_path):
-    """The same through a real query: the message reaches the user, nothing is written; with the options it goes on."""
+    """The same holds through a real query:
+    the message reaches the user and nothing is written; with the options the query goes on."""
     first, second = columns("id INT, name STRING"), columns("id BIGINT, name STRING, extra DATE")
     run_query(spark, tmp_path / "one", path, [to_arrow([(1, "a")], first)])
     with pytest.raises(Exception, match="column 'extra'|column 'id'"):
@@ -230,7 +242,7 @@ def test_spark_queries_are_refused_by_name_and_evolve_by_option(spark, java, pyp
     all_read(spark, java, pypaimon, path, [(1, "a", None), (2**40, "b", 1)])
 
 
-# options of the table that this writer does not honour
+# Options of the table that this writer does not honour.
 UNSUPPORTED = {
     "bucket": "4",
     "row-tracking.enabled": "true",
@@ -274,7 +286,8 @@ def test_unsupported_options_are_refused_at_open(path, option):
 
 
 def test_java_s_unsupported_tables_are_refused_by_a_query(spark, java, path, tmp_path):
-    """A query on a bucketed table of Java's fails with the option's name; with a column of type VARIANT, by the column's."""
+    """A query on a bucketed table of Java's fails with the option's name;
+    with a column of type VARIANT it fails with the column's."""
     fields = columns("id INT, v STRING")
     java.create(path, fields, [], {"bucket": "2", "bucket-key": "id"})
     with pytest.raises(Exception, match="option bucket"):

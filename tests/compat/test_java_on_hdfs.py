@@ -1,4 +1,5 @@
-"""Paimon's Java and our committer on one table of a real HDFS, whose rename never replaces: no lock, and no row lost."""
+"""Paimon's Java and our committer write to one table of a real HDFS, whose rename never replaces:
+there is no lock, and no row is lost."""
 
 import collections
 import threading
@@ -20,7 +21,7 @@ PATIENT = {"commit.max-retries": "1000", "commit.max-retry-wait": "50 ms"}
 
 
 class Ours:
-    """Our query on the table, one application."""
+    """Our query on the table, as one application."""
 
     def __init__(self, table):
         options = {"application": "ours", "commit_max_retries": 1000, "commit_min_wait_ms": 1, "commit_max_wait_ms": 50}
@@ -30,7 +31,7 @@ class Ours:
         self._boundaries = []
 
     def append(self, batches):
-        """So many micro-batches more."""
+        """Write so many micro-batches more."""
         for _ in range(batches):
             self._boundaries.append(ROWS * (len(self._boundaries) + 1))
         self._driver.run(self.store.open(), self._checkpoint, self._boundaries)
@@ -49,7 +50,7 @@ def _rows_of(name, commit):
 
 
 def _at_once(java, table, ours):
-    """Java's writers in threads, ours in this one, until all are done."""
+    """Java's writers run in threads and ours in this one, until all are done."""
     failed = []
 
     def append(name):
@@ -69,7 +70,8 @@ def _at_once(java, table, ours):
 
 
 def test_java_reads_and_writes_beside_us(spark, hdfs_cluster, tmp_path):
-    """Java reads our rows; then both append in turns; then at once: every row once for both readers, ids without a hole."""
+    """Java reads our rows; then both append in turns; then both append at once.
+    Both readers see every row once, and ids have no hole."""
     table = f"{hdfs_cluster.uri}/{tmp_path.name}/shop.db/orders"
     streamsink.create_table(table, writer.SCHEMA, options=PATIENT)
     java, ours, rows = JavaPaimon(spark, on=table), Ours(table), []

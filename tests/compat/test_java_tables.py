@@ -1,4 +1,5 @@
-"""Tables that Java made, evolved, compacted and overwrote: opened, read, and appended to by us, then read by all three."""
+"""We open, read and append to tables that Java made, evolved, compacted and overwrote;
+then all three readers read them."""
 
 import pytest
 
@@ -42,7 +43,8 @@ def append(path, rows, **options):
 @pytest.mark.in_turn("tables of Java", 1)
 @pytest.mark.parametrize("partition_by", [[], ["i"], ["st", "dt"]], ids=["plain", "int", "text-date"])
 def test_all_types_are_read_and_appended_to(spark, java, pypaimon, path, rng, partition_by):
-    """Java writes every type over several snapshots; we read them, append to them, and all three read all rows."""
+    """Java writes every type over several snapshots.
+    We read them and append to them, and all three readers read all rows."""
     ddl = f"{PRIMITIVES}, {NANOS}, {NESTED}"
     fields = columns(ddl)
     java.create(path, fields, partition_by)
@@ -58,13 +60,14 @@ def test_all_types_are_read_and_appended_to(spark, java, pypaimon, path, rng, pa
     java.append(path, new)
     all_read(java, pypaimon, path, rows)
     rows += (new := random_rows(rng, fields, 5))
-    pypaimon.append(path, to_arrow(new, fields))  # as INT64 nanoseconds, which Java's reader does not take
+    # pypaimon writes them as INT64 nanoseconds, which Java's reader does not take.
+    pypaimon.append(path, to_arrow(new, fields))
     assert_same(from_arrow(streamsink.read_arrow(path)), rows)
     assert_same(from_arrow(pypaimon.read(path)), rows)
 
 
 def test_spark_s_types_are_read_by_spark(spark, java, path, rng):
-    """``streamsink.read`` sees Java's rows of every type that Spark has, from several snapshots, and each one by its id."""
+    """``streamsink.read`` sees Java's rows of every type that Spark has, from several snapshots, each one by its id."""
     ddl = PRIMITIVES.replace("ti TIME(3),", "") + ", " + NESTED
     fields = columns(ddl)
     java.create(path, fields, ["i"])
@@ -81,7 +84,8 @@ def test_spark_s_types_are_read_by_spark(spark, java, path, rng):
 
 
 def test_compaction_overwrite_and_dropped_partitions_are_seen(spark, java, pypaimon, path):
-    """COMPACT and OVERWRITE snapshots with DELETE entries: we read exactly the live rows, and append to them."""
+    """There are COMPACT and OVERWRITE snapshots with DELETE entries:
+    we read exactly the live rows, and append to them."""
     fields = columns("id INT, p STRING, v DOUBLE")
     java.create(path, fields, ["p"], {"compaction.min.file-num": "2"})
     rows = []
@@ -109,7 +113,8 @@ def test_compaction_overwrite_and_dropped_partitions_are_seen(spark, java, pypai
 
 
 def test_java_s_schema_changes_are_followed(spark, java, pypaimon, path, rng):
-    """Columns added (a nested field too), widened, renamed, dropped, made nullable by Java between commits of all."""
+    """Between commits of all writers Java adds columns (a nested field too),
+    widens, renames and drops them, and makes them nullable."""
     java.create(path, columns("id INT NOT NULL, name STRING, old FLOAT, n INT, r ROW<x INT, y STRING>"))
     java.append(path, [(1, "a", 1.5, 10, (1, "y")), (2, None, None, None, None)])
     java.change(
@@ -152,7 +157,7 @@ def test_a_swap_of_names_is_followed_by_id(spark, java, path):
     assert_same(spark_rows(spark, path), expected)
 
 
-# a SchemaChange that Java allows and we do not make ourselves, a value before, and what Java reads afterwards
+# A SchemaChange that Java allows and we do not make ourselves, a value before it, and what Java reads after it.
 CASTS = [
     ("INT", "STRING", -7),
     ("BIGINT", "INT", 7),
@@ -172,7 +177,8 @@ CASTS = [
 
 @pytest.mark.parametrize("old,new,value", CASTS, ids=[f"{old}-{new}" for old, new, _ in CASTS])
 def test_other_casts_are_read_as_java_does_or_refused(spark, java, path, old, new, value):
-    """Changes of type that only Java makes: our readers agree with Java's, or say that they cannot; never other values."""
+    """These are changes of type that only Java makes:
+    our readers agree with Java's, or say that they cannot, and never give other values."""
     import decimal
 
     value = decimal.Decimal(value) if old.startswith("DECIMAL") else value

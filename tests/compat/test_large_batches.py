@@ -1,4 +1,4 @@
-"""Files of Spark's own Parquet writer, adopted by the sink: they are what Java's and our own are, to every reader."""
+"""Files of Spark's own Parquet writer that the sink adopts are, to every reader, what Java's and our own files are."""
 
 import decimal
 import glob
@@ -33,7 +33,7 @@ _runs = iter(range(10**6))
 
 
 def frame_of(spark, path, rows, fields):
-    """The rows as Spark reads them from a file, timestamps without a zone among them."""
+    """The rows as Spark reads them from a file, with timestamps without a zone among them."""
     name = f"{path}-{next(_runs)}.parquet"
     os.makedirs(os.path.dirname(name), exist_ok=True)
     pq.write_table(to_arrow(rows, fields), name)
@@ -41,7 +41,7 @@ def frame_of(spark, path, rows, fields):
 
 
 def write(frame, path, way="spark", **options) -> None:
-    """One run, which goes this way although Spark's writer is wanted, if nothing else is."""
+    """One run, which takes this way of writing although Spark's writer is wanted, unless something else is said."""
     written = []
     given = {"large_batches": "spark", **options}
     streamsink.write(frame, path, f"run-{next(_runs)}", written.append, **given)
@@ -54,7 +54,7 @@ def metas(path):
 
 
 def bounds(path, ddl):
-    """(lows, highs, null counts) of the only file."""
+    """The (lows, highs, null counts) of the only file."""
     (meta,) = metas(path)
     types = [field.type for field in parse_ddl(ddl)]
     stats = meta.value_stats
@@ -62,7 +62,8 @@ def bounds(path, ddl):
 
 
 def test_a_table_of_files_from_all_ways_is_read_by_all(spark, java, pypaimon, path, rng):
-    """Every type, random rows, filters on each kind of column: Java, pypaimon, read_arrow and Spark see exactly these rows."""
+    """With every type, random rows, and filters on each kind of column,
+    Java, pypaimon, read_arrow and Spark see exactly these rows."""
     fields = columns(TYPES)
     rows = random_rows(rng, fields, 60)
     parts = [frame_of(spark, path, rows[at : at + 20], fields) for at in (0, 20, 40)]
@@ -86,7 +87,7 @@ def test_a_table_of_files_from_all_ways_is_read_by_all(spark, java, pypaimon, pa
 
 
 def test_types_ids_and_statistics_in_the_file_are_java_s(spark, java, path, rng):
-    """The same rows written by Java, by Spark's writer and by our own: one form, and statistics equal to the byte."""
+    """Java, Spark's writer and our own write the same rows in one form, with statistics that are equal to the byte."""
     fields = columns(TYPES)
     rows = random_rows(rng, fields, 40)
     java.create(path + "_java", fields)
@@ -108,7 +109,7 @@ def test_types_ids_and_statistics_in_the_file_are_java_s(spark, java, path, rng)
 
 @pytest.mark.parametrize("mode", ["truncate(16)", "full", "counts", "truncate(3)"])
 def test_statistics_of_several_row_groups_are_those_of_our_own_writer(spark, path, rng, mode):
-    """Nulls, zeros, infinities, NaN, long and odd texts, over several row groups of one file."""
+    """Nulls, zeros, infinities, NaN, and long and odd texts are spread over several row groups of one file."""
     fields = columns(TYPES)
     rows = [list(row) for row in random_rows(rng, fields, 300, 0.5)]
     at = [field.name for field in fields].index
@@ -134,7 +135,7 @@ def test_statistics_of_several_row_groups_are_those_of_our_own_writer(spark, pat
 
 
 def test_a_null_count_that_spark_leaves_out_is_unknown(spark, java, path):
-    """parquet-mr keeps no statistics of texts of kilobytes: the file is never skipped for them, by any reader."""
+    """parquet-mr keeps no statistics of texts of kilobytes: no reader skips the file because of them."""
     ddl = "id INT, big STRING"
     rows = [(1, "x" * 5000), (2, None), (3, "a")]
     write(frame_of(spark, path, rows, columns(ddl)), path)
@@ -151,7 +152,8 @@ def test_a_null_count_that_spark_leaves_out_is_unknown(spark, java, path):
 
 
 def test_no_bound_of_floats_from_a_writer_that_leaves_nan_out(spark, path):
-    """parquet-mr up to 1.17 shows a NaN as the greatest value; from 1.18 on it hides it, so its bounds are not taken."""
+    """parquet-mr up to 1.17 shows a NaN as the greatest value;
+    from 1.18 on it hides it, so its bounds are not taken."""
     write(spark.sql("SELECT double(id) d, id FROM range(3)").coalesce(1), path)
     (name,) = glob.glob(f"{path}/bucket-0/*.parquet")
     data, fields = open(name, "rb").read(), parse_ddl("d DOUBLE, id BIGINT")
@@ -165,7 +167,7 @@ def test_no_bound_of_floats_from_a_writer_that_leaves_nan_out(spark, path):
 
 
 def test_nan_leaves_no_bounds(spark, java, path):
-    """A NaN is greater than all to Java and Spark, whatever the bounds say."""
+    """A NaN is greater than everything to Java and Spark, whatever the bounds say."""
     write(spark.sql("SELECT if(id = 1, double('NaN'), double(id)) d, float('NaN') f FROM range(3)").coalesce(1), path)
     assert bounds(path, "d DOUBLE, f FLOAT") == ((None, None), (None, None), (0, 0))
     assert len(java.read(path, [("greater_than", "d", 100.0)])) == 1
@@ -184,7 +186,7 @@ def test_nan_leaves_no_bounds(spark, java, path):
     ],
 )
 def test_a_value_that_repeats_is_found_by_java_s_filter(spark, java, path, kind):
-    """In a column with a dictionary, which Java's filters look into."""
+    """The column has a dictionary, which Java's filters look into."""
     fields = columns(f"id INT, c {kind}")
     rows = [(i, CONSTANT[kind]) for i in range(20)] + [(20, None)]
     write(frame_of(spark, path, rows, fields), path)
@@ -209,7 +211,7 @@ HOSTILE = {
 
 
 def test_settings_of_the_session_change_nothing_and_are_left_as_they_were(spark, java, path):
-    """Types, old dates, codec and number of files are the sink's to say."""
+    """Types, old dates, codec and number of files are the sink's to decide."""
     session = spark.newSession()
     for name, value in HOSTILE.items():
         session.conf.set(name, value)
@@ -231,7 +233,8 @@ def test_settings_of_the_session_change_nothing_and_are_left_as_they_were(spark,
 
 
 def test_settings_of_the_session_are_put_back_when_the_job_fails(spark, path):
-    """All of them, those that the session had and those that it had not; and the batch can be written again."""
+    """This holds for all of them, those that the session had and those that it did not have;
+    and the batch can be written again."""
     session = spark.newSession()
     for name, value in HOSTILE.items():
         session.conf.set(name, value)
@@ -249,7 +252,8 @@ def _files(path) -> list[str]:
 
 @follows("spark.not-counted")
 def test_a_batch_that_spark_does_not_count_is_not_published(spark, path, monkeypatch):
-    """The session has lost its listeners, which bring the count: nothing is left of the batch, and it can be written again."""
+    """The session has lost its listeners, which bring the count:
+    nothing is left of the batch, and it can be written again."""
     monkeypatch.setattr(running, "_LISTENER_WAITS_MS", (100,) * 10)
     session = spark.newSession()
     counted = Observation()
@@ -266,7 +270,7 @@ def test_a_batch_that_spark_does_not_count_is_not_published(spark, path, monkeyp
 
 
 def test_a_batch_of_which_a_file_is_lost_is_not_published(spark, path):
-    """Spark has counted the rows on their way, so that it is noticed."""
+    """Spark has counted the rows on their way, so that the loss is noticed."""
 
     def lose_one(step: str) -> None:
         if step == "spark.written":
@@ -282,7 +286,7 @@ def test_a_batch_of_which_a_file_is_lost_is_not_published(spark, path):
 
 
 def test_columns_are_brought_to_the_table_s(spark, java, path):
-    """Other order, narrower types, one missing, odd names."""
+    """They have another order, narrower types, one missing, and odd names."""
     streamsink.create_table(path, "`a b` BIGINT, `x.y` DOUBLE, q DECIMAL(10,2), `\u00e9,;{}()=` STRING, more INT")
     frame = spark.sql("SELECT 'text' `\u00e9,;{}()=`, cast(1.5 AS DECIMAL(5,2)) q, 7 `a b`, float(0.5) `x.y`")
     write(frame, path, add_columns=True)
@@ -319,7 +323,7 @@ NEEDS_TASKS = {"array": "array(id) a", "row": "struct(id) r", "map": "map(id, id
 
 @pytest.mark.parametrize("shape", NEEDS_TASKS)
 def test_other_columns_go_through_tasks(spark, path, shape):
-    """Types that Spark writes otherwise, or whose values must be looked at."""
+    """Spark writes these types in another way, or their values must be checked."""
     write(spark.range(3).selectExpr("id", NEEDS_TASKS[shape]), path, "tasks")
 
 
@@ -335,7 +339,7 @@ def test_other_columns_go_through_tasks(spark, path, shape):
     ],
 )
 def test_limits_of_the_table_are_looked_at_by_tasks(spark, path, ddl):
-    """A text that may be too long, a timestamp of another unit: value by value."""
+    """A text may be too long, or a timestamp is of another unit: each value is checked."""
     streamsink.create_table(path, ddl)
     made = {
         "c VARC": "'ab' c",

@@ -1,4 +1,4 @@
-"""Tables that one query wrote together, dead letters among them, read by pypaimon."""
+"""pypaimon reads tables that one query wrote together, dead letters among them."""
 
 import json
 
@@ -7,7 +7,7 @@ from tests.crash.many_world import TABLES, ManyWorld, check_complete
 
 
 def test_pypaimon_reads_each_table(tmp_path, pypaimon):
-    """The same rows as our own reader's, in all of them: each row of the source once."""
+    """It sees the same rows as our own reader in all of them: each row of the source once."""
     world = ManyWorld(PosixCalls(), f"{tmp_path}/shop.db")
     world.run()
     check_complete(world.rows())

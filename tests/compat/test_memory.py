@@ -1,4 +1,5 @@
-"""What a writer holds is bounded, whatever it is given: open files, buffered bytes, sizes of files; every row once."""
+"""What a writer holds is bounded, whatever it is given:
+open files, buffered bytes, sizes of files; and every row is there once."""
 
 from dataclasses import replace
 
@@ -22,7 +23,7 @@ DDL = "id BIGINT, p INT, q STRING, text STRING"
 
 
 class CountingIO(FileIO):
-    """Knows how many files are open, and how many were at most."""
+    """Counts how many files are open now, and how many were open at most."""
 
     def __init__(self):
         super().__init__(PosixCalls(), IdSource().new_id, flush=False)
@@ -71,7 +72,7 @@ def closed(writer):
 
 
 def held(writer):
-    """Bytes of all Arrow data that the writer refers to, in its buffers or before they are split."""
+    """The bytes of all Arrow data to which the writer refers, in its buffers or before they are split."""
     buffered = [part for buffer in writer._buffers.values() for part in buffer.batches]
     return sum(part.nbytes for part in (*writer._waiting, *buffered))
 
@@ -90,7 +91,8 @@ def check_every_row_once(written, batches):
 @pytest.mark.in_turn("memory", 1)
 @pytest.mark.parametrize("round_number", range(4))
 def test_a_thousand_partitions_within_every_cap(tmp_path, rng, round_number):
-    """Random caps and batch sizes, 1,000 partitions: never more open files or buffered bytes than allowed, every row once."""
+    """With random caps and batch sizes and 1,000 partitions there are never more open files or buffered bytes than
+    allowed, and every row is there once."""
     caps = {
         "max_open": rng.choice([1, 2, 17]),
         "memory_bytes": rng.choice([1, 50 * KILO, 2000 * KILO]),
@@ -119,7 +121,8 @@ def test_a_thousand_partitions_within_every_cap(tmp_path, rng, round_number):
 
 
 def test_rows_of_small_batches_are_split_together(tmp_path, rng):
-    """500 batches of 20 rows over 100 partitions: none is split before the end, and each partition's rows keep their order."""
+    """Of 500 batches of 20 rows over 100 partitions none is split before the end,
+    and each partition's rows keep their order."""
     writer = TableWriter(CountingIO(), spec(tmp_path, ["p"], memory_bytes=64_000 * KILO, max_open=100))
     batches = [batch(rng, at, 20, 100) for at in range(0, 10_000, 20)]
     for part in batches:
@@ -135,7 +138,8 @@ def test_rows_of_small_batches_are_split_together(tmp_path, rng):
 
 @pytest.mark.parametrize("eighths", [0.9, 0.96, 0.99, 1.5, 3])
 def test_rows_that_wait_may_be_the_ones_too_many(tmp_path, rng, eighths):
-    """One partition: splitting what waits fills its buffer, which is written then, and nothing is left to flush."""
+    """There is one partition:
+    splitting what waits fills its buffer, which is written then, and nothing is left to flush."""
     parts = [batch(rng, at, 100, 1) for at in range(0, 6_000, 100)]
     size = parts[0].nbytes + parts[0].num_columns * COLUMN_OVERHEAD_BYTES
     writer = TableWriter(CountingIO(), spec(tmp_path, ["p"], memory_bytes=int(8 * size / eighths)))
@@ -145,7 +149,8 @@ def test_rows_that_wait_may_be_the_ones_too_many(tmp_path, rng, eighths):
 
 
 def test_all_thousand_partitions_of_one_batch(tmp_path, rng):
-    """One batch of 20,000 rows over 1,000 partitions: few open files, and each partition's rows in its own files."""
+    """One batch of 20,000 rows over 1,000 partitions needs few open files,
+    and each partition's rows are in its own files."""
     io = CountingIO()
     writer = TableWriter(io, spec(tmp_path, ["p"], max_open=8, memory_bytes=100 * KILO))
     batches = [batch(rng, 0, 20_000, 1000)]
@@ -157,7 +162,8 @@ def test_all_thousand_partitions_of_one_batch(tmp_path, rng):
 
 
 def test_a_rare_partition_does_not_keep_whole_batches_alive(tmp_path, rng):
-    """One row of each batch waits in its buffer while the others are written: memory stays at the cap, not at all batches."""
+    """One row of each batch waits in its buffer while the others are written:
+    memory stays at the cap, and does not hold all batches."""
     big = batch(rng, 0, 2000, 1, text_bytes=1000)
     cap = 4 * big.nbytes
     writer = TableWriter(CountingIO(), spec(tmp_path, ["p"], memory_bytes=cap))
@@ -174,7 +180,8 @@ def test_a_rare_partition_does_not_keep_whole_batches_alive(tmp_path, rng):
 
 @pytest.mark.parametrize("partition_by", [[], ["q"]], ids=["plain", "partitioned"])
 def test_files_roll_at_the_target_size(tmp_path, rng, partition_by):
-    """No file is larger than the target plus one flush; all but the last of a partition have reached the target."""
+    """No file is larger than the target plus one flush.
+    All files of a partition except the last have reached the target."""
     target, memory = 100 * KILO, 30 * KILO
     writer = TableWriter(CountingIO(), spec(tmp_path, partition_by, target_file_bytes=target, memory_bytes=memory))
     batches = [batch(rng, at, 500, 12, text_bytes=200) for at in range(0, 10_000, 500)]

@@ -1,4 +1,5 @@
-"""Partition values of every type, special ones too: one directory each, found again by all readers, inside of the table."""
+"""Partition values of every type, special ones too, have one directory each,
+inside of the table, where all readers find them."""
 
 import datetime
 import os
@@ -81,7 +82,8 @@ def files_below(path):
 
 
 def test_special_strings_stay_inside_and_are_found_by_all(java, pypaimon, path, tmp_path):
-    """Null, empty, blank, `..`, `/`, escapes and hidden names: each row once for all readers, no file outside of the table."""
+    """These are null, empty, blank, `..`, `/`, escapes and hidden names:
+    all readers see each row once, and no file is outside of the table."""
     fields = columns("id INT, p STRING, q STRING")
     rows = [(i, p, STRINGS[-1 - i]) for i, p in enumerate(STRINGS)]
     streamsink.create_table(path, "id INT, p STRING, q STRING", ["p", "q"])
@@ -98,14 +100,15 @@ def test_special_strings_stay_inside_and_are_found_by_all(java, pypaimon, path, 
         assert_same(from_arrow(pypaimon.read(path, where)), expected)
 
 
-# a zoned one without legacy names is refused: below
+# A zoned one without legacy names is refused, see below.
 CASES = [(kind, legacy) for kind in TYPES for legacy in ("true", "false") if legacy == "true" or "ZONE" not in kind]
 
 
 @pytest.mark.in_turn("types of partitions", 10)
 @pytest.mark.parametrize("kind,legacy", CASES)
 def test_every_partition_type_is_found_by_all(java, pypaimon, path, kind, legacy):
-    """Rows of every value and of null, unfiltered and by partition; a filter opens only the files of its partition."""
+    """Rows of every value and of null are read, unfiltered and by partition.
+    A filter opens only the files of its partition."""
     values, plain = TYPES[kind]
     fields = columns(f"id INT, p {kind}, n INT")
     rows = [(i, value, n) for i, value in enumerate(values) for n in range(3)]
@@ -118,7 +121,7 @@ def test_every_partition_type_is_found_by_all(java, pypaimon, path, kind, legacy
     null = [("is_null", "p", None)]
     assert_same(java.read(path, null), matching(rows, fields, null))
     if kind == "TIMESTAMP(9)":
-        return  # pypaimon looks for a directory of whole microseconds
+        return  # pypaimon looks for a directory of whole microseconds.
     assert_same(from_arrow(pypaimon.read(path)), rows)
     assert_same(from_arrow(pypaimon.read(path, null)), matching(rows, fields, null))
     if plain is not None:
@@ -126,7 +129,7 @@ def test_every_partition_type_is_found_by_all(java, pypaimon, path, kind, legacy
 
 
 def test_zoned_partitions_without_legacy_names_are_refused(path):
-    """Their directory would depend on the time zone of whoever reads: refused before there is a table."""
+    """Their directory would depend on the reader's time zone, so they are refused before there is a table."""
     fields = columns("id INT, p TIMESTAMP(3) WITH LOCAL TIME ZONE")
     with pytest.raises(streamsink.errors.Misuse, match="'p'"):
         streamsink.create_table(path, fields, ["p"], options={"partition.legacy-name": "false"})
@@ -134,7 +137,7 @@ def test_zoned_partitions_without_legacy_names_are_refused(path):
 
 
 def test_random_partitions_of_three_columns(java, pypaimon, path, rng):
-    """Random values of three partition columns: the partitions in the manifests are exactly those of the rows."""
+    """With random values of three partition columns the partitions in the manifests are exactly those of the rows."""
     fields = columns("id INT, a STRING, b INT, c DATE")
     rows = [(i, rng.choice(STRINGS), rng.choice([None, 0, 7]), rng.choice([None, -1, 19724])) for i in range(60)]
     streamsink.create_table(path, fields, ["c", "a", "b"])

@@ -1,4 +1,4 @@
-"""Tables that we write are read by pypaimon and by Java, row for row."""
+"""pypaimon and Java read tables that we write, row for row."""
 
 import datetime
 import glob
@@ -42,7 +42,7 @@ def write(path, fields, rows, commits=3, **options):
 @pytest.mark.parametrize("partition", [None, "i"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_type_is_read_row_for_row(java, pypaimon, path, rng, shape, partition):
-    """Three commits of random rows with nulls everywhere: Java, pypaimon and read_arrow see exactly these rows."""
+    """After three commits of random rows with nulls everywhere Java, pypaimon and read_arrow see exactly these rows."""
     fields = columns(SHAPES[shape])
     rows = random_rows(rng, fields, 60)
     streamsink.create_table(path, SHAPES[shape], [partition] if partition else [])
@@ -57,7 +57,8 @@ FAR = [None, -62_135_596_800_000_000_000, -11_676_096_000_000_000_000, -1_000_00
 
 @pytest.mark.parametrize("nanoseconds", [False, True], ids=["", "with-nanoseconds"])
 def test_years_1_to_9999_are_read(java, pypaimon, path, nanoseconds):
-    """Also in a file that has INT96 timestamps, where a reader that takes them as nanoseconds would wrap around."""
+    """This holds even in a file that has INT96 timestamps,
+    where a reader that takes them as nanoseconds would wrap around."""
     ddl = "id INT, ts0 TIMESTAMP(0), ts3 TIMESTAMP(3), ts6 TIMESTAMP(6), lt6 TIMESTAMP_LTZ(6), r ROW<x TIMESTAMP(3)>"
     ddl += ", ts9 TIMESTAMP(9)" if nanoseconds else ""
     rows = [(i, *[nanos] * 4, (nanos,), *([i] if nanoseconds else [])) for i, nanos in enumerate(FAR)]
@@ -65,7 +66,7 @@ def test_years_1_to_9999_are_read(java, pypaimon, path, nanoseconds):
     write(path, columns(ddl), rows)
     assert_same(from_arrow(streamsink.read_arrow(path)), rows)
     assert_same(java.read(path), rows)
-    if not nanoseconds:  # pypaimon wraps the one inside of the row
+    if not nanoseconds:  # pypaimon wraps the one inside of the row.
         assert_same(from_arrow(pypaimon.read(path)), rows)
 
 
@@ -92,7 +93,7 @@ FUNCTIONS = ["equal", "greater_than", "less_or_equal", "is_null", "is_not_null"]
 _IN_TURN = pytest.mark.in_turn("filters", 1)
 
 
-# a partition for each value makes many files, each of which every reader opens for every filter
+# A partition for each value makes many files, and every reader opens each of them for every filter.
 @pytest.mark.parametrize(
     "partition, nanoseconds",
     [
@@ -170,7 +171,8 @@ def test_a_value_that_repeats_is_found_by_java_s_filter(java, path, kind):
 
 
 def test_only_nanoseconds_are_int96(java, path, rng):
-    """As in Java's files: other timestamps are INT64 of their own unit, and every column's type in the file is Java's."""
+    """As in Java's files, other timestamps are INT64 of their own unit,
+    and every column's type in the file is Java's."""
     fields = columns(f"{PRIMITIVES}, {NANOS}, {NESTED.replace(', at ARRAY<TIMESTAMP(6)>', '')}")
     rows = random_rows(rng, fields, 10)
     streamsink.create_table(path, fields)

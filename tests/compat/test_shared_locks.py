@@ -1,4 +1,5 @@
-"""Paimon's own writers in Java and ours under one lock: each waits for the other, and together they lose no commit."""
+"""Paimon's own writers in Java and ours are under one lock:
+each waits for the other, and together they lose no commit."""
 
 import collections
 import threading
@@ -53,7 +54,8 @@ def both(request, tmp_path, locks, monkeypatch):
 
 
 def test_each_side_waits_for_the_other(both):
-    """While Java holds the lock ours is not acquired, and says whose it is; while we hold it Java's try fails."""
+    """While Java holds the lock ours is not acquired, and the error says whose it is.
+    While we hold it Java's attempt fails."""
     name = both.ours().lock_id
     assert both.java.acquire(name)
     with pytest.raises(Retryable, match="a writer that is not streamsink") as caught:
@@ -69,9 +71,10 @@ def test_each_side_waits_for_the_other(both):
 
 
 def test_dead_holders_of_either_side_are_followed_by_the_other(both):
-    """A lease of two seconds, on both sides: not before its end, and then."""
+    """Both sides have a lease of two seconds: the other side is not let in before its end, and is let in then."""
     name = both.ours().lock_id
-    started = time.monotonic()  # before the lease that is looked at, so that a slow machine makes nothing shorter
+    # It is before the lease that is looked at, so that a slow machine makes nothing shorter.
+    started = time.monotonic()
     assert both.java.acquire(name, 2000)
     lease = both.ours(lock_lease_ms=2000).acquire()
     assert time.monotonic() - started > 0.9
@@ -83,14 +86,15 @@ def test_dead_holders_of_either_side_are_followed_by_the_other(both):
     assert time.monotonic() - started > 0.9
     with pytest.raises(Fenced):
         lease.check()
-    with lease:  # its way out takes nothing from Java
+    with lease:  # Its way out takes nothing from Java.
         pass
     assert not both.java.acquire(name)
     both.java.release(name)
 
 
 def test_a_lock_that_java_released_although_it_was_ours_is_noticed(both):
-    """Paimon deletes by name. Its next writer's row, made in the same second with a lease as long as ours, is not taken for ours."""
+    """Paimon deletes by name.
+    Its next writer's row, made in the same second with a lease as long as ours, is not taken for ours."""
     lock = both.ours(lock_lease_ms=480_000)
     with lock.acquire() as lease:
         both.java.release(lock.lock_id)
@@ -100,7 +104,7 @@ def test_a_lock_that_java_released_although_it_was_ours_is_noticed(both):
         with pytest.raises(Fenced):
             lease.check()
     with pytest.raises(Retryable):
-        both.ours(lock_acquire_timeout_ms=0).acquire()  # and our way out left Java's row alone
+        both.ours(lock_acquire_timeout_ms=0).acquire()  # Our way out left Java's row alone.
     both.java.release(lock.lock_id)
 
 
@@ -122,7 +126,7 @@ def test_a_zone_of_postgresql_is_shared_by_both_sides(request, tmp_path, locks, 
 
 
 def test_java_s_hive_lock_and_ours_wait_for_each_other(request, tmp_path, locks):
-    """HiveCatalogLock of Paimon on the same metastore: the same component, so the same queue."""
+    """Paimon's HiveCatalogLock on the same metastore has the same component, and so the same queue."""
     place = place_of("hive", request, tmp_path)
     _, database, table = place.lock().lock_id.split(".")
     java = locks.hive(place.server.port, 500)
@@ -138,7 +142,8 @@ def test_java_s_hive_lock_and_ours_wait_for_each_other(request, tmp_path, locks)
 
 
 def test_nothing_of_ours_is_published_while_a_java_writer_has_the_lock(both, spark, java, tmp_path):
-    """It has looked, and its rename is still to come: our commit waits for it, and then takes the next number."""
+    """Java's writer has looked, and its rename is still to come:
+    our commit waits for it, and then takes the next number."""
     table = str(tmp_path / "shop.db" / "orders")
     java.create(table, fields_of("application STRING, id BIGINT"))
     settings = {
@@ -166,9 +171,10 @@ def test_nothing_of_ours_is_published_while_a_java_writer_has_the_lock(both, spa
 
 
 def test_java_s_writers_and_ours_lose_no_commit_under_one_lock(both, spark, locks, tmp_path):
-    """On a local disk Java's rename replaces. Threads of Java's and our committer append at once: every row once, no hole."""
+    """On a local disk Java's rename replaces.
+    Java's threads and our committer append at once: every row is there once, and ids have no hole."""
     with both.ours().acquire():
-        pass  # SQLite's file is one that readers do not block, from now on
+        pass  # From now on SQLite's file is one that readers do not block.
     catalog = locks.catalog(str(tmp_path), both.url, both.user, both.password)
     name = f"t{IdSource().new_id()[:8]}"
     table = str(tmp_path / f"{name}.db" / "orders")

@@ -1,4 +1,5 @@
-"""``streamsink.read``: the newest and a given snapshot as a DataFrame, right under evolution, filters and projections."""
+"""``streamsink.read`` gives the newest and a given snapshot as a DataFrame,
+which is right under evolution, filters and projections."""
 
 import datetime
 
@@ -27,7 +28,7 @@ def write(path, fields, batches, **options):
 
 
 def test_each_snapshot_is_read_by_its_number(spark, path, rng):
-    """The newest without a number, any by its number, and a clear error for one that is not there."""
+    """Without a number it is the newest, with a number any, and there is a clear error for one that is not there."""
     fields = columns(NO_TIME)
     batches = [random_rows(rng, fields, 10) for _ in range(4)]
     streamsink.create_table(path, fields)
@@ -65,7 +66,7 @@ FILTERS = [
 @pytest.mark.in_turn("what Spark pushes down", 1)
 @pytest.mark.parametrize("partition_by", [[], ["i"], ["dt", "st"]], ids=["plain", "int", "date-text"])
 def test_filters_and_projections_give_the_rows_of_a_full_scan(spark, path, rng, partition_by):
-    """Whatever Spark pushes down: the same rows as the same filter over rows held in memory."""
+    """Whatever Spark pushes down, the rows are those of the same filter over rows held in memory."""
     fields = columns(f"{NO_TIME}, {NESTED}")
     rows = random_rows(rng, fields, 80)
     streamsink.create_table(path, fields, partition_by)
@@ -84,7 +85,8 @@ def test_filters_and_projections_give_the_rows_of_a_full_scan(spark, path, rng, 
 
 
 def test_evolved_files_and_new_ones_are_one_frame(spark, path):
-    """Columns added (in rows, arrays and maps of rows too) and widened; filters on such columns; earlier snapshots too."""
+    """Columns are added (in rows, arrays and maps of rows too) and widened; there are filters on such columns, and
+    earlier snapshots are read too."""
     old = columns("id INT, r ROW<x INT>, a ARRAY<ROW<k INT>>, m MAP<STRING, ROW<k FLOAT>>, d DECIMAL(5, 2)")
     new = columns(
         "id BIGINT, r ROW<x BIGINT, y STRING>, a ARRAY<ROW<k BIGINT, l DATE>>, m MAP<STRING, ROW<k DOUBLE, l INT>>, "
@@ -118,7 +120,8 @@ def test_evolved_files_and_new_ones_are_one_frame(spark, path):
 
 
 def test_nanoseconds_are_read_to_the_microsecond(spark, path):
-    """Spark has microseconds: TIMESTAMP(9) and every timestamp of such a file is cut to them, whatever the session's zone."""
+    """Spark has microseconds:
+    TIMESTAMP(9) and every timestamp of such a file is cut to them, whatever the session's zone."""
     fields = columns("id INT, n TIMESTAMP(9), z TIMESTAMP_LTZ(9), u TIMESTAMP(3), far TIMESTAMP(6)")
     far = 253_402_300_799_000_000_000
     rows = [
@@ -159,7 +162,7 @@ def test_char_and_not_null_columns(spark, path):
 
 @pytest.mark.parametrize("name", ["a b", "a.b", "a`b", "\u00e9", "select"])
 def test_odd_column_names(spark, path, name):
-    """Names with blanks, dots and back quotes, also after an evolution."""
+    """These are names with blanks, dots and back quotes, also after an evolution."""
     fields = columns("id INT") + [columns("x STRING")[0].__class__(-1, name, columns("x INT")[0].type)]
     wide = fields[:1] + [fields[1].__class__(-1, name, columns("x BIGINT")[0].type)]
     streamsink.create_table(path, fields)
@@ -170,7 +173,7 @@ def test_odd_column_names(spark, path, name):
 
 
 def test_paths_with_odd_characters(spark, tmp_path):
-    """A path with blanks, globs and percent signs, and partitions with escapes, are read by Spark as they are."""
+    """Spark reads a path with blanks, globs and percent signs, and partitions with escapes, as they are."""
     path = str(tmp_path / "a b%20[c]{d}*?" / "t,e#x")
     fields = columns("id INT, p STRING")
     rows = [(1, "a/b"), (2, "*"), (3, "{a,b}"), (4, "%41"), (5, "x y"), (6, "[a]"), (7, None)]
@@ -181,7 +184,7 @@ def test_paths_with_odd_characters(spark, tmp_path):
 
 
 def test_dates_of_years_before_1582(spark, path):
-    """Proleptic days and instants, as they were written."""
+    """Proleptic days and instants are read as they were written."""
     fields = columns("d DATE, t TIMESTAMP(6), z TIMESTAMP_LTZ(6)")
     days = (datetime.date(1200, 2, 29) - datetime.date(1970, 1, 1)).days
     rows = [(days, days * 86400 * 10**9, days * 86400 * 10**9)]

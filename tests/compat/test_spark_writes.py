@@ -1,4 +1,4 @@
-"""What real Spark queries write is read by pypaimon and Java, row for row, and its statistics are those Java writes."""
+"""pypaimon and Java read, row for row, what real Spark queries write, and its statistics are those that Java writes."""
 
 import pytest
 
@@ -40,7 +40,8 @@ def entries(path):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("partition_by", [[], ["st"], ["dt", "i"]], ids=["plain", "text", "date-int"])
 def test_spark_types_are_read_by_all(spark, java, pypaimon, path, tmp_path, rng, partition_by, way):
-    """Several micro-batches of every type Spark has, by both ways to write; filters and projections give the same rows."""
+    """Several micro-batches have every type of Spark's, by both ways to write.
+    Filters and projections give the same rows."""
     fields = columns(f"{SPARK_TYPES}, {NESTED}")
     rows = random_rows(rng, fields, 40)
     batches = [to_arrow(rows[at : at + 10], fields) for at in range(0, 40, 10)]
@@ -74,7 +75,7 @@ def test_a_query_appends_to_java_s_columns_of_other_lengths(spark, java, pypaimo
 
 @pytest.mark.parametrize("partition", [None, "p"])
 def test_statistics_are_java_s_to_the_byte(spark, java, path, tmp_path, rng, partition):
-    """The same rows written by Java and by a Spark query: equal statistics of every column and of the manifest."""
+    """Java and a Spark query write the same rows: the statistics of every column and of the manifest are equal."""
     fields = columns(f"p STRING, {SPARK_TYPES}, {NESTED}")
     rows = [("one", *row) for row in random_rows(rng, fields[1:], 30)]
     ours, theirs = path, path + "_java"
@@ -111,7 +112,7 @@ def test_statistics_are_java_s_to_the_byte(spark, java, path, tmp_path, rng, par
 
 
 def test_statistics_of_types_that_spark_lacks_are_java_s(java, path, rng):
-    """The same for every primitive type, through the table layer."""
+    """The same holds for every primitive type, through the table layer."""
     from tests.compat.arrow_writer import ArrowSink
 
     fields = columns(PRIMITIVES)

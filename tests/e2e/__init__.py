@@ -1,1 +1,2 @@
-"""Accidents that happen to real Spark queries: kills, pauses, lost checkpoints, rollbacks, strangers at the table."""
+"""Accidents that happen to real Spark queries:
+kills, pauses, lost checkpoints, rollbacks, and other writers at the table."""

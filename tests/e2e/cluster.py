@@ -1,6 +1,7 @@
-"""A small Spark cluster of processes of its own: a master, and workers that stand on two hosts (of the loopback interface).
+"""A small Spark cluster of processes of its own: a master, and workers on two hosts (of the loopback interface).
 
-Spark never runs a speculative copy on the host of the original, so a local cluster, which is one host, never speculates.
+Spark never runs a speculative copy on the host of the original, so a local cluster, which is one host, never
+speculates.
 """
 
 import json
@@ -22,7 +23,7 @@ JVM = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
 class Cluster:
-    """As a context manager: started on entry, ended on exit."""
+    """A context manager: started on entry, ended on exit."""
 
     def __init__(self, folder: Path):
         self._folder = folder
@@ -53,7 +54,7 @@ class Cluster:
             process.kill(one)
 
     def conf(self, executor_env: dict) -> dict:
-        """Settings of a driver: an executor with one core on each host, as cheap as the driver's JVM."""
+        """Settings of a driver: one executor with one core on each host, as cheap as the driver's JVM."""
         executor_env = {"PYTHONPATH": str(ROOT), **executor_env}
         options = json.loads(Path(os.environ["STREAMSINK_TEST_SPARK_CONF"]).read_text()).get(
             "spark.driver.extraJavaOptions", ""
@@ -74,7 +75,7 @@ class Cluster:
         self._processes.append(process.spawn(command, self._folder / f"{name}.log", env))
 
     def _wait(self) -> None:
-        """Until both workers are registered: an executor is then started on each host."""
+        """Wait until both workers are registered: an executor is then started on each host."""
         end = time.monotonic() + READY_S
         logs = [self._folder / f"worker-{number}.log" for number in range(len(HOSTS))]
         while not all("Successfully registered" in log.read_text(errors="replace") for log in logs):

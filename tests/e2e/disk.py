@@ -17,18 +17,18 @@ class Disk(PosixCalls):
         self._number = itertools.count()
 
     def copy_of(self, folder: str) -> str:
-        """cp -r. Where the copy is; nothing when there is nothing to copy."""
+        """Copy the folder with cp -r. Returns where the copy is, or None when there is nothing to copy."""
         if not os.path.isdir(folder):
             return ""
         return shutil.copytree(folder, self._copies / str(next(self._number)))
 
     def records_in(self, copy: str, application: str) -> dict[int, bytes]:
-        """Of a copy of a table's folder: by number, the records of this application's journal."""
+        """Of a copy of a table's folder, the records of this application's journal by number."""
         found = Path(copy, "streamsink", application).glob("record-*.json") if copy else ()
         return {int(path.stem.removeprefix("record-")): path.read_bytes() for path in found}
 
     def remove(self, folder: str, keep: str = "") -> None:
-        """rm -r. keep: a folder in it that stays."""
+        """Remove the folder with rm -r. keep: a folder in it that stays."""
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
         elif os.path.isdir(folder):
@@ -38,7 +38,7 @@ class Disk(PosixCalls):
                     shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
 
     def put_back(self, folder: str, copy: str, keep: str = "") -> None:
-        """The copy takes the folder's place. keep: as ``remove``; of the copy, what is below it is left out."""
+        """Let the copy take the folder's place. keep: as in ``remove``; what the copy has below it is left out."""
         self.remove(folder, keep)
         left_out = {os.path.basename(keep)} if keep else set()
         shutil.copytree(

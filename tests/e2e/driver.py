@@ -1,7 +1,7 @@
 """A Spark driver of its own process: ``python -m tests.e2e.driver job.json``.
 
-Prints one JSON line for each event, and one last line: {"done": rows read} or {"error": class, "kind": ..., "message": ...}.
-Exit code 0 or 1; what $STREAMSINK_FAULT arms ends or stops it before that.
+Prints one JSON line for each event, and one last line: {"done": rows read} or {"error": class, "kind": ..., "message":
+...}. Exit code 0 or 1; what $STREAMSINK_FAULT arms ends or stops it before that.
 """
 
 import ctypes
@@ -42,7 +42,7 @@ def session(conf: dict):
 
 
 def end_with_the_test() -> None:
-    """However the test process ends, killed by a time limit too, no driver is left running."""
+    """However the test process ends, even killed by a time limit, no driver is left running."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -50,7 +50,7 @@ def end_with_the_test() -> None:
 def main(path: str) -> int:
     end_with_the_test()
     job = Job.load(path)
-    os.environ[DRIVER] = str(os.getpid())  # for the workers of its tasks
+    os.environ[DRIVER] = str(os.getpid())  # For the workers of its tasks.
     spark = session(job.conf)
     arm_from_env()
     say(event="SessionReady", application_id=spark.sparkContext.applicationId)
@@ -65,6 +65,6 @@ def main(path: str) -> int:
 
 if __name__ == "__main__":
     code = main(sys.argv[1])
-    # an orderly end of the JVM costs a second and proves nothing
+    # An orderly end of the JVM costs a second and proves nothing.
     sys.stdout.flush()
     os._exit(code)

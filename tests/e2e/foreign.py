@@ -8,7 +8,7 @@ from tests.compat.java import JavaPaimon
 
 
 def append(spark, path: str, commits: list[Iterable[int]]) -> set[int]:
-    """One snapshot for each group of ids; other columns are null."""
+    """Publish one snapshot for each group of ids; other columns are null."""
     java = JavaPaimon(spark)
     more = (None,) * (len(open_table(local_file_io(), path, for_writing=False).latest_schema().fields) - 1)
     for ids in commits:
@@ -17,7 +17,7 @@ def append(spark, path: str, commits: list[Iterable[int]]) -> set[int]:
 
 
 def compact(spark, path: str) -> int:
-    """Rewrite the small files (five or more) into few; the number of tasks that did."""
+    """Rewrite the small files (five or more) into few. Returns the number of tasks that did so."""
     return JavaPaimon(spark).compact(path)
 
 
@@ -33,7 +33,7 @@ def expire(spark, path: str) -> None:
 
 
 def roll_back(spark, path: str, snapshot_id: int) -> None:
-    """To an earlier snapshot; newer ones are deleted, with the files that only they had."""
+    """Roll back to an earlier snapshot. Newer ones are deleted, with the files that only they had."""
     JavaPaimon(spark)._open(path)[0].rollbackTo(snapshot_id)
 
 
@@ -48,6 +48,6 @@ def has_snapshot_of_ours(path: str) -> bool:
 
 
 def live_entries(path: str):
-    """Entries of the files that the newest snapshot's reader sees."""
+    """The entries of the files that a reader of the newest snapshot sees."""
     opened = open_table(local_file_io(), path, for_writing=False)
     return list(opened.manifests.entries_of(opened.snapshots.latest()))

@@ -21,7 +21,7 @@ from tests.e2e.job import ROWS_PER_FILE, Job, supervised
 ROOT = Path(__file__).resolve().parent.parent.parent
 WAIT_S = 200
 LOOK_S = 0.02
-# what a start leaves although it wrote nothing: who holds the application, never data
+# What a start leaves although it wrote nothing: files that say who holds the application, never data.
 _OWNERSHIP = re.compile(r"streamsink/[^/]+/(owner-\d+|hold|journal-\d+)")
 
 
@@ -42,7 +42,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Ground:
-    """Where one test happens."""
+    """The place where one test happens."""
 
     root: Path
 
@@ -63,7 +63,7 @@ class Ground:
         return job.but(**changes)
 
     def add_files(self, first: int, count: int) -> set[int]:
-        """Files ``first`` .. of ten rows each, in this order; their ids."""
+        """Add ``count`` files of ten rows each from number ``first`` on, in this order. Returns their ids."""
         self.source.mkdir(parents=True, exist_ok=True)
         for number in range(first, first + count):
             ids = range(number * ROWS_PER_FILE, (number + 1) * ROWS_PER_FILE)
@@ -80,7 +80,8 @@ def ids_of(first: int, count: int) -> set[int]:
 
 
 def forget_commit(checkpoint: str, batch_id: int) -> None:
-    """As if the driver had died after the batch function returned and before Spark's commit log knew it."""
+    """Let Spark's commit log forget a batch,
+    as if the driver had died after the batch function returned and before Spark wrote it."""
     for name in (str(batch_id), f".{batch_id}.crc"):
         Path(checkpoint, "commits", name).unlink(missing_ok=True)
 
@@ -89,7 +90,7 @@ def forget_commit(checkpoint: str, batch_id: int) -> None:
 
 
 def run_here(spark, job: Job) -> Outcome:
-    """The query in the test's own Spark session, to its end."""
+    """Run the query in the test's own Spark session, to its end."""
     outcome = Outcome(0)
 
     def listen(event: Event) -> None:
@@ -103,7 +104,7 @@ def run_here(spark, job: Job) -> Outcome:
 
 
 class Driver:
-    """A driver in a process group of its own. As a context manager it is gone on exit."""
+    """A driver in a process group of its own. As a context manager it is ended on exit."""
 
     def __init__(self, ground: Ground, job: Job, fault: str | None = None, env: dict | None = None):
         number = len(list(ground.root.glob("driver-*.json")))
@@ -135,7 +136,7 @@ class Driver:
         self.kill()
 
     def signal(self, number: int) -> None:
-        """To Python and to the JVM, as a container or a machine would stop, go on or end."""
+        """Send a signal to Python and to the JVM, as a container or a machine would stop, go on or end."""
         try:
             os.killpg(self.process.pid, number)
         except ProcessLookupError:
@@ -150,17 +151,17 @@ class Driver:
         return [json.loads(line) for line in text.split("\n")[: text.count("\n")] if line.startswith("{")]
 
     def wait(self) -> Outcome:
-        """The end of the driver, by itself or by its fault. What it leaves running (its JVM) ends too."""
+        """Wait for the end of the driver, by itself or by its fault. What it leaves running (its JVM) is ended too."""
         code = self.process.wait(WAIT_S)
         self.kill()
         return self.outcome(code)
 
     def wait_for(self, event: str, times: int = 1) -> None:
-        """Until it has said so."""
+        """Wait until it has printed this event so often."""
         until(lambda: sum(line.get("event") == event for line in self.lines()) >= times, self._still_there)
 
     def wait_stopped(self) -> None:
-        """Until its fault has paused Python; then all of the driver is paused."""
+        """Wait until its fault has paused Python; then pause the whole driver."""
         until(lambda: _state(self.process.pid) == "T", self._still_there)
         self.signal(signal.SIGSTOP)
 
@@ -185,13 +186,13 @@ class Driver:
 
 
 def run_driver(ground: Ground, job: Job, fault: str | None = None, env: dict | None = None) -> Outcome:
-    """A driver of its own, to its end."""
+    """Run a driver of its own, to its end."""
     with Driver(ground, job, fault, env) as driver:
         return driver.wait()
 
 
 def until(true, check=lambda: None, wait_s: float = WAIT_S) -> None:
-    """Look again and again; fails after ``wait_s``."""
+    """Look again and again until it is true; fail after ``wait_s``."""
     end = time.monotonic() + wait_s
     while not true():
         check()
@@ -218,7 +219,7 @@ def lost_and_doubled(found: Iterable[int], expected: set[int]) -> tuple[int, int
 
 
 def assert_each_once(table: str, expected: set[int]) -> None:
-    """Count, sum and exact set."""
+    """Check count, sum and the exact set."""
     found = ids_in(table)
     assert lost_and_doubled(found, expected) == (0, 0), f"(lost, doubled) of {len(expected)} rows"
     assert (len(found), sum(found), set(found)) == (len(expected), sum(expected), expected)
@@ -236,12 +237,13 @@ def files_under(folder: str) -> dict[str, tuple[int, int, int]]:
 
 
 def content(table: str) -> dict[str, tuple[int, int, int]]:
-    """Every file of the table but who owns the application: what a refused start must leave as it was."""
+    """Every file of the table except those that say who owns the application:
+    what a refused start must leave as it was."""
     return {path: status for path, status in files_under(table).items() if not _OWNERSHIP.fullmatch(path)}
 
 
 def assert_refused(outcome: Outcome, kind: str, table: str, *words: str) -> None:
-    """The clear error: its class is for programs, its text names the table and what it says."""
+    """Check the error: its class is for programs, and its text names the table and these words."""
     assert (outcome.error, outcome.kind) == ("Misuse", kind), outcome
     assert table in outcome.message
     for word in words:
@@ -249,7 +251,7 @@ def assert_refused(outcome: Outcome, kind: str, table: str, *words: str) -> None
 
 
 def accept_token(outcome: Outcome) -> str:
-    """The word that both ways on repeat, as the error prints it."""
+    """The token that both ways on repeat, as the error prints it."""
     new = re.search(r"accept_as_new='([^']+)'", outcome.message)
     seen = re.search(r"accept_as_seen='([^']+)'", outcome.message)
     assert new and seen and new[1] == seen[1], outcome.message
@@ -257,7 +259,7 @@ def accept_token(outcome: Outcome) -> str:
 
 
 def orphans(table: str) -> set[str]:
-    """Paths of all files that no snapshot names, nor a record of the journal as its own, nor the format as its own."""
+    """The paths of all files that neither a snapshot, nor a record of the journal, nor the format names as its own."""
     from streamsink.storage.file_io import local_file_io
     from streamsink.table.table import open_table
 
@@ -284,7 +286,7 @@ def orphans(table: str) -> set[str]:
 
 
 def _pending_files(table: str, record: str) -> set[str]:
-    """Where the files of a record may be: staged or under their final names."""
+    """Where the files of a record may be: staged, or under their final names."""
     body = json.loads(Path(table, record).read_text().split("\n")[1])
     files = body["files"] + ([body["payload"]["manifest"]] if body["payload"]["manifest"] else [])
     return {file[name] for file in files for name in ("staged", "final")}

@@ -18,11 +18,11 @@ POSITIONS = ("topic", "partition", "offset")
 class Job:
     """A query: source -> table.
 
-    source: {"kind": "files", "dir"} of JSON lines, {"kind": "kafka", "bootstrap", "topic"[, "starting"][, "options"]} or
-    {"kind": "rate-micro-batch"}. per_batch: files, messages or rows a batch. column: SQL of an added column "extra".
+    source: {"kind": "files", "dir"} of JSON lines, {"kind": "kafka", "bootstrap", "topic"[, "starting"][, "options"]}
+    or {"kind": "rate-micro-batch"}. per_batch: files, messages or rows a batch. column: SQL of an added column "extra".
     shuffle: repartition by id, which takes Spark's shuffle partitions. conf: Spark settings of a driver of its own.
-    event_time: SQL of an event time with a watermark without delay. many: arguments of ``to_tables``; ``table`` is then the
-    warehouse. is_of_docs: into the sink that docs/WRITING_A_SINK.md shows.
+    event_time: SQL of an event time with a watermark without delay. many: arguments of ``to_tables``; ``table`` is then
+    the warehouse. is_of_docs: the query writes into the sink that docs/WRITING_A_SINK.md shows.
     """
 
     table: str
@@ -41,7 +41,7 @@ class Job:
     is_of_docs: bool = False
 
     def but(self, **changes) -> "Job":
-        """The same job with other values; options are added to the ones that are there."""
+        """The same job with other values; options are added to those that are there."""
         if "options" in changes:
             changes["options"] = {**self.options, **changes["options"]}
         return replace(self, **changes)

@@ -1,4 +1,4 @@
-"""Messages of a topic: each value is an id."""
+"""Messages of a topic, whose values are ids."""
 
 import uuid
 
@@ -6,7 +6,7 @@ WAIT_S = 30
 
 
 def new_topic(bootstrap: str, partitions: int, topic: str | None = None, settings: dict | None = None) -> str:
-    """A topic of its own. settings: how a client reaches the broker, besides its address."""
+    """Create a topic of its own. settings: how a client reaches the broker, besides its address."""
     from confluent_kafka.admin import NewTopic
 
     topic = topic or f"t-{uuid.uuid4().hex}"
@@ -25,7 +25,7 @@ def recreate(bootstrap: str, topic: str, partitions: int, settings: dict | None 
 
 
 def add_partitions(bootstrap: str, topic: str, partitions: int) -> None:
-    """Let the topic have so many."""
+    """Give the topic so many partitions."""
     from confluent_kafka.admin import NewPartitions
 
     admin = _admin(bootstrap)
@@ -34,7 +34,7 @@ def add_partitions(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 def delete_before(bootstrap: str, topic: str, offsets: dict[int, int]) -> None:
-    """Retention: messages below these offsets go."""
+    """Delete the messages below these offsets, as retention does."""
     from confluent_kafka import TopicPartition
 
     admin = _admin(bootstrap)
@@ -43,13 +43,13 @@ def delete_before(bootstrap: str, topic: str, offsets: dict[int, int]) -> None:
 
 
 def send(bootstrap: str, topic: str, ids, partitions: int, settings: dict | None = None) -> set[int]:
-    """One message for each id, spread evenly; returns when all are acknowledged."""
+    """Send one message for each id, spread evenly. Returns when all are acknowledged."""
     send_to(bootstrap, topic, ((i, i % partitions) for i in ids), settings)
     return set(ids)
 
 
 def send_to(bootstrap: str, topic: str, messages, settings: dict | None = None) -> None:
-    """messages: (id, partition), in this order."""
+    """Send messages (id, partition), in this order."""
     from confluent_kafka import Producer
 
     refused = []

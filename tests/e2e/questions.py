@@ -1,4 +1,4 @@
-"""How often a micro-batch asks Spark's JVM."""
+"""Counts how often a micro-batch asks Spark's JVM."""
 
 import traceback
 from collections import Counter
@@ -9,7 +9,8 @@ _GATEWAYS = "streamsink/spark/gateway"
 
 
 class Questions(Counter):
-    """Questions by batch, of the files of the gateway, whose names begin alike. The function for ``foreachBatch`` is to set ``batch``."""
+    """Questions by batch that the files of the gateway ask, whose names begin alike.
+    The function for ``foreachBatch`` has to set ``batch``."""
 
     def __init__(self, monkeypatch):
         super().__init__()

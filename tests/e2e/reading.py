@@ -22,7 +22,7 @@ _LEFT_OUT = ("faults.py", "storage/")
 
 @dataclass
 class Reading:
-    """functions: (file below ``streamsink/``, name) of the spine. stacks: by step or created file, from the outermost."""
+    """stacks: by step or created file, (file below ``streamsink/``, function) of the stack, from the outermost."""
 
     stacks: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 

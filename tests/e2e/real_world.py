@@ -1,6 +1,7 @@
 """The world of a real walk: Spark drivers that die, a Kafka broker, a folder of files, and a table on the local disk.
 
-It is the world of tests/walks with other parts: sources are kept in memory as well, so that the model and the operator can ask them.
+It is the world of tests/walks with other parts. Sources are kept in memory as well, so that the model and the operator
+can ask them.
 """
 
 import itertools
@@ -17,18 +18,19 @@ import pyarrow as pa
 from streamsink.errors import StreamsinkError
 from tests.e2e import kafka_data
 from tests.e2e.walk_driver import Died, Drivers
+from tests.walks.checkpoints import EARLIEST, Checkpoint, Planned, flat, nested
 from tests.walks.machine import Fault
 from tests.walks.model import Causes, Wrong
 from tests.walks.queries import PARTS, SETTINGS, Job, Query, partitioned
 from tests.walks.several import IN_A_ROW, TABLES, SeveralTables
-from tests.walks.sources import EARLIEST, Checkpoint, Folder, Planned, Topic, flat, nested
+from tests.walks.sources import Folder, Topic
 from tests.walks.world import World
 
 MOST_PARTS = 3
 
 
 class SparkFailed(OSError):
-    """Spark's own words: whoever reads them starts the query again."""
+    """An error in Spark's own words: who reads them starts the query again."""
 
 
 # -- sources and checkpoints ----------------------------------------------------------------------------
@@ -43,7 +45,7 @@ class RealTopic(Topic):
         super().__init__(_no_id, (self._name,))
 
     def order(self, given: dict | None) -> dict:
-        """What Spark is told of it. given: startingOffsets, of the partitions that there were."""
+        """What Spark is told of it. given: startingOffsets, of the partitions that there were then."""
         starting = "earliest"
         if given is not None:
             offsets = flat(given)
@@ -62,7 +64,7 @@ class RealTopic(Topic):
         kafka_data.add_partitions(self._bootstrap, self._name, len(self.parts))
 
     def recreate(self, number, new_id, elsewhere):
-        """In this cluster: there is one."""
+        """The new topic is in this cluster, because there is only one."""
         before = super().recreate(number, _no_id, False)
         kafka_data.recreate(self._bootstrap, self._name, len(self.parts))
         return before
@@ -84,7 +86,7 @@ class RealTopic(Topic):
         return [Planned(flat(offset)) for offset in offsets]
 
     def started(self, folder: Path, given: dict | None) -> dict:
-        """Where the first batch begins: as Spark has written it down, or will."""
+        """Where the first batch begins, as Spark has written it down or will."""
         path = folder / "sources" / "0" / "0"
         if not path.exists():
             return self.begin(given)
@@ -92,7 +94,7 @@ class RealTopic(Topic):
 
 
 def _no_id() -> str:
-    """The broker knows the ids."""
+    """Nothing: the broker knows the ids."""
     return ""
 
 
@@ -141,7 +143,7 @@ class RealFolder(Folder):
             path.rename(self._in / path.name)
 
     def planned(self, offsets: list[dict], folder: Path) -> list[Planned]:
-        """From the source's own log, which says in which of its batches a file came."""
+        """The files of a batch, from the source's own log, which says in which of its batches a file came."""
         came: dict[str, int] = {}
         logs = folder / "sources" / "0"
         for path in logs.iterdir() if logs.exists() else ():
@@ -164,7 +166,7 @@ class RealCheckpoint(Checkpoint):
     """Spark's own logs. given: startingOffsets."""
 
     def __init__(self, source: RealTopic | RealFolder | None, folders, given: dict | None = None):
-        """folders: gives a new folder each time."""
+        """folders: returns a new folder at each call."""
         self._source, self._folders, self.given = source, folders, given
         self.folder: Path = folders()
         self.query = self.folder.name
@@ -184,7 +186,7 @@ class RealCheckpoint(Checkpoint):
         return (self.folder / "sources" / "0" / "0").exists()
 
     def begin(self, start) -> None:
-        """Spark does it."""
+        """Nothing to do: Spark does it."""
 
     @property
     def committed(self) -> int:
@@ -212,7 +214,8 @@ class RealCheckpoint(Checkpoint):
 
 @dataclass
 class Start:
-    """One start of a query or of a bounded run. more: options of the run. slept: as a run of the walks in memory says it; none does here."""
+    """One start of a query or of a bounded run. more: options of the run.
+    slept: as a run of the walks in memory says it; none does here."""
 
     world: "RealWorld"
     query: Query
@@ -245,7 +248,8 @@ class Start:
         )
 
     def _input_of(self, job: Job) -> Path:
-        """One folder for each run id, whose file is replaced where other rows come under it, or the same ones are made anew."""
+        """The input folder of this run id. There is one for each, whose file is replaced where other rows come under
+        the id, or the same ones are made anew."""
         folder = self.world.folder / "runs" / job.name
         file = folder / f"{job.files}-{job.rows[0] if job.rows else 'none'}.json"
         if not file.exists():
@@ -255,9 +259,9 @@ class Start:
         return folder
 
     def _order(self, order: dict, fault: Fault | None, kill_after_ms: int | None) -> None:
-        """Raises Died, or what stopped it."""
+        """Give the driver the order. Raises Died, or what stopped it."""
         options = {**SETTINGS, "flush": False, "application": self.query.name, **self.query.options, **self.more}
-        options.pop("delay", None)  # which only the clock of a walk in memory knows
+        options.pop("delay", None)  # Only the clock of a walk in memory knows it.
         parts = " ".join(f"WHEN {n} THEN '{PARTS[n]}'" for n in range(self.world.parts) if PARTS[n] is not None)
         order |= self.world.target() | {
             "options": options,
@@ -280,7 +284,7 @@ class Start:
 
 @dataclass
 class RealWorld(World):
-    """failures: what Spark itself said, which nobody ordered."""
+    """failures: what Spark itself said, and nobody ordered."""
 
     drivers: Drivers | None = None
     bootstrap: str = ""
@@ -294,14 +298,14 @@ class RealWorld(World):
         self.queries[name] = Query(name, source, options, RealCheckpoint(source, self._new_folder), Causes())
 
     def target(self) -> dict:
-        """What a driver is told of where it writes."""
+        """What a driver is told about where it writes."""
         return {"table": self.root}
 
     def checkpoint_of(self, query, given):
         return RealCheckpoint(query.source, self._new_folder, given)
 
     def put_checkpoint(self, query, checkpoint):
-        """It has a folder of its own."""
+        """The checkpoint has a folder of its own."""
         super().put_checkpoint(query, checkpoint)
         self.accident("moved-ever", query=query)
 
@@ -315,7 +319,8 @@ class RealWorld(World):
         return self.folder / f"checkpoint-{next(self._number)}"
 
     def batch(self, query, most, fault=None, how="error", batches=1000, kill_after_ms=None) -> bool:
-        """Batches by a new run, until nothing is left or as many are done. Whether all was well and one was written or taken for done."""
+        """Write batches by a new run, until nothing is left or as many are done.
+        Returns whether all was well and one was written or taken for done."""
         checkpoint = query.checkpoint
         before = checkpoint.committed
         if len(checkpoint.planned) == before and query.source.plan(checkpoint, most) is None:
@@ -347,7 +352,7 @@ class RealWorld(World):
         return super().job(job, fault)
 
     def attempt(self, query, work, fault, start=None):
-        """Of a bounded run. The run, or None when it died or stopped."""
+        """Try a bounded run. Returns the run, or None when it died or stopped."""
         self.serial += 1
         run = start()
         try:
@@ -368,15 +373,15 @@ class RealWorld(World):
         query.said, query.said_at = why, self.serial
 
     def close(self, query, run):
-        """Every start of a query has an end of its own."""
+        """Nothing to do: every start of a query has an end of its own."""
         return True
 
     def stop(self, query):
-        """Likewise."""
+        """Nothing to do, as in ``close``."""
         return True
 
     def kill(self, query):
-        """Likewise."""
+        """Nothing to do, as in ``close``."""
 
 
 @dataclass

@@ -25,7 +25,7 @@ ALL_IN_ONE = 1000
 
 
 def three_batches(spark, ground, **changes):
-    """Files 0, 1, 2 in three batches; the job."""
+    """Write files 0, 1 and 2 in three batches. Returns the job."""
     ground.add_files(0, 3)
     job = ground.job(**changes)
     assert run_here(spark, job).code == 0
@@ -34,7 +34,8 @@ def three_batches(spark, ground, **changes):
 
 
 def refused_before_writing(spark, ground, job, kind, *words):
-    """Run it: the clear error, and no file of the table is added, changed or gone. Returns the outcome."""
+    """Run the job, which must end with the clear error while no file of the table is added, changed or deleted.
+    Returns the outcome."""
     before = content(ground.table)
     outcome = run_here(spark, job)
     assert_refused(outcome, kind, ground.table, "Nothing was written", *words)
@@ -43,7 +44,8 @@ def refused_before_writing(spark, ground, job, kind, *words):
 
 
 def test_s2_same_data_again_is_recognised_by_its_files(spark, ground):
-    """Checkpoint deleted, all files there still, with other boundaries: nothing is asked, nothing written; new files are."""
+    """The checkpoint is deleted and all files are still there, with other boundaries: nothing is asked and nothing
+    written; new files are written."""
     job = three_batches(spark, ground)
     shutil.rmtree(job.checkpoint)
     again = job.but(per_batch=ALL_IN_ONE)
@@ -56,7 +58,7 @@ def test_s2_same_data_again_is_recognised_by_its_files(spark, ground):
 
 
 def test_s2_only_new_data_is_written_without_being_asked_for(spark, ground):
-    """Checkpoint deleted, the source holds new files only."""
+    """The checkpoint is deleted, and the source holds only new files."""
     job = three_batches(spark, ground)
     shutil.rmtree(job.checkpoint)
     shutil.rmtree(ground.source)
@@ -66,12 +68,14 @@ def test_s2_only_new_data_is_written_without_being_asked_for(spark, ground):
 
 
 def forget_files(ground):
-    """The journal is removed while the query is down: what was published the table knows, of which files it came nobody does."""
+    """The journal is removed while the query is down:
+    the table knows what was published, but nobody knows of which files it came."""
     shutil.rmtree(Path(ground.table, "streamsink"))
 
 
 def test_s2_files_that_nobody_knows_are_asked_for_until_new_data_begins(spark, ground):
-    """A12: checkpoint and journal deleted, one file a batch: each old batch is asked for; accepted as new, it goes on by itself."""
+    """A12: checkpoint and journal are deleted, and there is one file a batch. Each old batch is asked about; once one
+    is accepted as new, the query goes on by itself."""
     job = three_batches(spark, ground)
     shutil.rmtree(job.checkpoint)
     forget_files(ground)
@@ -91,7 +95,7 @@ def test_s2_files_that_nobody_knows_are_asked_for_until_new_data_begins(spark, g
 
 
 def test_a_token_accepts_one_accident_and_no_later_one(spark, ground):
-    """accept_as_new left in the options does not let the next lost checkpoint through."""
+    """An accept_as_new that is left in the options does not let the next lost checkpoint through."""
     job = three_batches(spark, ground)
     shutil.rmtree(job.checkpoint)
     forget_files(ground)
@@ -106,7 +110,7 @@ def test_a_token_accepts_one_accident_and_no_later_one(spark, ground):
 
 
 def test_s3_two_queries_under_two_names_write_one_table(spark, ground):
-    """Both run at the same time, each with a checkpoint and a name of its own: each row of both once."""
+    """Both run at the same time, each with a checkpoint and a name of its own: each row of both is there once."""
     ground.add_files(0, 3)
     other = ground.root / "other"
     other.mkdir()
@@ -146,7 +150,7 @@ def test_s3_the_same_name_at_the_same_time_is_refused(spark, ground, where):
 
 
 def test_s3_the_same_name_afterwards_is_refused_too(spark, ground):
-    """A second query takes over the name of one that has ended: the clear error, which tells it to name itself."""
+    """A second query takes over the name of one that has ended: the clear error tells it to take a name of its own."""
     job = three_batches(spark, ground)
     other = job.but(checkpoint=job.checkpoint + "-2", source={"kind": "files", "dir": str(ground.root / "other")})
     source = ground.source.rename(ground.root / "first")
@@ -159,7 +163,7 @@ def test_s3_the_same_name_afterwards_is_refused_too(spark, ground):
 
 
 def restored_from_older_copy(spark, ground):
-    """Batch 0, a copy of the checkpoint, batches 1 and 2; then the copy in the checkpoint's place."""
+    """Write batch 0, copy the checkpoint, write batches 1 and 2; then put the copy in the checkpoint's place."""
     ground.add_files(0, 1)
     job = ground.job()
     assert run_here(spark, job).code == 0
@@ -172,7 +176,8 @@ def restored_from_older_copy(spark, ground):
 
 
 def test_s4_an_older_checkpoint_with_the_same_batches_is_a_replay(spark, ground):
-    """Restored from an older copy, same boundaries: both batches are recognised and skipped, new files follow."""
+    """It was restored from an older copy and has the same boundaries:
+    both batches are recognised and skipped, and new files follow."""
     job = restored_from_older_copy(spark, ground)
     ground.add_files(3, 1)
     outcome = run_here(spark, job)
@@ -181,7 +186,8 @@ def test_s4_an_older_checkpoint_with_the_same_batches_is_a_replay(spark, ground)
 
 
 def test_s4_an_older_checkpoint_with_other_batches_is_recognised_by_its_files(spark, ground):
-    """Restored from an older copy, other boundaries: one batch of files that are known, then new files."""
+    """It was restored from an older copy and has other boundaries:
+    one batch has files that are known, and then new files come."""
     job = restored_from_older_copy(spark, ground).but(per_batch=ALL_IN_ONE)
     outcome = run_here(spark, job)
     assert (outcome.code, [written["rows"] for written in outcome.of("BatchWritten")]) == (0, [0])
@@ -191,7 +197,8 @@ def test_s4_an_older_checkpoint_with_other_batches_is_recognised_by_its_files(sp
 
 
 def test_s4_files_that_nobody_knows_are_asked_for(spark, ground):
-    """Restored from an older copy, other boundaries, and the journal is gone: the error, before anything is written."""
+    """The checkpoint was restored from an older copy, boundaries are others, and the journal is gone:
+    the error comes before anything is written."""
     job = restored_from_older_copy(spark, ground).but(per_batch=ALL_IN_ONE)
     forget_files(ground)
     outcome = refused_before_writing(spark, ground, job, "batch.backwards", "older copy")
@@ -200,7 +207,8 @@ def test_s4_files_that_nobody_knows_are_asked_for(spark, ground):
 
 
 def test_s7_a_table_recreated_between_runs_is_noticed(spark, ground):
-    """Dropped and recreated while the query was down: the query's next batch is refused, the new table stays empty."""
+    """It is dropped and recreated while the query is down:
+    the query's next batch is refused, and the new table stays empty."""
     job = three_batches(spark, ground)
     shutil.rmtree(ground.table)
     streamsink.create_table(ground.table, "id BIGINT, name STRING")
@@ -210,7 +218,7 @@ def test_s7_a_table_recreated_between_runs_is_noticed(spark, ground):
 
 
 def test_s7_a_table_dropped_between_runs_is_noticed(spark, ground):
-    """Dropped while the query was down: no new table is made behind the user's back."""
+    """It is dropped while the query is down: no new table is made behind the user's back."""
     job = three_batches(spark, ground)
     shutil.rmtree(ground.table)
     ground.add_files(3, 1)
@@ -219,7 +227,8 @@ def test_s7_a_table_dropped_between_runs_is_noticed(spark, ground):
 
 
 def running_query_meets(spark, ground, accident):
-    """Three batches of a query that goes on; the accident; a fourth file. Returns the error with which the query ends."""
+    """Three batches of a query that goes on; then the accident; then a fourth file.
+    Returns the error with which the query ends."""
     from streamsink.spark import runs
 
     ground.add_files(0, 3)
@@ -235,7 +244,8 @@ def running_query_meets(spark, ground, accident):
 
 
 def test_s7_a_table_recreated_under_a_running_query_is_noticed(spark, ground):
-    """Dropped and recreated between two batches of a running query: the next batch fails, the new table stays empty."""
+    """It is dropped and recreated between two batches of a running query:
+    the next batch fails, and the new table stays empty."""
 
     def accident():
         shutil.rmtree(ground.table)
@@ -247,7 +257,7 @@ def test_s7_a_table_recreated_under_a_running_query_is_noticed(spark, ground):
 
 
 def test_s7_a_table_dropped_under_a_running_query_is_noticed(spark, ground):
-    """Dropped between two batches of a running query: the next batch fails and makes no table."""
+    """It is dropped between two batches of a running query: the next batch fails and makes no table."""
     error = running_query_meets(spark, ground, lambda: shutil.rmtree(ground.table))
     assert (error.kind, ground.table in str(error)) == ("table.gone", True), error
 
@@ -257,14 +267,16 @@ METADATA = {"snapshot": "table.rolled-back", "schema": "table.gone", "manifest":
 
 @pytest.mark.parametrize("folder", ["snapshot", "schema", "manifest", "streamsink"])
 def test_s8_metadata_removed_under_a_running_query_is_noticed(spark, ground, folder):
-    """One folder of metadata is removed between two batches of a running query: an error, nothing written, never silence."""
+    """One folder of metadata is removed between two batches of a running query:
+    there is an error, nothing is written, and it is never silent."""
     error = running_query_meets(spark, ground, lambda: shutil.rmtree(Path(ground.table, folder)))
     assert METADATA[folder] in error.kind, repr(error)
 
 
 @pytest.mark.parametrize("folder", ["snapshot", "schema", "manifest"])
 def test_s8_metadata_removed_between_runs_is_noticed(spark, ground, folder):
-    """One folder of metadata is removed while the query is down: an error, nothing written, never silence."""
+    """One folder of metadata is removed while the query is down:
+    there is an error, nothing is written, and it is never silent."""
     job = three_batches(spark, ground)
     shutil.rmtree(Path(ground.table, folder))
     before = content(ground.table)
@@ -275,7 +287,8 @@ def test_s8_metadata_removed_between_runs_is_noticed(spark, ground, folder):
 
 
 def test_s8_a_lost_journal_alone_is_no_loss(spark, ground):
-    """The journal removed while the query is down, nothing pending: the table itself knows what is published."""
+    """The journal is removed while the query is down and nothing is pending:
+    the table itself knows what is published."""
     job = three_batches(spark, ground)
     shutil.rmtree(Path(ground.table, "streamsink"))
     forget_commit(job.checkpoint, 2)
@@ -285,7 +298,8 @@ def test_s8_a_lost_journal_alone_is_no_loss(spark, ground):
 
 
 def test_a_query_moves_here_with_a_past_by_an_option(spark, ground):
-    """Its first batch here is not 0: refused, until adopt_from_batch says so; other numbers do not let it through."""
+    """Its first batch here is not 0:
+    it is refused until adopt_from_batch says so, and other numbers do not let it through."""
     ground.add_files(0, 2)
     elsewhere = ground.job(table=str(ground.root / "lake" / "elsewhere"))
     assert run_here(spark, elsewhere).code == 0

@@ -1,4 +1,5 @@
-"""S2, S3, S4 over a file source whose rows carry their file: old files are filtered, new ones are written, whatever the batches."""
+"""S2, S3, S4 over a file source whose rows carry their file:
+old files are filtered and new ones are written, whatever the batches are."""
 
 import json
 import os
@@ -25,7 +26,7 @@ def with_file(ground, **changes):
 
 
 def add_odd_files(ground, first: int) -> set[int]:
-    """One file of ten rows for each odd name, in a folder with one."""
+    """Add one file of ten rows for each odd name, in a folder with an odd name."""
     for number, name in enumerate(ODD, first):
         lines = (json.dumps({"id": i, "name": "x"}) for i in ids_of(number, 1))
         path = ground.source / f"{name} {number}.json"
@@ -35,7 +36,8 @@ def add_odd_files(ground, first: int) -> set[int]:
 
 
 def test_s2_old_and_new_files_in_one_batch_whatever_their_names(spark, ground):
-    """Checkpoint deleted; spaces, %, # and letters beyond ASCII in names: each row once, and the file is no column of the table."""
+    """The checkpoint is deleted, and names have spaces, %, # and letters beyond ASCII: each row is there once, and the
+    file is no column of the table."""
     ground.source.mkdir()
     expected = add_odd_files(ground, 0)
     job = with_file(ground, per_batch=3)
@@ -53,7 +55,8 @@ def test_s2_old_and_new_files_in_one_batch_whatever_their_names(spark, ground):
 
 
 def test_s4_an_older_checkpoint_with_other_batches_goes_on_by_itself(spark, ground):
-    """Restored from an older copy, two files a batch: one of old files, one of an old and a new one, one of new ones."""
+    """It was restored from an older copy and has two files a batch:
+    one batch has old files, one an old and a new one, and one new ones."""
     ground.add_files(0, 1)
     job = with_file(ground)
     assert run_here(spark, job).code == 0
@@ -70,7 +73,8 @@ def test_s4_an_older_checkpoint_with_other_batches_goes_on_by_itself(spark, grou
 
 @follows("checkpoint.other-past")
 def test_a_checkpoint_that_read_other_files_in_the_batch_before(spark, ground):
-    """Table and checkpoint were restored and went on; then the checkpoint from before that came back. Found by a walk: a file was read twice."""
+    """Table and checkpoint were restored and went on; then the checkpoint from before that came back.
+    Found by a walk: a file was read twice."""
     ground.add_files(0, 1)
     job = with_file(ground)
     assert run_here(spark, job).code == 0
@@ -98,7 +102,7 @@ def test_a_checkpoint_that_read_other_files_in_the_batch_before(spark, ground):
 
 
 def test_files_that_were_restored_without_their_times_are_asked_for(spark, ground):
-    """``cp -r`` and a lost checkpoint: 20 rows became 40 without a word."""
+    """This is ``cp -r`` and a lost checkpoint. Formerly 20 rows became 40 without a word."""
     ground.add_files(0, 2)
     job = with_file(ground, per_batch=ALL_IN_ONE)
     assert run_here(spark, job).code == 0
@@ -114,7 +118,8 @@ def test_files_that_were_restored_without_their_times_are_asked_for(spark, groun
 
 
 def test_files_of_which_a_part_was_moved_are_asked_for(spark, ground):
-    """One of two files went to another folder that the query reads, and the checkpoint is lost: its rows came a second time without a word."""
+    """One of two files went to another folder that the query reads, and the checkpoint is lost.
+    Formerly its rows came a second time without a word."""
     ground.add_files(0, 2)
     moved = ground.root / "in-moved"
     moved.mkdir()
@@ -132,7 +137,7 @@ def test_files_of_which_a_part_was_moved_are_asked_for(spark, ground):
 
 
 def _through_spark_s_file_sink(spark, ground, number: int) -> None:
-    """One more file in the folder, by a query of its own, which keeps a log of its files and their times there."""
+    """Add one more file to the folder by a query of its own, which keeps a log of its files and their times there."""
     raw = ground.root / "raw"
     raw.mkdir(exist_ok=True)
     (raw / f"{number}.json").write_text("".join(json.dumps({"id": i, "name": "x"}) + "\n" for i in ids_of(number, 1)))
@@ -145,7 +150,8 @@ def _through_spark_s_file_sink(spark, ground, number: int) -> None:
 @follows("files.not-as-planned", "files.overlap")
 @pytest.mark.parametrize("way", ["times", "accept_as_same", "gone"])
 def test_a_folder_of_spark_s_file_sink_whose_files_have_lost_their_times(spark, ground, way):
-    """Spark plans them with the times of the folder's log, a new checkpoint too, so that its error led to ``files.overlap``, and that to it."""
+    """Spark plans them with the times of the folder's log, even for a new checkpoint. Formerly one error led to
+    ``files.overlap``, and that led back to it."""
     _through_spark_s_file_sink(spark, ground, 0)
     job = ground.job(per_batch=ALL_IN_ONE)
     assert run_here(spark, job).code == 0
@@ -179,7 +185,8 @@ def test_a_folder_of_spark_s_file_sink_whose_files_have_lost_their_times(spark, 
 
 
 def test_without_the_column_the_error_says_how_to_get_it(spark, ground):
-    """One batch holds old and new files: nothing is written; followed to the letter, the advice leads to each row once."""
+    """One batch holds old and new files, and nothing is written.
+    Followed to the letter, the advice leads to each row once."""
     ground.add_files(0, 3)
     job = ground.job()
     assert run_here(spark, job).code == 0
@@ -208,7 +215,7 @@ def test_without_the_column_the_error_says_how_to_get_it(spark, ground):
     ids=["driver", "tasks", "spark"],
 )
 def test_a_column_that_is_not_the_file_loses_nothing_in_any_way_of_writing(spark, ground, way):
-    """It is trusted only where it names files of the batch, row by row; mended, each row is there once."""
+    """It is trusted only where it names files of the batch, row by row. Once it is mended each row is there once."""
     ground.add_files(0, 2)
     job = with_file(ground, per_batch=ALL_IN_ONE).but(options=way)
     wrong = job.but(column="if(id = 23, name, _metadata.file_path)")
@@ -225,7 +232,7 @@ def test_a_column_that_is_not_the_file_loses_nothing_in_any_way_of_writing(spark
 
 
 def test_a_column_that_is_not_there_is_refused_at_the_first_batch(spark, ground):
-    """Not at the accident."""
+    """It is not refused only after the accident."""
     ground.add_files(0, 1)
     for job in (
         ground.job(options={"file_column": "extra"}),
@@ -237,7 +244,8 @@ def test_a_column_that_is_not_there_is_refused_at_the_first_batch(spark, ground)
 
 
 def test_a_batch_over_numbers_that_were_left_behind_and_over_compaction(spark, ground):
-    """More than ten batches, so that Spark compacts its log; killed between its two logs, so that one batch has two numbers."""
+    """There are more than ten batches, so that Spark compacts its log; and the driver is killed between its two logs,
+    so that one batch has two numbers."""
     ground.add_files(0, 11)
     job = with_file(ground)
     assert run_here(spark, job).code == 0

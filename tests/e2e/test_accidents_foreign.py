@@ -24,7 +24,7 @@ STRANGERS = [range(10_000, 10_005), range(10_005, 10_010), range(10_010, 10_015)
 
 
 def strangers_take_over(spark, path, *, compact=True):
-    """They append, compact and expire until no snapshot of ours is left; their ids."""
+    """Others append, compact and expire until no snapshot of ours is left. Returns their ids."""
     ids = foreign.append(spark, path, STRANGERS)
     if compact:
         assert foreign.compact(spark, path) == 1
@@ -36,7 +36,8 @@ def strangers_take_over(spark, path, *, compact=True):
 
 @pytest.mark.parametrize("compact", [True, False])
 def test_s5_a_replay_after_our_history_has_expired(spark, ground, compact):
-    """The journal remembers what the table has forgotten: the replayed batch is skipped, the next one is written."""
+    """The journal remembers what the table has forgotten:
+    the replayed batch is skipped, and the next one is written."""
     ground.add_files(0, 3)
     job = ground.job()
     assert run_here(spark, job).code == 0
@@ -62,7 +63,8 @@ def test_s5_a_running_query_goes_on_after_its_history_has_expired(spark, ground)
 
 
 def test_s5_killed_before_the_journal_knew_that_it_was_published(spark, ground):
-    """Killed right after publishing, then strangers append and expire: the table's manifests tell that the files are in."""
+    """The driver is killed right after publishing; then others append and expire.
+    The table's manifests tell that the files are in."""
     ground.add_files(0, 3)
     job = ground.job()
     assert run_driver(ground, job, fault="commit.published@2:kill").code == -signal.SIGKILL
@@ -73,7 +75,8 @@ def test_s5_killed_before_the_journal_knew_that_it_was_published(spark, ground):
 
 
 def test_s5_killed_before_the_journal_knew_then_compacted_and_expired(spark, ground):
-    """As before, and the files have been rewritten into others: each row once, or the error that says it cannot be told."""
+    """As before, and the files have been rewritten into others:
+    each row is there once, or the error says that it cannot be told."""
     ground.add_files(0, 3)
     job = ground.job()
     assert run_driver(ground, job, fault="commit.published@2:kill").code == -signal.SIGKILL
@@ -113,7 +116,8 @@ def test_s6_rolled_back_under_a_running_query(spark, ground, way):
 
 @pytest.mark.parametrize("way", ROLLBACKS)
 def test_s6_the_lost_batches_are_published_again_with_the_option(spark, ground, way):
-    """With on_rollback='republish' chosen from the start, under a running query: the journal gives the lost batches back."""
+    """With on_rollback='republish' chosen from the start the journal gives the lost batches back,
+    under a running query."""
     ground.add_files(0, 3)
     job = ground.job(processing_time="50 milliseconds", options={"on_rollback": "republish"})
     query = start(spark, job, lambda event: None)
@@ -130,7 +134,8 @@ def test_s6_the_lost_batches_are_published_again_with_the_option(spark, ground, 
 
 @pytest.mark.parametrize("way", ROLLBACKS)
 def test_s6_the_option_may_be_chosen_after_the_error(spark, ground, way):
-    """The error, then a restart with on_rollback='republish': each row once, for the data files are there still."""
+    """After the error the query is restarted with on_rollback='republish':
+    each row is there once, because the data files are still there."""
     ground.add_files(0, 3)
     job = ground.job()
     assert run_here(spark, job).code == 0
@@ -144,7 +149,8 @@ def test_s6_the_option_may_be_chosen_after_the_error(spark, ground, way):
 
 
 def test_s6_files_that_are_gone_are_missed_not_guessed(spark, ground):
-    """Orphan cleaning after a rollback: republish chosen only afterwards says which files are gone and publishes nothing."""
+    """Orphans were cleaned after the rollback:
+    republish, chosen only afterwards, says which files are gone and publishes nothing."""
     ground.add_files(0, 3)
     job = ground.job()
     assert run_here(spark, job).code == 0

@@ -28,12 +28,12 @@ def job(ground, kafka_broker, topic):
 
 @pytest.fixture
 def sent(kafka_broker, topic):
-    """sent(first, count): messages with these ids, acknowledged."""
+    """A function sent(first, count), which sends messages with these ids; they are acknowledged when it returns."""
     return lambda first, count: send(kafka_broker.bootstrap, topic, range(first, first + count), PARTITIONS)
 
 
 def ends_with_each_once(spark, job, ids):
-    """Run it: no error, each row once. Returns the outcome."""
+    """Run the job: there is no error, and each row is there once. Returns the outcome."""
     outcome = run_here(spark, job)
     assert outcome.code == 0, outcome
     assert_each_once(job.table, ids)
@@ -49,7 +49,7 @@ def test_s1_killed_between_publishing_and_sparks_commit_log(spark, ground, job, 
 
 
 def test_s2_checkpoint_deleted_and_the_same_messages_again(spark, job, sent):
-    """Everything is read again and filtered; messages that come later are written."""
+    """Everything is read again and filtered, and messages that come later are written."""
     ids = sent(0, 30)
     ends_with_each_once(spark, job, ids)
     shutil.rmtree(job.checkpoint)
@@ -72,7 +72,7 @@ def test_s2_checkpoint_deleted_and_only_new_messages(spark, job, sent):
 
 @pytest.mark.parametrize("per_batch", [7, 1000])
 def test_s2_checkpoint_deleted_old_and_new_messages_in_other_batches(spark, job, sent, per_batch):
-    """Batches that hold old and new messages together: the old ones are filtered, row by row."""
+    """In batches that hold old and new messages together the old ones are filtered, row by row."""
     ids = sent(0, 30)
     ends_with_each_once(spark, job, ids)
     shutil.rmtree(job.checkpoint)
@@ -80,7 +80,7 @@ def test_s2_checkpoint_deleted_old_and_new_messages_in_other_batches(spark, job,
 
 
 def test_s2_without_position_columns_the_error_names_both_ways_on(spark, job, sent):
-    """Overlap of Kafka positions, but no columns that carry them: refused before anything is written."""
+    """Kafka positions overlap and no columns carry them: the batch is refused before anything is written."""
     plain = job.but(options={"position_columns": ()}, where="topic IS NOT NULL")
     ends_with_each_once(spark, plain, sent(0, 30))
     shutil.rmtree(job.checkpoint)
@@ -93,7 +93,7 @@ def test_s2_without_position_columns_the_error_names_both_ways_on(spark, job, se
 
 
 def test_s3_two_queries_under_two_names(spark, job, sent, kafka_broker):
-    """Two topics, two checkpoints, two names, at the same time."""
+    """There are two topics, two checkpoints and two names at the same time."""
     other = new_topic(kafka_broker.bootstrap, PARTITIONS)
     ids = sent(0, 30) | send(kafka_broker.bootstrap, other, range(1000, 1030), PARTITIONS)
     streamsink.create_table(job.table, "id BIGINT")
@@ -107,14 +107,14 @@ def test_s3_two_queries_under_two_names(spark, job, sent, kafka_broker):
 
 
 def test_s3_one_name_one_after_the_other(spark, job, sent):
-    """A second checkpoint of the same topic under the same name: what the first has written is filtered."""
+    """A second checkpoint of the same topic comes under the same name: what the first one has written is filtered."""
     ids = sent(0, 30)
     ends_with_each_once(spark, job, ids)
     ends_with_each_once(spark, job.but(checkpoint=job.checkpoint + "-2"), ids | sent(30, 10))
 
 
 def test_s4_checkpoint_restored_from_an_older_copy(spark, job, sent):
-    """Other batch boundaries after the restore: filtered, each row once; and the query goes on."""
+    """After the restore batches have other boundaries: rows are filtered, each is there once, and the query goes on."""
     ids = sent(0, 10)
     ends_with_each_once(spark, job, ids)
     shutil.copytree(job.checkpoint, job.checkpoint + "-copy")
@@ -130,7 +130,7 @@ def test_s4_checkpoint_restored_from_an_older_copy(spark, job, sent):
 
 @pytest.mark.parametrize("replay", ["of the same checkpoint", "with a new checkpoint"])
 def test_s5_no_snapshot_of_ours_is_left(spark, job, sent, replay):
-    """Foreign appends, compaction and expiry; then the last batch again, or all of them: each row once."""
+    """Others append, compact and expire; then the last batch comes again, or all of them: each row is there once."""
     ids = sent(0, 30)
     ends_with_each_once(spark, job, ids)
     ids |= foreign.append(spark, job.table, [range(10_000, 10_005), range(10_005, 10_010)])
@@ -146,11 +146,12 @@ def test_s5_no_snapshot_of_ours_is_left(spark, job, sent, replay):
 
 
 def test_starting_offsets_count_what_is_pending(spark, ground, job, sent):
-    """Killed between pre-commit and publishing: a new checkpoint begins after the pending batch, which the start publishes."""
+    """The driver is killed between pre-commit and publishing:
+    a new checkpoint begins after the pending batch, which the start publishes."""
     ids = sent(0, 30)
     assert run_driver(ground, job, fault="precommit.saved@2:kill").code == -signal.SIGKILL
     shutil.rmtree(job.checkpoint)
     begin = {**job.source, "starting": streamsink.starting_offsets(job.table)}
     outcome = ends_with_each_once(spark, job.but(source=begin), ids)
-    # Spark counts the batch that found the pending one a second time: that start failed on purpose
+    # Spark counts the batch that found the pending one a second time: that start failed on purpose.
     assert outcome.rows_read <= 20 and not outcome.of("BatchFiltered")

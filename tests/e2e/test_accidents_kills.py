@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 @pytest.mark.parametrize("step", ["commit.published", pytest.param("batch.end", marks=pytest.mark.soak)])
 def test_s1_killed_between_publishing_and_sparks_commit_log(spark, ground, step):
-    """The batch is visible, Spark does not know: its replay is skipped, the rest follows, each row once."""
+    """The batch is visible and Spark does not know it:
+    its replay is skipped, the rest follows, and each row is there once."""
     ground.add_files(0, 4)
     job = ground.job()
     assert run_driver(ground, job, fault=f"{step}@2:kill").code == -signal.SIGKILL
@@ -40,7 +41,8 @@ PAUSES = [
 @pytest.mark.in_turn("zombies", 1)
 @pytest.mark.parametrize("step, kind", PAUSES)
 def test_s10_a_zombie_driver_is_fenced(spark, ground, step, kind):
-    """Paused in its commit; its successor replays and goes on; it wakes up: a clear error, and each row once."""
+    """It is paused in its commit, and its successor replays and goes on.
+    When it wakes up it gets a clear error, and each row is there once."""
     ground.add_files(0, 5)
     job = ground.job()
     with Driver(ground, job, fault=f"{step}@2:stop") as zombie:
@@ -56,7 +58,7 @@ def test_s10_a_zombie_driver_is_fenced(spark, ground, step, kind):
         ground.table, "restart this one or stop it" if kind == "journal.record-taken" else "othing more"
     )
     assert_each_once(ground.table, ids_of(0, 5))
-    assert content(ground.table).items() <= before.items()  # it may remove what it had prepared, and no more
+    assert content(ground.table).items() <= before.items()  # It may remove what it had prepared, and no more.
     assert run_here(spark, job).code == 0
     assert_each_once(ground.table, ids_of(0, 5))
 
@@ -67,7 +69,8 @@ def digests(table: str, files) -> dict:
 
 
 def test_s11_restarted_with_other_cores_and_shuffle_partitions(ground):
-    """Killed after publishing the first batch of its run: the replay, laid out otherwise, touches no committed file."""
+    """The driver is killed after publishing the first batch of its run:
+    the replay, which is laid out otherwise, touches no committed file."""
     ground.add_files(0, 6)
     job = ground.job(shuffle=True, per_batch=3, options={"driver_max_rows": 0})
     first = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
@@ -89,7 +92,8 @@ def test_s11_restarted_with_other_cores_and_shuffle_partitions(ground):
 
 
 def test_s12_a_query_that_is_not_deterministic_has_one_version_of_each_row(spark, ground):
-    """Killed between pre-commit and publishing: the files of the pre-commit are published, nothing is computed again."""
+    """The driver is killed between pre-commit and publishing:
+    the files of the pre-commit are published, and nothing is computed again."""
     ground.add_files(0, 4)
     job = ground.job(column="concat(rand(), ' ', current_timestamp())")
     assert run_driver(ground, job, fault="precommit.saved@2:kill").code == -signal.SIGKILL

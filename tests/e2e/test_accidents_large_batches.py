@@ -1,4 +1,5 @@
-"""S9 and S13 where Spark's own writer writes: attempts that fail, run twice or lose their executor, and a driver killed in the middle."""
+"""S9 and S13 where Spark's own writer writes:
+attempts that fail, run twice or lose their executor, and a driver killed in the middle."""
 
 import pytest
 
@@ -20,7 +21,10 @@ FAILS_ONCE = (
 
 def on_executor_0(action: str) -> str:
     """A condition that is true, after the executor with this number has done something at a last row."""
-    return f"NOT ({LAST_ROW}) OR java_method('java.lang.System', 'getProperty', 'user.dir') NOT LIKE '%/0' OR {action} IS NOT NULL"
+    return (
+        f"NOT ({LAST_ROW}) OR java_method('java.lang.System', 'getProperty', 'user.dir') NOT LIKE '%/0' OR "
+        f"{action} IS NOT NULL"
+    )
 
 
 SLEEPS = "java_method('java.lang.Thread', 'sleep', 250000L)"
@@ -29,7 +33,7 @@ EXITS = "java_method('java.lang.System', 'exit', 1)"
 
 def writers_job(ground, where: str, conf: dict, per_batch: int = 2):
     ground.add_files(0, 4)
-    # one task for each of the source's files
+    # There is one task for each of the source's files.
     conf = {"spark.sql.files.maxPartitionBytes": "1", "spark.sql.files.openCostInBytes": "1", **conf}
     return ground.job(per_batch=per_batch, options=SPARKS_WRITER, where=where, conf=conf)
 
@@ -49,7 +53,8 @@ def cluster(tmp_path_factory, spark_settings):
 
 @pytest.mark.in_turn("Spark's own writer", 1)
 def test_s9_a_task_that_fails(ground, spark_settings):
-    """Every task's first attempt fails at its last row: each row once, no file of a failed attempt left."""
+    """Every task's first attempt fails at its last row:
+    each row is there once, and no file of a failed attempt is left."""
     marks = ground.root / "marks"
     marks.mkdir()
     java = f"{spark_settings['spark.driver.extraJavaOptions']} -Djava.io.tmpdir={marks}"
@@ -61,7 +66,8 @@ def test_s9_a_task_that_fails(ground, spark_settings):
 
 @pytest.mark.soak
 def test_s9_speculative_execution(ground, cluster):
-    """One task hangs for longer than a driver may take, its copy on the other host wins: each row once, no file left."""
+    """One task hangs for longer than a driver may take, and its copy on the other host wins:
+    each row is there once, and no file is left."""
     job = writers_job(ground, on_executor_0(SLEEPS), cluster.conf({}) | SPECULATION, per_batch=4)
     assert_written_once(ground, run_driver(ground, job), 1)
 

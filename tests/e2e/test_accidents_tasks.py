@@ -36,7 +36,8 @@ def cluster(tmp_path_factory, spark_settings):
 @pytest.mark.in_turn("tasks that fail", 1)
 @pytest.mark.parametrize("step, action", [("task.file_closed", "raise"), ("task.end", "exit")])
 def test_s9_a_task_that_fails_twice(ground, step, action):
-    """Every task's first two attempts fail after they have written (an error; a worker's death): each row once, no file left."""
+    """Every task's first two attempts fail after they have written (by an error, or a worker's death): each row is
+    there once, and no file is left."""
     job = tasks_job(ground, task_faults.CONF | {"spark.master": "local[2,3]"})
     outcome = run_driver(ground, job, env=task_faults.environment(f"{step}:{action}:2", ground.root / "marks"))
     assert outcome.code == 0, outcome
@@ -49,7 +50,8 @@ def test_s9_a_task_that_fails_twice(ground, step, action):
 
 @pytest.mark.in_turn("tasks of a cluster", 1)
 def test_s9_speculative_execution(ground, cluster):
-    """An attempt hangs (for longer than a driver may take) after it has written, that on the other host wins: each row once, no file left."""
+    """An attempt hangs (for longer than a driver may take) after it has written, and the attempt on the other host
+    wins: each row is there once, and no file is left."""
     env = task_faults.environment("task.file_closed:sleep:2:0", ground.root / "marks")
     conf = cluster.conf(env) | task_faults.CONF | FOUR_TASKS | SPECULATION
     job = tasks_job(ground, conf).but(per_batch=4)
@@ -62,7 +64,8 @@ def test_s9_speculative_execution(ground, cluster):
 
 @pytest.mark.in_turn("tasks of a cluster", 1)
 def test_s9_an_executor_is_lost_in_the_middle_of_a_batch(ground, cluster):
-    """kill -9 of an executor, in each batch, when its task has written: its tasks run again elsewhere; each row once, no file left."""
+    """In each batch an executor gets kill -9 when its task has written, and its tasks run again elsewhere: each row is
+    there once, and no file is left."""
     env = task_faults.environment("task.file_closed:lose-executor:1:0", ground.root / "marks")
     conf = cluster.conf(env) | task_faults.CONF
     job = tasks_job(ground, conf, shuffle=False)

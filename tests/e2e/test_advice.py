@@ -19,11 +19,12 @@ EVEN, ODD = "id % 2 = 0", "id % 2 = 1"
 
 
 def silent(event) -> None:
-    """No log."""
+    """A session without logging."""
 
 
 def run(spark, ground, function, checkpoint=True, columns=("id", "name"), files=1):
-    """One start of a query over all files of the source, so many in each batch; the error that ended it, or None."""
+    """Start the query once over all files of the source, with so many in each batch.
+    Returns the error that ended it, or None."""
     stream = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", files)
     rows = stream.json(str(ground.source)).selectExpr(*columns)
     errors = []
@@ -77,7 +78,8 @@ def test_a_call_from_another_thread(spark, ground):
 
 @follows("application.two-sinks")
 def test_two_sinks_of_one_name_with_other_options(spark, ground):
-    """The first one's part is published: it keeps its name, the other one gets one; one sink for all rows takes the batches after that."""
+    """The first sink's part is published: it keeps its name, and the other one gets a name of its own. One sink for all
+    rows takes the batches after that."""
     ground.add_files(0, 2)
 
     def both(*names):
@@ -106,7 +108,8 @@ def test_two_sinks_of_one_name_with_other_options(spark, ground):
     ids=["driver", "tasks", "spark"],
 )
 def test_a_new_column_that_is_never_null(spark, ground, way):
-    """A constant, a count, an offset: Spark says NOT NULL. What the error says makes it nullable for every way of writing."""
+    """For a constant, a count or an offset Spark says NOT NULL.
+    What the error says makes it nullable for every way of writing."""
     ground.add_files(0, 2)
     streamsink.create_table(ground.table, "id BIGINT, name STRING, deep ROW<one BIGINT>")
     columns, made = ("id", "name", "'x' AS more", "map('k', id) AS pairs", "struct(id AS one, 2 AS two) AS deep"), {}
@@ -134,7 +137,8 @@ def test_a_new_column_that_is_never_null(spark, ground, way):
     "accident", ["the folder is not mounted", "a file is away", "a file is gone", "a file was written again"]
 )
 def test_files_that_are_gone_when_a_planned_batch_is_read(spark, ground, accident):
-    """Spark leaves them out without a word. They were recorded as read: their rows were lost, under a new checkpoint too."""
+    """Spark leaves them out without a word.
+    Formerly they were recorded as read, and their rows were lost, under a new checkpoint too."""
     sink, planned, away = (
         streamsink.to_table(ground.table, silent, flush=False, file_column="file"),
         ground.source / "00001.json",
@@ -174,7 +178,7 @@ def test_files_that_are_gone_when_a_planned_batch_is_read(spark, ground, acciden
 @follows("files.read-twice")
 @pytest.mark.parametrize("way_on", ["name", "one file at a time"])
 def test_files_whose_names_spark_takes_for_patterns(spark, ground, way_on):
-    """One such name in a batch, and Spark's file source reads the batch's other files twice."""
+    """With one such name in a batch Spark's file source reads the batch's other files twice."""
     ground.add_files(0, 4)
     odd = ground.source / "{00003}.json"
     (ground.source / "00003.json").rename(odd)
@@ -272,7 +276,7 @@ def test_a_session_without_a_file_system_for_s3(spark, s3_server):
 
 @follows("checkpoint.no-offsets")
 def test_positions_that_are_not_durable(spark, ground):
-    """Asynchronous progress tracking, left out by turning it off."""
+    """This is asynchronous progress tracking; it is left out by turning it off."""
     rows = (
         spark.readStream.format("rate-micro-batch")
         .option("rowsPerBatch", 5)

@@ -1,4 +1,5 @@
-"""How many rows a Python task is given at once: bounded by their number where rows are known to be narrow, by Spark everywhere else."""
+"""How many rows a Python task is given at once:
+their number bounds them where rows are known to be narrow, and Spark does everywhere else."""
 
 import sys
 
@@ -24,7 +25,7 @@ MEGABYTE = 1 << 20
 
 
 def sizes(spark, rows, width) -> list[tuple[int, int]]:
-    """(rows, bytes) of each batch that a task of so many rows is given."""
+    """The (rows, bytes) of each batch that a task of so many rows is given."""
 
     def look(batches):
         for batch in batches:
@@ -35,7 +36,8 @@ def sizes(spark, rows, width) -> list[tuple[int, int]]:
 
 
 def test_rows_bound_a_batch_where_spark_does_not_weigh_it(spark):
-    """80 MB in 4,000 rows: Spark's own limit is 64 MiB; ours is the number of rows; the session is left as it was."""
+    """There are 80 MB in 4,000 rows. Spark's own limit is 64 MiB, and ours is the number of rows.
+    The session is left as it was."""
     with with_settings(spark, settings(4_000)):
         ((rows, size),) = sizes(spark, 4_000, 20_000)
     assert rows == 4_000 and size > 64 * MEGABYTE
@@ -47,7 +49,7 @@ def test_rows_bound_a_batch_where_spark_does_not_weigh_it(spark):
 
 
 def test_the_sink_s_tasks_are_given_so_many_at_once(spark, tmp_path):
-    """What was worked out is what the job runs with."""
+    """The job runs with the number that was worked out."""
 
     class Writing:
         def open(self, file_io):
@@ -77,17 +79,18 @@ def test_the_sink_s_tasks_are_given_so_many_at_once(spark, tmp_path):
     "bytes_per_row, rows", [(1, 10_000), (400, 10_000), (800, 5_242), (4_194, 1_000), (4_195, None), (10**6, None)]
 )
 def test_rows_that_were_narrow_are_not_weighed(spark, bytes_per_row, rows):
-    """So many that sixteen times what they take in a file is no more than Spark's own limit."""
+    """There are so many at once that sixteen times what they take in a file is no more than Spark's own limit."""
     assert rows_at_once(spark, FIELDS, BATCH, bytes_per_row) == rows
 
 
 def test_a_batch_of_which_nothing_is_known_is_weighed(spark):
-    """The first one of a source that gives no estimate."""
+    """It is the first one of a source that gives no estimate."""
     assert rows_at_once(spark, FIELDS, BATCH, None) is None
 
 
 def test_limits_of_the_session_are_kept(spark):
-    """Of bytes: Spark weighs. Of rows: no more than these, and as many as we say where there is none."""
+    """With a limit of bytes Spark weighs.
+    With a limit of rows there are no more than these, and as many as we say where there is none."""
     session = spark.newSession()
     session.conf.set(ROWS, "70")
     assert rows_at_once(session, FIELDS, BATCH, 10) == 70
@@ -100,7 +103,8 @@ def test_limits_of_the_session_are_kept(spark):
 @pytest.mark.in_turn("tasks at once", 1)
 @pytest.mark.parametrize("daemon", [False, True], ids=["spark's-daemon", "our-daemon"])
 def test_auto_takes_tasks_where_they_start_at_once(ground, spark_settings, daemon):
-    """The first batch of files is bounded, and later ones are known. Tasks that start slowly are left to Spark's own writer."""
+    """The first batch of files is bounded, and later ones are known.
+    Tasks that start slowly are left to Spark's own writer."""
     ground.add_files(0, 3)
     conf = {"spark.python.daemon.module": worker_daemon.MODULE} if daemon else {}
     outcome = run_driver(ground, ground.job(per_batch=1, options={"driver_max_rows": 0}, conf=conf))

@@ -54,13 +54,14 @@ def test_a_bounded_write_repeated_changes_nothing(spark, ground):
 @pytest.mark.spark
 @follows("run.other")
 def test_two_jobs_under_one_run_id(spark, ground):
-    """The second one returned 0, and its rows were lost. What the same program sets anew at each start is no difference."""
+    """Formerly the second one returned 0, and its rows were lost.
+    What the same program sets anew at each start makes no difference."""
     days = [str(ground.source / day) for day in ("2026-11-21", "2026-11-22")]
     for number, day in enumerate(days):
         spark.range(10 * number, 10 * number + 10).write.mode("overwrite").parquet(day)
 
     def write(rows, application="batch"):
-        # Literals: the time of loading, and an id of this try.
+        # Literals: the time of loading, and an id of this attempt.
         given = rows.selectExpr(
             "id", f"'{IdSource().new_id()}, a' AS tried", f"{time.time()}D AS at", "current_timestamp() AS now"
         )
@@ -82,14 +83,16 @@ def test_two_jobs_under_one_run_id(spark, ground):
 
 @pytest.mark.spark
 def test_a_repeated_run_is_the_same_in_another_process_and_over_a_table_that_is_written(spark, ground):
-    """A run of a table's rows, a query of a database, a view and local rows: in another session each is skipped, in no order of files."""
+    """These are a run of a table's rows, a query of a database, a view and local rows: in another session each is
+    skipped, whatever the order of files."""
     source = f"{ground.table}_source"
     streamsink.write(spark.range(5), source, "rows", flush=False)
     spark.range(8).createOrReplaceTempView("numbers_of_this_run")
     made = {
         "table": lambda of: streamsink.read(of, source).where("id < 5"),
         "view": lambda of: of.sql(
-            "WITH n AS (SELECT * FROM numbers_of_this_run) SELECT id FROM n WHERE id > (SELECT min(id) FROM numbers_of_this_run)"
+            "WITH n AS (SELECT * FROM numbers_of_this_run) SELECT id FROM n WHERE id > (SELECT min(id) FROM "
+            "numbers_of_this_run)"
         ),
         "local": lambda of: of.createDataFrame([(1,), (2,)], "id BIGINT"),
         "drawn": lambda of: of.range(100).where("rand() < 0.5"),
@@ -114,7 +117,8 @@ def test_a_repeated_run_is_the_same_in_another_process_and_over_a_table_that_is_
 @pytest.mark.spark
 @follows("run.of-a-batch")
 def test_a_run_that_writes_a_micro_batch_is_refused(spark, ground):
-    """Its id was the batch's, which a new checkpoint gives again: new rows were taken for those of the first one."""
+    """Formerly its id was the batch's, which a new checkpoint gives again:
+    new rows were taken for those of the first one."""
     ground.add_files(0, 1)
     refused, summaries = [], []
 
@@ -170,7 +174,7 @@ def test_each_snapshot_carries_watermark_and_source_positions(spark, ground):
 
 @pytest.mark.spark
 def test_new_application_is_needed_where_history_cannot_tell(spark, ground):
-    """A table whose older snapshots have expired: a first start is refused until it says that it is new here."""
+    """The table's older snapshots have expired: a first start is refused until it says that it is new here."""
     streamsink.create_table(ground.table, "id BIGINT, name STRING")
     theirs = foreign.append(spark, ground.table, [range(10_000, 10_005), range(10_005, 10_010)])
     foreign.expire(spark, ground.table)
@@ -188,7 +192,7 @@ def test_new_application_is_needed_where_history_cannot_tell(spark, ground):
 
 
 class Protocol:
-    """One run of a query on a table, its micro-batches made by hand."""
+    """One run of a query on a table, whose micro-batches are made by hand."""
 
     def __init__(self, path: str):
         self.options = SinkOptions.of(path, {"flush": False, "restore": "restore-and-continue"})
@@ -202,7 +206,7 @@ class Protocol:
         self.steps.restore("query", IdSource().new_id)
 
     def pre_commit(self, batch_id: int, ids: set[int], decision=None):
-        """Write the rows and register the checkpoint; returns it with its decision."""
+        """Write the rows and register the checkpoint. Returns it with its decision."""
         source = SourceRange({"at": batch_id} if batch_id else None, {"at": batch_id + 1})
         batch = Batch(batch_id, "query", "run", (source,))
         decision = decision or self.steps.admit(batch)
@@ -262,9 +266,13 @@ def test_a_checkpoint_registered_twice_is_an_error(ground, protocol):
 @pytest.mark.in_turn("nested and empty", 1)
 @pytest.mark.parametrize("way", ["driver", "tasks"])
 def test_nested_columns_that_are_empty_in_every_row_are_written(ground, spark_settings, way):
-    """Spark sends what is inside of them without offsets. A worker that dies takes its task with it, and a driver that dies the query."""
+    """Spark sends what is inside of them without offsets.
+    A worker that died of that would take its task with it, and a driver the query."""
     expected = ground.add_files(0, 2)
-    nothing = "struct(CAST(array() AS ARRAY<MAP<STRING, INT>>) AS a, CAST(NULL AS MAP<STRING, MAP<STRING, INT>>) AS b, array(CAST(array() AS ARRAY<INT>)) AS c)"
+    nothing = (
+        "struct(CAST(array() AS ARRAY<MAP<STRING, INT>>) AS a, CAST(NULL AS MAP<STRING, MAP<STRING, INT>>) AS "
+        "b, array(CAST(array() AS ARRAY<INT>)) AS c)"
+    )
     options = {"driver_max_rows": 0, "large_batches": "tasks"} if way == "tasks" else {}
     outcome = run_driver(ground, ground.job(column=nothing, per_batch=2, options=options))
     assert outcome.code == 0, outcome

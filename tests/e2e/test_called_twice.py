@@ -1,4 +1,4 @@
-"""A sink that is called other than once for each batch of the query that it belongs to."""
+"""A sink that is not called exactly once for each batch of the query that it belongs to."""
 
 import contextlib
 import re
@@ -17,7 +17,7 @@ EVEN, ODD = "id % 2 = 0", "id % 2 = 1"
 
 
 def _run(spark, ground, function) -> list[Exception]:
-    """One query over two files; the errors that the function caught or that ended it."""
+    """Run one query over two files. Returns the errors that the function caught or that ended it."""
     ground.add_files(0, 2)
     rows = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source))
     errors: list[Exception] = []
@@ -42,7 +42,7 @@ def _run(spark, ground, function) -> list[Exception]:
 
 @pytest.mark.spark
 def test_a_second_part_of_a_batch_is_refused_and_never_skipped(spark, ground):
-    """A1: two filters of one DataFrame, one sink: 10 of 20 rows were lost in silence."""
+    """A1: there are two filters of one DataFrame and one sink. Formerly 10 of 20 rows were lost in silence."""
     sink = streamsink.to_table(ground.table, lambda event: None, flush=False)
 
     def both(batch, number):
@@ -56,7 +56,7 @@ def test_a_second_part_of_a_batch_is_refused_and_never_skipped(spark, ground):
 
 @pytest.mark.spark
 def test_two_sinks_of_one_table_and_name_are_one_sink(spark, ground):
-    """A1: the same accident with two objects."""
+    """A1: this is the same accident with two objects."""
     sinks = [streamsink.to_table(ground.table, lambda event: None, flush=False) for _ in range(2)]
 
     def both(batch, number):
@@ -69,7 +69,8 @@ def test_two_sinks_of_one_table_and_name_are_one_sink(spark, ground):
 
 @pytest.mark.spark
 def test_a_table_whose_path_is_spelled_in_two_ways_is_one(spark, ground):
-    """The second sink took over as a restart of the query, and its half of each batch was skipped as a replay."""
+    """Formerly the second sink took over as a restart of the query,
+    and its half of each batch was skipped as a replay."""
     linked = ground.root / "linked"
     linked.symlink_to(ground.table.rpartition("/")[0])
     streamsink.create_table(ground.table, "id BIGINT, name STRING")
@@ -83,7 +84,8 @@ def test_a_table_whose_path_is_spelled_in_two_ways_is_one(spark, ground):
 
 @pytest.mark.spark
 def test_a_table_whose_place_gets_another_path_meanwhile_is_one(spark, ground):
-    """No path says that both lead to one place, as with a port, an alias of an endpoint or a mount: the second half of each batch was skipped."""
+    """No path says that both lead to one place, as with a port, an alias of an endpoint or a mount. Formerly the second
+    half of each batch was skipped."""
     folder, away = Path(ground.table).parent, ground.root / "away"
     streamsink.create_table(ground.table, "id BIGINT, name STRING")
 
@@ -101,7 +103,8 @@ def test_a_table_whose_place_gets_another_path_meanwhile_is_one(spark, ground):
 
 @pytest.mark.spark
 def test_a_name_each_is_the_way_on(spark, ground):
-    """What the error advises: two parts under two names, each row once; and one sink object made anew in each batch."""
+    """This is what the error advises: two parts under two names, each row once;
+    and one sink object made anew in each batch."""
 
     def both(batch, number):
         for name, part in (("even", EVEN), ("odd", ODD)):
@@ -133,7 +136,8 @@ def _sink(table: str, name: str, **options):
 
 @pytest.mark.spark
 def test_a_query_that_is_renamed_before_spark_has_committed_its_first_batch(spark, ground):
-    """Batch 0 came again under the new name, as a second sink's would, and was doubled. A sink of another table is no second sink of this one."""
+    """Formerly batch 0 came again under the new name, as a second sink's would, and was doubled. A sink of another
+    table is no second sink of this one."""
     beside, table = f"{ground.table}_beside", ground.table
     [died] = _run(spark, ground, _dies((_sink(table, "first"), "true"), (_sink(beside, "first"), EVEN)))
     assert isinstance(died, InterruptedError)
@@ -152,7 +156,8 @@ def test_a_query_that_is_renamed_before_spark_has_committed_its_first_batch(spar
 
 @pytest.mark.spark
 def test_two_names_of_one_function_are_no_earlier_names_of_each_other(spark, ground):
-    """Its query dies when both, or only one of them, have written batch 0; several tables of one folder are another name of each of them."""
+    """Their query dies when both, or only one of them, have written batch 0.
+    Several tables of one folder are another name for each of them."""
     folder, name = ground.table.rsplit("/", 1)
     streamsink.create_table(ground.table, "id BIGINT, name STRING")
 
@@ -182,7 +187,7 @@ def test_two_names_of_one_function_are_no_earlier_names_of_each_other(spark, gro
 
 @pytest.mark.spark
 def test_an_id_that_is_not_sparks_is_refused(spark, ground):
-    """A1b: a batch id of one's own, always 0: every batch but the first was taken for a replay."""
+    """A1b: the batch id is the user's own, always 0. Formerly every batch except the first was taken for a replay."""
     sink = streamsink.to_table(ground.table, lambda event: None, flush=False)
     [error] = _run(spark, ground, lambda batch, number: sink(batch, 0))
     assert isinstance(error, Misuse) and error.kind == "batch.wrong-id"
@@ -207,7 +212,8 @@ def test_a_call_from_another_thread_is_refused_with_the_reason(spark, ground):
 @pytest.mark.spark
 @pytest.mark.parametrize("empty, kind", [(1, "batch.gap"), (0, "gap.first-batch")])
 def test_a_sink_that_is_called_only_for_batches_with_rows_is_told_to_take_all_of_them(spark, ground, empty, kind):
-    """A habit of many batch functions. The error blamed the table or the checkpoint, and its advice led back to the same error."""
+    """Many batch functions do so.
+    Formerly the error blamed the table or the checkpoint, and its advice led back to the same error."""
     ground.add_files(0, 3)
     none_of = ids_of(empty, 1)
     rows = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source))

@@ -1,4 +1,5 @@
-"""Spark Connect has no gateway to Spark's JVM: what needs one is refused by name before anything is written, what does not works."""
+"""Spark Connect has no gateway to Spark's JVM:
+what needs one is refused by name before anything is written, and what does not need it works."""
 
 import json
 import os
@@ -41,7 +42,8 @@ spark.stop()
 @follows("spark.connect")
 @pytest.mark.spark
 def test_each_function_says_what_it_needs(tmp_path, spark):
-    """A real Connect server and its client, in a process of their own; the sinks get what their batch function would get."""
+    """A real Connect server and its client are in a process of their own.
+    The sinks get what their batch function would get."""
     streamsink.write(spark.range(3), str(tmp_path / "ready"), "r1")
     environment = os.environ | {"PYTHONPATH": str(ROOT), "SPARK_TESTING": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
@@ -63,4 +65,5 @@ def test_each_function_says_what_it_needs(tmp_path, spark):
         Advice(Told(*found[name][1:])).says("Use a session of Spark's own: built without .remote(...)")
     assert found["read"][2] == "[0, 1, 2]"
     assert not Path(tmp_path, "lake").exists() or files_under(str(tmp_path / "lake")) == {}
-    assert streamsink.write(spark.range(3), str(tmp_path / "lake/write"), "r1") == 3  # in a session of Spark's own
+    # This is in a session of Spark's own.
+    assert streamsink.write(spark.range(3), str(tmp_path / "lake/write"), "r1") == 3

@@ -13,7 +13,7 @@ COLUMNS = "id BIGINT, n BIGINT"
 
 
 def test_a_query_gets_dead_letters_and_loses_them_under_one_checkpoint(spark, ground):
-    """Three starts, one checkpoint: each row once, under one name, with its journal in the table."""
+    """After three starts with one checkpoint each row is there once, under one name, with its journal in the table."""
     lake, source = ground.root / "lake", ground.root / "in"
     table = str(lake / "orders")
     streamsink.create_table(table, "id BIGINT, n INT")
@@ -52,7 +52,7 @@ def test_a_query_gets_dead_letters_and_loses_them_under_one_checkpoint(spark, gr
 
 
 def test_two_sinks_of_one_name_with_and_without_dead_letters_are_refused(spark, ground):
-    """In one batch function: both would be one sink, which has the option or has it not."""
+    """In one batch function both would be one sink, which either has the option or has it not."""
     lake, source = ground.root / "lake", ground.root / "in"
     table = str(lake / "orders")
     streamsink.create_table(table, "id BIGINT, n INT")

@@ -1,4 +1,5 @@
-"""What a micro-batch asks of Spark's JVM, counted; and that what is remembered of a run is never taken for another's."""
+"""What a micro-batch asks of Spark's JVM is counted;
+and what is remembered of a run is never taken for another run's."""
 
 import json
 
@@ -23,8 +24,8 @@ def run(spark, ground, checkpoint: str, function) -> None:
 
 @pytest.mark.spark
 def test_a_batch_of_a_run_that_is_known_asks_twenty_four_questions(spark, ground, monkeypatch):
-    """Once which run it is, four times for the estimate, ten times which files are read, eight times for its rows; the checkpoint's log is read without
-    the JVM."""
+    """It asks once which run it is, four times for the estimate, ten times which files are read, and eight times for
+    its rows; the checkpoint's log is read without the JVM."""
     questions = Questions(monkeypatch)
     sink = streamsink.to_table(ground.table, lambda event: None)
 
@@ -65,7 +66,8 @@ def test_a_job_that_fails_while_its_rows_are_awaited_says_why(spark, ground):
 
 @pytest.mark.spark
 def test_rows_that_spark_refuses_to_collect_are_written_as_a_large_batch(ground):
-    """The estimate was wrong: Spark's own bound of what the driver takes holds, and the batch is written all the same."""
+    """The estimate was wrong:
+    Spark's own bound of what the driver takes holds, and the batch is written all the same."""
     expected = ground.add_files(0, 2)
     for file in ground.source.glob("*.json"):
         rows = [json.loads(line) for line in file.read_text().splitlines()]
@@ -78,7 +80,8 @@ def test_rows_that_spark_refuses_to_collect_are_written_as_a_large_batch(ground)
 
 @pytest.mark.spark
 def test_a_program_with_a_job_group_of_its_own_is_never_taken_for_its_earlier_run(spark, ground):
-    """The same sink under another checkpoint, with a file more: what that checkpoint says of its batches counts, not the first one's."""
+    """The same sink comes under another checkpoint, with one file more: what that checkpoint says of its batches
+    counts, not what the first one said."""
     failures = []
     sink = streamsink.to_table(ground.table, lambda event: None)
 
@@ -103,7 +106,7 @@ def test_a_program_with_a_job_group_of_its_own_is_never_taken_for_its_earlier_ru
 
 @pytest.mark.spark
 def test_a_batch_starts_where_spark_says_the_last_one_ended(spark, ground):
-    """Positions that were remembered are those of the offset log, over a restart as well."""
+    """Remembered positions are those of the offset log, over a restart as well."""
     sink = streamsink.to_table(ground.table, lambda event: None)
     for number in range(2):
         ground.add_files(3 * number, 3)

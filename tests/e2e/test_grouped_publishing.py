@@ -16,7 +16,7 @@ from tests.e2e.job import start
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 BESIDE = {"publish": "async", "publish_every_batches": 2, "publish_as": "one-snapshot", "publish_queue": 3}
-# In the committer's thread and in the batch's, each time on what the kill before left behind. Without Spark,
+# In the thread that publishes and in the batch's, each time on what the kill before left behind. Without Spark,
 # tests/crash/test_every_step.py dies at every step of every way of publishing.
 KILLS = ("commit.lists_written@2", "precommit.saved@4")
 MORE_KILLS = ("group.queued@3", KILLS[0], "commit.published@2", KILLS[1])
@@ -31,7 +31,8 @@ MORE_KILLS = ("group.queued@3", KILLS[0], "commit.published@2", KILLS[1])
     ids=["", "more"],
 )
 def test_drivers_killed_while_checkpoints_are_pending_lose_and_double_nothing(ground, spark_settings, kills):
-    """SIGKILL upon SIGKILL, then a run to the end: a reader always sees whole batches in order, and in the end each row once."""
+    """SIGKILL follows upon SIGKILL, then a run goes to the end.
+    A reader always sees whole batches in order, and in the end each row once."""
     files = 8 * len(kills)
     ground.add_files(0, files)
     for fault in kills:
@@ -47,7 +48,7 @@ def test_drivers_killed_while_checkpoints_are_pending_lose_and_double_nothing(gr
 
 
 def test_run_returns_when_everything_is_published(spark, ground):
-    """The group is never full: stopping publishes, in one snapshot."""
+    """The group is never full: stopping publishes it, in one snapshot."""
     ground.add_files(0, 5)
     outcome = run_here(spark, ground.job(options={"publish_every_batches": 100, "publish_as": "one-snapshot"}))
     assert outcome.code == 0
@@ -68,7 +69,7 @@ def test_a_plain_query_that_is_stopped_publishes_what_is_pending(spark, ground):
 
 
 def test_an_error_beside_the_batches_fails_the_query_at_its_next_batch(spark, ground):
-    """With the original error, which is given the table's name; a restart publishes what was pending."""
+    """It fails with the original error, to which the table's name is added. A restart publishes what was pending."""
     ground.add_files(0, 1)
     broken = Conflict("injected", kind="test")
 
@@ -100,12 +101,13 @@ from tests.protocol.query import QUERY, Query
 world = posix_world(sys.argv[1], publish_every_batches=100)
 query = Query(world, background=None)
 query.batch(6)
-runs.add(world.driver.root, "streamsink", runs.Run(None, query.sink.opened, query.sink.run, Batch(0, QUERY, "run"), lambda: False))
+run = runs.Run(None, query.sink.opened, query.sink.run, Batch(0, QUERY, "run"), lambda: False)
+runs.add(world.driver.root, "streamsink", run)
 assert world.ids() == []
 """
 
 
 def test_an_interpreter_that_exits_publishes_what_is_pending_and_does_not_hang(tmp_path):
-    """Nobody stopped anything; the thread is there, and is no hindrance."""
+    """Nobody stopped anything. The thread is there, and is no hindrance."""
     subprocess.run([sys.executable, "-c", EXIT, str(tmp_path)], cwd=ROOT, check=True, timeout=100)
     assert_each_once(str(tmp_path / "shop.db" / "orders"), set(range(6)))

@@ -54,13 +54,13 @@ def ends_with_each_once(spark, job, ids):
 def advised(job, outcome):
     """The job with a new checkpoint that begins where the error says."""
     call = re.search(r"startingOffsets=(streamsink\.starting_offsets\(.*?\))", outcome.message)[1]
-    starting = eval(call, {"streamsink": streamsink})  # the advice itself
+    starting = eval(call, {"streamsink": streamsink})  # This is the advice itself.
     shutil.rmtree(job.checkpoint)
     return job.but(source={**job.source, "starting": starting})
 
 
 def begin(spark, job, publish, **trigger):
-    """The job's query with a batch function of the test's own."""
+    """Start the job's query with a batch function of the test's own."""
     writer = frame(spark, job).writeStream.foreachBatch(publish).option("checkpointLocation", job.checkpoint)
     return writer.trigger(**(trigger or {"availableNow": True})).start()
 
@@ -68,7 +68,8 @@ def begin(spark, job, publish, **trigger):
 def test_a_topic_recreated_while_the_checkpoint_is_lost_is_refused_and_then_written_whole(
     spark, job, topic, kafka_broker
 ):
-    """A2: all new rows below the old offsets were taken for old ones. The error's way on writes each of them once."""
+    """A2: formerly all new rows below the old offsets were taken for old ones.
+    The error's way on writes each of them once."""
     old = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)
     ends_with_each_once(spark, job, old)
     shutil.rmtree(job.checkpoint)
@@ -89,7 +90,8 @@ def test_a_topic_recreated_while_the_checkpoint_is_lost_is_refused_and_then_writ
     reason="Spark 4.0 itself refuses to go on with such a batch, before it calls the sink",
 )
 def test_advice_on_a_planned_batch_names_partitions_that_came_after_it(spark, job, topic, kafka_broker):
-    """Found by a real walk: the batch was refused, the topic got a partition, and Spark refused startingOffsets without it."""
+    """Found by a real walk:
+    the batch was refused, the topic got a partition, and Spark refused startingOffsets without it."""
     old = send(kafka_broker.bootstrap, topic, range(20), PARTITIONS)
     ends_with_each_once(spark, job, old)
     recreate(kafka_broker.bootstrap, topic, PARTITIONS)
@@ -133,7 +135,8 @@ def test_a_topic_recreated_in_the_middle_of_a_run_is_found_before_the_record(spa
 
 
 def test_a_topic_recreated_under_a_query_that_reads_a_folder_too(spark, job, topic, kafka_broker, tmp_path):
-    """The folder's positions do not compare, so the batch was taken for the next one, and the new topic was never read below the old offsets."""
+    """The folder's positions do not compare.
+    Formerly the batch was taken for the next one, and the new topic was never read below the old offsets."""
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "a.json").write_text('{"id": 1000}\n')
@@ -175,10 +178,10 @@ def test_a_topic_recreated_under_a_query_that_reads_a_folder_too(spark, job, top
     )
     assert_each_once(job.table, old)
     call = re.search(r"(streamsink\.starting_offsets\([^()]*\)) for source 0", str(refused))[1]
-    starting = eval(call, {"streamsink": streamsink})  # the advice itself
+    starting = eval(call, {"streamsink": streamsink})  # This is the advice itself.
     word = accept_token(Outcome(1, message=str(refused)))
     shutil.rmtree(job.checkpoint)
-    (folder / "a.json").unlink()  # the folder begins anew
+    (folder / "a.json").unlink()  # The folder begins anew.
     asked = run(starting, accept_as_new=word)
     assert asked.kind == "checkpoint.replaced"
     assert run(starting, accept_as_new=accept_token(Outcome(1, message=str(asked)))) is None
@@ -186,7 +189,7 @@ def test_a_topic_recreated_under_a_query_that_reads_a_folder_too(spark, job, top
 
 
 def test_another_cluster_with_the_same_topic_name_is_refused_by_its_id(spark, job, topic, kafka_broker, tmp_path):
-    """A2: its rows were taken for those of the first one."""
+    """A2: formerly its rows were taken for those of the first one."""
     old = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)
     ends_with_each_once(spark, job, old)
     shutil.rmtree(job.checkpoint)
@@ -207,13 +210,14 @@ def test_another_cluster_with_the_same_topic_name_is_refused_by_its_id(spark, jo
 def test_an_unknown_partition_that_a_new_checkpoint_does_not_begin_at_its_beginning_is_a_gap(
     spark, job, topic, kafka_broker
 ):
-    """A2b: checkpoint lost, startingOffsets=latest, and a partition that the table has never seen held messages."""
+    """A2b: the checkpoint is lost, startingOffsets is latest,
+    and a partition that the table has never seen held messages."""
     old = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)
     ends_with_each_once(spark, job, old)
     shutil.rmtree(job.checkpoint)
     add_partitions(kafka_broker.bootstrap, topic, PARTITIONS + 1)
     unread = send(kafka_broker.bootstrap, topic, range(200, 201), 3)
-    unread |= send(kafka_broker.bootstrap, topic, range(203, 204), 3)  # 200 and 203 are both 2 modulo 3
+    unread |= send(kafka_broker.bootstrap, topic, range(203, 204), 3)  # 200 and 203 are both 2 modulo 3.
     latest = job.but(source={**job.source, "starting": "latest"})
     outcome = run_here(spark, latest)
     assert_refused(outcome, "positions.gap", job.table, f"{topic}:2", "Nothing was written", "starting_offsets")
@@ -223,7 +227,8 @@ def test_an_unknown_partition_that_a_new_checkpoint_does_not_begin_at_its_beginn
 
 
 def test_one_topic_read_twice_in_a_query_keeps_positions_for_each_source(spark, job, topic, kafka_broker, ground):
-    """A8: positions were merged to the lower ones, and rows of the faster source doubled when the checkpoint was lost."""
+    """A8: formerly positions were merged to the lower ones,
+    and rows of the faster source were doubled when the checkpoint was lost."""
     ids = send(kafka_broker.bootstrap, topic, range(60), PARTITIONS)
 
     def source(starting, rate, where):
@@ -264,7 +269,8 @@ def test_one_topic_read_twice_in_a_query_keeps_positions_for_each_source(spark, 
 
 
 def test_ids_come_with_the_sources_own_settings_and_no_password_is_found_anywhere(spark, ground, tmp_path):
-    """A broker that asks for TLS and a password; an error that names ids, the table, its journal and the driver's logs."""
+    """The broker asks for TLS and a password.
+    Looked at are an error that names ids, the table, its journal and the driver's logs."""
     with SaslBroker(tmp_path / "kafka") as broker:
         topic = new_topic(broker.bootstrap, PARTITIONS, settings=broker.client_settings)
         source = {"kind": "kafka", "bootstrap": broker.bootstrap, "topic": topic, "options": broker.spark_options}
@@ -277,9 +283,8 @@ def test_ids_come_with_the_sources_own_settings_and_no_password_is_found_anywher
         outcome = run_driver(ground, job)
     assert_refused(outcome, "positions.topic-recreated", job.table, topic)
     said = [path for path in ground.root.rglob("*") if path.is_file() and tmp_path / "kafka" not in path.parents]
-    said = [
-        path for path in said if not path.name.startswith("driver-") or path.suffix != ".json"
-    ]  # those the test made
+    # The test made those.
+    said = [path for path in said if not path.name.startswith("driver-") or path.suffix != ".json"]
     assert len(said) > 10
     for secret in broker.secrets:
         assert [str(path) for path in said if secret.encode() in path.read_bytes()] == []
@@ -306,7 +311,8 @@ def test_ids_that_are_not_told_are_said_once_and_are_no_alarm(spark, job, topic,
 def test_asking_for_ids_costs_a_batch_four_questions_to_the_jvm_however_many_topics(
     spark, job, topic, kafka_broker, monkeypatch
 ):
-    """Which run and which batch it is, eight times for its rows, and four times whether each of these topics is still the same."""
+    """It asks which run and which batch it is, eight times for its rows,
+    and four times whether each of these topics is still the same."""
     other = new_topic(kafka_broker.bootstrap, PARTITIONS)
     ids = send(kafka_broker.bootstrap, topic, range(20), PARTITIONS)
     ids |= send(kafka_broker.bootstrap, other, range(100, 120), PARTITIONS)
@@ -339,10 +345,10 @@ def two_sinks(*tables: str):
 def test_each_sink_and_each_attempt_is_told_where_the_brokers_messages_end(
     spark, job, topic, kafka_broker, monkeypatch, tmp_path
 ):
-    """Only the first call of a run was told: a retry, or a second sink, took new messages below the recorded offsets for old ones."""
-    monkeypatch.setattr(
-        _Topics, "_topic_ids", lambda self, topics: dict.fromkeys(topics, "")
-    )  # the broker does not tell them
+    """Formerly only the first call of a run was told:
+    a retry, or a second sink, took new messages below the recorded offsets for old ones."""
+    # The broker does not tell them.
+    monkeypatch.setattr(_Topics, "_topic_ids", lambda self, topics: dict.fromkeys(topics, ""))
     sinks, publish = two_sinks(job.table, str(tmp_path / "second"))
     old = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)
     begin(spark, job, publish).awaitTermination()
@@ -365,7 +371,8 @@ def test_each_sink_and_each_attempt_is_told_where_the_brokers_messages_end(
 
 
 def test_each_sink_accepts_a_new_partition_that_has_lost_its_first_messages(spark, job, topic, kafka_broker, tmp_path):
-    """The second sink was not told where the partition begins: it took retention for a gap, and its advice led back to the same error."""
+    """Formerly the second sink was not told where the partition begins:
+    it took retention for a gap, and its advice led back to the same error."""
     tables = (job.table, str(tmp_path / "second"))
     _, publish = two_sinks(*tables)
     ids = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 MESSAGES = 200_000
 PARTITIONS = 3
 PER_BATCH = 5_000
-# reached by every driver in its batches
+# Every driver reaches these in its batches.
 IN_BATCHES = [step for step in STEPS if step.startswith(("write.", "precommit.", "commit.", "forget.", "batch."))]
 MOST_BATCHES_BEFORE_A_KILL = 2
 LATEST_MS = 1500
@@ -29,7 +29,7 @@ def killed_at_a_step(ground, job, rng: random.Random) -> str:
 
 
 def killed_at_a_time(ground, job, rng: random.Random) -> str:
-    """So long after the driver has claimed the table, whatever it does then: Python and the JVM at once."""
+    """Kill Python and the JVM at once, so long after the driver has claimed the table, whatever it does then."""
     after_ms = rng.randint(0, LATEST_MS)
     with Driver(ground, job) as driver:
         driver.wait_for("Claimed")
@@ -41,7 +41,8 @@ def killed_at_a_time(ground, job, rng: random.Random) -> str:
 
 @pytest.mark.parametrize("times", [2, pytest.param(12, marks=pytest.mark.soak)])
 def test_no_message_is_lost_or_doubled_over_many_kills(ground, kafka_broker, spark_settings, rng, times):
-    """The exact set of ids at the end, although every other driver dies at a random step and the others at a random time."""
+    """The exact set of ids is there at the end,
+    although every other driver dies at a random step and the others at a random time."""
     topic = new_topic(kafka_broker.bootstrap, PARTITIONS)
     ids = send(kafka_broker.bootstrap, topic, range(MESSAGES), PARTITIONS)
     source = {"kind": "kafka", "bootstrap": kafka_broker.bootstrap, "topic": topic}

@@ -1,8 +1,9 @@
-"""A real SIGKILL of a real Spark driver at named steps, on one table and one checkpoint: some in the gate, every one in the soak.
+"""A real SIGKILL of a real Spark driver at named steps, on one table and one checkpoint: some in the gate, every one in
+the soak.
 
 Each test starts a driver on what the killed one before left behind, and kills it too: its restart is the next test's
-driver, and the last one runs to the end. So every kill costs one start. Among them is S13: killed
-again and again in the middle of a batch, and each time the next start names what was left and removes it.
+driver, and the last one runs to the end. So every kill costs one start. Among them is S13: drivers are killed again and
+again in the middle of a batch, and each time the next start names what was left and removes it.
 """
 
 import os
@@ -18,13 +19,15 @@ from tests.e2e.harness import Ground, Outcome, assert_each_once, ids_in, ids_of,
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-# Steps of a query into several tables are tried in test_many_tables.py, those of dead letters in crash/test_many_letters.py.
+# Steps of a query into several tables are tried in test_many_tables.py, and those of dead letters in
+# crash/test_many_letters.py.
 SINGLE = [step for step in STEPS if not step.startswith(("tables.", "letters."))]
-# Reached only by a start that finds a checkpoint pending: a kill here, just before, leaves one.
+# Only a start that finds a checkpoint pending reaches these: a kill here, just before, leaves one.
 NEEDS = {"restore.before_publish": "precommit.saved"}
-# At the start of a run a step is reached for the first time, in a batch for the second: one batch gets through before.
+# A step at the start of a run is reached for the first time, a step in a batch for the second: one batch gets through
+# before.
 AT_START = ("table.", "restore.")
-# Reached when everything there was has been read, which the rest of the chain needs more than.
+# These are reached when everything there was has been read, and the rest of the chain needs more than that.
 AT_END = "group.stopping"
 # A kill here leaves files that neither a snapshot nor a record names.
 LEAVES_ORPHANS = {
@@ -38,7 +41,7 @@ LEAVES_ORPHANS = {
     "commit.lists_written",
     "commit.before_publish",
 }
-# Of the steps every so-manieth is tried in the gate, other ones for other code; and these two, on which others depend.
+# In the gate every third step is tried, other ones for other code; and always these two, on which others depend.
 _EVERY = 3
 _ALWAYS = ("restore.before_publish", AT_END)
 IN_THE_GATE = [
@@ -58,21 +61,22 @@ class Chain:
     steps: list[str]
     files: int = 0
     kills: list[str] = field(default_factory=list)
-    left: set[str] = field(default_factory=set)  # orphan files that no start has removed yet
-    leaving: set[str] = field(default_factory=set)  # steps that left some
+    left: set[str] = field(default_factory=set)  # Orphan files that no start has removed yet.
+    leaving: set[str] = field(default_factory=set)  # Steps that left some.
 
     def add_files(self, steps: list[str]) -> None:
-        """As many as the kills at these steps need: each driver publishes at most two batches, and one is left for the last."""
+        """Add as many as the kills at these steps need:
+        each driver publishes at most two batches, and one is left for the last."""
         count = 2 * sum(not step.startswith(AT_START) for step in steps) + 1
         self.ground.add_files(self.files, count)
         self.files += count
 
     def kill_at(self, step: str) -> None:
         occurrence = 1 if step.startswith((*AT_START, AT_END)) else 2
-        # two records are the least that the journal may keep, so that each batch prunes one
+        # Two records are the least that the journal may keep, so that each batch prunes one.
         job = self.ground.job(options={"journal_retain": 2}, max_restarts=3)
         if step.startswith("task."):
-            # in the Python worker of a task, which kills its driver
+            # The kill is in the Python worker of a task, which kills its driver.
             job = job.but(options={"driver_max_rows": 0, "large_batches": "tasks"}, conf=task_faults.CONF)
             env = task_faults.environment(f"{step}:kill-driver:1", self.ground.root / "marks")
             outcome = run_driver(self.ground, job, env=env)
@@ -91,7 +95,8 @@ class Chain:
             self.add_files(self.steps[self.steps.index(step) + 1 :])
 
     def kill_and_look(self, step: str) -> None:
-        """The step is reached, the driver dies there, and what a reader then sees is a prefix of the source, each row once."""
+        """The step is reached, the driver dies there,
+        and what a reader then sees is a prefix of the source, each row once."""
         if step in NEEDS:
             self.kill_at(NEEDS[step])
         self.kill_at(step)
@@ -100,13 +105,15 @@ class Chain:
             assert len(found) == len(set(found)) and set(found) == ids_of(0, len(found) // 10)
 
     def end(self) -> None:
-        """The last start publishes the rest: the exact set of ids, none lost, none doubled; every orphan was named and removed."""
+        """The last start publishes the rest:
+        the exact set of ids is there, none is lost and none doubled, and every orphan was named and removed."""
         outcome = run_driver(self.ground, self.ground.job(options={"journal_retain": 2}))
         assert outcome.code == 0, outcome
         self.check_what_was_left(outcome)
         lost, doubled = lost_and_doubled(ids_in(self.ground.table), ids_of(0, self.files))
         print(
-            f"RESULT kill-every-step: steps={len(self.steps)} kills={len(self.kills)} rows={self.files * 10} lost={lost} doubled={doubled}"
+            f"RESULT kill-every-step: steps={len(self.steps)} kills={len(self.kills)} rows={self.files * 10} "
+            f"lost={lost} doubled={doubled}"
         )
         assert_each_once(self.ground.table, ids_of(0, self.files))
         assert set(self.steps) <= set(self.kills)
@@ -132,7 +139,8 @@ class Chain:
         return Path(path).parent.parent.name == "staging"
 
     def is_waiting(self, path: str) -> bool:
-        """In a staging folder that is ready for its record, and there is no record of that number, or one that is still to be published."""
+        """Whether the file is in a staging folder that is ready for its record, and no record of that number is there,
+        or one that is still to be published."""
         folder = Path(path).parent
         number = folder.name.rpartition("-")[2]
         record, mark = (folder.parent.parent / name for name in (f"record-{number}.json", f"done-{number}"))

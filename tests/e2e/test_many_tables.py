@@ -1,4 +1,5 @@
-"""One query into several tables, with dead letters, under Spark: kills of real drivers, tasks that fail, rows that do not fit."""
+"""One query into several tables, with dead letters, under Spark:
+kills of real drivers, tasks that fail, rows that do not fit."""
 
 import datetime
 import decimal
@@ -15,23 +16,24 @@ from tests.e2e.harness import ids_of, lost_and_doubled, run_driver
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_settings")]
 
-# Another route at each evaluation; every seventh row has none.
+# There is another route at each evaluation, and every seventh row has none.
 RANDOM_ROUTE = "CASE WHEN id % 7 = 0 THEN 'nowhere' ELSE concat('t_', abs(hash(uuid())) % 3) END"
 RANDOM = {"route": RANDOM_ROUTE, "tables": {"t_*": {}}, "dead_letters": "rejected", "unrouted": "dead-letter"}
 # Where drivers die, one after another: after the one record, and between two tables. Without Spark,
-# tests/crash/test_many_tables.py dies at every step. In MORE_KILLS the record is left to a start that is killed before publishing it.
+# tests/crash/test_many_tables.py dies at every step. In MORE_KILLS the record is left to a start that is killed before
+# it publishes it.
 KILLS = ["precommit.saved@2", "tables.table_published@3"]
 MORE_KILLS = ["table.created@2", KILLS[0], "restore.before_publish@1", "tables.before_table@2", KILLS[1]]
 
 
 def ids_by_table(warehouse: str) -> dict[str, list[int]]:
-    """Ids in each table; a dead letter's from its text."""
+    """The ids in each table; a dead letter's id is read from its text."""
     found = {}
     for name in ("t_0", "t_1", "t_2"):
         try:
             found[name] = streamsink.read_arrow(f"{warehouse}/{name}").column("id").to_pylist()
         except Misuse:
-            found[name] = []  # not created yet
+            found[name] = []  # It is not created yet.
     try:
         rows = streamsink.read_arrow(f"{warehouse}/rejected").column("row").to_pylist()
     except Misuse:
@@ -44,7 +46,7 @@ def all_ids(warehouse: str) -> list[int]:
 
 
 def test_two_sinks_of_one_name_with_other_rules_are_refused(spark, ground):
-    """The second one's rows went by the first one's rules: to the dead letters, without a word."""
+    """Formerly the second one's rows went by the first one's rules: to the dead letters, without a word."""
     ground.add_files(0, 2)
     lake = str(ground.root / "lake")
     more = {"dead_letters": "rejected", "unrouted": "dead-letter", "flush": False}
@@ -71,13 +73,13 @@ def test_two_sinks_of_one_name_with_other_rules_are_refused(spark, ground):
 @pytest.mark.slow
 @pytest.mark.in_turn("pending beyond a batch", 1)
 def test_drivers_killed_around_the_record_lose_and_double_nothing(ground):
-    """Each start is killed where another one was not; what is routed elsewhere at each evaluation is in one table only."""
+    """Each start is killed at another point; a row that is routed elsewhere at each evaluation is in one table only."""
     _killed_one_after_another(ground, KILLS)
 
 
 @pytest.mark.soak
 def test_drivers_killed_at_all_new_steps_lose_and_double_nothing(ground):
-    """At the other steps that several tables bring as well."""
+    """These are the other steps that several tables bring."""
     _killed_one_after_another(ground, MORE_KILLS)
 
 
@@ -172,7 +174,7 @@ STRICT = (
 @pytest.mark.in_turn("bad rows", 1)
 @pytest.mark.parametrize("way", ["driver", "tasks"])
 def test_bad_rows_of_each_kind_are_set_aside_alone(ground, rows_of_each_kind, way):
-    """Ten rows fit, six do not, each for its own column; the text holds the whole row."""
+    """Ten rows fit, and six do not, each because of its own column. The text holds the whole row."""
     df = rows_of_each_kind
     lake = str(ground.root / "lake")
     streamsink.create_table(f"{lake}/strict", STRICT)
@@ -200,7 +202,7 @@ def test_bad_rows_of_each_kind_are_set_aside_alone(ground, rows_of_each_kind, wa
 
 
 def test_one_table_with_dead_letters(spark, ground, rows_of_each_kind):
-    """to_table(dead_letters=...): the same with one table; a replay after a lost commit log changes nothing."""
+    """to_table(dead_letters=...) does the same with one table, and a replay after a lost commit log changes nothing."""
     df = rows_of_each_kind
     lake, checkpoint = str(ground.root / "lake"), str(ground.root / "ck")
     streamsink.create_table(f"{lake}/strict", STRICT)
@@ -223,7 +225,7 @@ def test_one_table_with_dead_letters(spark, ground, rows_of_each_kind):
 
 
 def test_without_dead_letters_a_bad_row_fails_the_query(ground, rows_of_each_kind):
-    """As with one table: the error names the column, not the value; nothing is written."""
+    """As with one table, the error names the column and not the value, and nothing is written."""
     df = rows_of_each_kind
     lake = str(ground.root / "lake")
     streamsink.create_table(f"{lake}/strict", STRICT)
@@ -233,7 +235,8 @@ def test_without_dead_letters_a_bad_row_fails_the_query(ground, rows_of_each_kin
 
 
 def test_fifty_tables_in_one_batch_from_tasks(spark, ground):
-    """Each row in the table that its column names, the routing column dropped; few files open at a time."""
+    """Each row is in the table that its column names,
+    the routing column is dropped, and few files are open at a time."""
     source, lake = str(ground.root / "in"), str(ground.root / "lake")
     rows = [(number, f"t_{number % 50}") for number in range(5_000)]
     spark.createDataFrame(rows, "id BIGINT, kind STRING").repartition(2).write.parquet(source)
@@ -257,7 +260,7 @@ def test_fifty_tables_in_one_batch_from_tasks(spark, ground):
 
 
 def test_a_route_that_is_no_expression_is_refused(spark, ground):
-    """Before anything is written; the error names the columns that there are."""
+    """The refusal comes before anything is written, and names the columns that there are."""
     ground.add_files(0, 1)
     df = spark.readStream.schema("id BIGINT, name STRING").json(str(ground.source))
     with pytest.raises(Misuse, match="id, name") as refused:

@@ -1,4 +1,5 @@
-"""Columns whose names Spark takes for one, and names that are there twice: exactly what is named is meant, or it is an error."""
+"""Columns whose names Spark takes for one, and names that are there twice:
+exactly what is named is meant, or it is an error."""
 
 import pytest
 
@@ -20,7 +21,7 @@ SILENT = {"flush": False}
 
 @pytest.fixture
 def exact(spark):
-    """A session that tells names apart by case."""
+    """A session that distinguishes names by case."""
     session = spark.newSession()
     session.conf.set("spark.sql.caseSensitive", "true")
     return session
@@ -42,7 +43,7 @@ def many_of(lake: str, route: str, dead_letters: str | None = None, columns=None
 
 
 def refused(ground, sink, rows, kind: str, *words: str):
-    """Before there is any file; the error names the path, and these words."""
+    """The refusal comes before there is any file; the error has the path and these words."""
     said = told(kind, lambda: sink._micro_batch(rows, batch()))
     said.says(ground.table, "Nothing was written", *words)
     assert files_under(ground.root / "lake") == {}
@@ -57,7 +58,7 @@ def read(table: str) -> list[dict]:
 @follows("option.position-columns")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_column_that_spark_takes_for_a_position_column_is_not_dropped(spark, ground, way):
-    """It was, in silence. Under another name, as the error says, both are what they are."""
+    """Formerly it was, in silence. Under another name, as the error says, both are what they are."""
     rows = spark.range(0, 40, 1, 2).selectExpr("id", *FITTING, "id + 1000 AS Offset")
     sink = one_of(ground.table, position_columns=POSITIONS, **WAYS[way])
     refused(
@@ -80,7 +81,7 @@ def test_a_column_that_spark_takes_for_a_position_column_is_not_dropped(spark, g
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_session_that_tells_them_apart_drops_exactly_the_one_that_is_named(exact, ground, way):
-    """Which is the other way on."""
+    """This is the other way on."""
     rows = exact.range(0, 40, 1, 2).selectExpr("id", *FITTING, "id + 1000 AS Offset")
     sink = one_of(ground.table, position_columns=POSITIONS, **WAYS[way])
     sink._micro_batch(rows, batch())
@@ -91,7 +92,7 @@ def test_a_session_that_tells_them_apart_drops_exactly_the_one_that_is_named(exa
 @follows("option.route")
 @pytest.mark.parametrize("way", ["driver", "tasks"])
 def test_a_column_that_spark_takes_for_the_route_is_not_dropped(spark, exact, ground, way):
-    """Refused, or exactly the one that is named is in no table."""
+    """It is refused, or exactly the column that is named is in no table."""
     columns = ("id", "'t' AS kind", "id + 1000 AS Kind")
     sink = many_of(ground.table, "kind", **WAYS[way])
     refused(
@@ -113,7 +114,7 @@ def test_a_column_that_spark_takes_for_the_route_is_not_dropped(spark, exact, gr
 @follows("option.file-column")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_column_that_spark_takes_for_the_file_column_is_not_dropped(spark, exact, ground, way):
-    """Refused, or exactly the one that is named is left out."""
+    """It is refused, or exactly the column that is named is left out."""
     columns = ("id", "'file:///a' AS file_path", "id + 1000 AS File_Path")
     sink = one_of(ground.table, file_column="file_path", **WAYS[way])
     rows = spark.range(0, 40, 1, 2).selectExpr(*columns)
@@ -127,7 +128,7 @@ def test_a_column_that_spark_takes_for_the_file_column_is_not_dropped(spark, exa
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("which", ["session", "exact"])
 def test_a_position_column_that_is_there_twice(spark, exact, ground, way, which):
-    """Of a join that kept both, say."""
+    """It comes, for example, of a join that kept both."""
     session = exact if which == "exact" else spark
     rows = session.range(0, 40, 1, 2).selectExpr("id", *FITTING, "id * 10 AS offset")
     sink = one_of(ground.table, position_columns=POSITIONS, **WAYS[way])
@@ -144,7 +145,7 @@ def test_a_route_that_is_there_twice(spark, ground):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("exists", [False, True], ids=["new", "there"])
 def test_a_column_that_is_there_twice(spark, ground, way, exists):
-    """The error names the table and the column; dropped in the query, as it says, the rows are written."""
+    """The error names the table and the column. Dropped in the query, as it says, the rows are written."""
     rows = spark.range(0, 40, 1, 2).selectExpr("id", "id AS n", "id AS n")
     if exists:
         streamsink.create_table(ground.table, "id BIGINT, n BIGINT")
@@ -158,7 +159,7 @@ def test_a_column_that_is_there_twice(spark, ground, way, exists):
 
 @pytest.mark.parametrize("way", ["driver", "tasks"])
 def test_a_column_of_one_of_several_tables_that_is_there_twice(spark, ground, way):
-    """Refused where a table, or a dead letter, would take both; a query of which no table takes them goes on."""
+    """It is refused where a table, or a dead letter, would take both. A query of which no table takes them goes on."""
     rows = spark.range(0, 40, 1, 2).selectExpr("id", "id AS n", "id AS n")
     sink = many_of(ground.table, "'t'", **WAYS[way])
     told("schema.bad-name", lambda: sink._micro_batch(rows, batch())).says(
@@ -180,7 +181,8 @@ def test_a_column_of_one_of_several_tables_that_is_there_twice(spark, ground, wa
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("names", [("a", "A"), ("straße", "STRASSE", "İd", "ıd"), ("a", "A", "x.y")], ids="-".join)
 def test_columns_that_differ_in_case_only_are_written_in_every_way(spark, exact, ground, way, names):
-    """Paimon's names differ by case. A small batch created such a table, and the first large one failed for ever."""
+    """Paimon's names differ by case.
+    Formerly a small batch created such a table, and the first large one failed for ever."""
     rows = spark.range(0, 40, 1, 2).selectExpr("id", *(f"id + {place} AS `{name}`" for place, name in enumerate(names)))
     for run in ("r1", "r2"):
         streamsink.write(rows, ground.table, run, **SILENT, **(WAYS[way] if run == "r2" else {}))
@@ -193,7 +195,7 @@ def test_columns_that_differ_in_case_only_are_written_in_every_way(spark, exact,
 
 
 def test_a_large_batch_for_several_tables_with_such_columns(spark, ground):
-    """Through tasks, with a route."""
+    """It goes through tasks, with a route."""
     sink = many_of(ground.table, "kind", "rejected", **WAYS["tasks"])
     sink._micro_batch(spark.range(0, 40, 1, 2).selectExpr("id", "'t' AS kind", "id AS a", "id + 1 AS A"), batch())
     sink.close()
@@ -202,7 +204,7 @@ def test_a_large_batch_for_several_tables_with_such_columns(spark, ground):
 
 @follows("read.names")
 def test_a_table_with_such_columns_is_read_by_a_session_that_tells_them_apart(spark, exact, ground):
-    """Any other one said only that a column is there already, of no table."""
+    """Formerly any other session said only that a column is there already, without naming a table."""
     streamsink.create_table(ground.table, "id BIGINT, a BIGINT, A BIGINT")
     streamsink.write(spark.range(3).selectExpr("id", "id AS a", "id + 1 AS A"), ground.table, "r1", **SILENT)
     said = told("read.names", lambda: streamsink.read(spark, ground.table)).says(ground.table, "'a'", "'A'")
@@ -213,7 +215,7 @@ def test_a_table_with_such_columns_is_read_by_a_session_that_tells_them_apart(sp
 
 
 def test_an_error_of_names_is_told_by_a_running_query(spark, ground):
-    """As any other, with the table's path."""
+    """It is raised like any other, with the table's path."""
     ground.add_files(0, 1)
     stream = (
         spark.readStream.schema("id BIGINT, name STRING")

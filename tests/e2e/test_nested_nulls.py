@@ -1,4 +1,5 @@
-"""NOT NULL inside of nested columns under Spark, whose placeholders below a null row are nulls: in all ways of writing."""
+"""NOT NULL inside of nested columns under Spark, whose placeholders below a null row are nulls:
+in all ways of writing."""
 
 import json
 
@@ -14,7 +15,8 @@ WAYS = {
     "tasks": {"driver_max_rows": 0, "large_batches": "tasks"},
     "spark": {"driver_max_rows": 0, "large_batches": "spark"},
 }
-# Made from data that never has a null inside, as an encoder of case classes or ``array(struct(...))`` says it.
+# The table is made from data that never has a null inside, as an encoder of case classes or ``array(struct(...))`` says
+# it.
 FIRST = (
     "id",
     "array(named_struct('x', CAST(id AS INT))) AS l",
@@ -31,7 +33,7 @@ BROKEN = {
 
 
 def _rows(spark, broken: str | None = None, start: int = 0):
-    """Ten rows; of ``broken`` the fourth has a null where the table takes none."""
+    """Ten rows; in ``broken`` the fourth has a null where the table takes none."""
     columns = list(FIRST)
     if broken is not None:
         column = broken.partition(".")[0]
@@ -70,7 +72,7 @@ def _of_spark(spark, table: str) -> list[dict]:
 @pytest.mark.in_turn("null rows", 1)
 @pytest.mark.parametrize("way", WAYS)
 def test_null_rows_are_written_and_nulls_where_none_may_be_are_refused(spark, ground, way):
-    """Every reader gets the null back; what is refused is named by its path, and nothing of it is written."""
+    """Every reader gets the null back. What is refused is named by its path, and nothing of it is written."""
     streamsink.write(_rows(spark), ground.table, "r1", **WAYS[way])
     for number, broken in enumerate(BROKEN):
         with pytest.raises(Misuse, match=f"column '{broken}' is NOT NULL in the table, found 1 nulls") as refused:
@@ -86,7 +88,7 @@ def test_null_rows_are_written_and_nulls_where_none_may_be_are_refused(spark, gr
 
 @pytest.mark.parametrize("way", ["driver", "tasks"])
 def test_with_dead_letters_only_such_rows_are_set_aside(spark, ground, way):
-    """In a query into several tables, of which each has what it had before."""
+    """This is a query into several tables, each of which has what it had before."""
     lake, source = ground.root / "lake", str(ground.root / "in")
     table = str(lake / "orders")
     streamsink.write(_rows(spark), table, "r1")

@@ -1,4 +1,5 @@
-"""Text that is not UTF-8 under Spark, whose ``cast(value AS string)`` passes any bytes on: in all ways of writing."""
+"""Text that is not UTF-8 under Spark, whose ``cast(value AS string)`` lets any bytes through:
+in all ways of writing."""
 
 import pyarrow as pa
 import pytest
@@ -17,7 +18,7 @@ BYTES = "CASE id % 3 WHEN 0 THEN X'FFFE' WHEN 1 THEN X'80' WHEN 2 THEN X'61' END
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_column_keeps_its_bytes(spark, ground, way):
-    """Read by Arrow, and by Spark, also with a condition."""
+    """It is read by Arrow, and by Spark, also with a condition."""
     rows = spark.range(0, 30, 1, 2).selectExpr("id", f"CAST({BYTES} AS STRING) AS s")
     assert streamsink.write(rows, ground.table, "r1", flush=False, **WAYS[way]) == 30
     found = streamsink.read_arrow(ground.table)
@@ -29,7 +30,7 @@ def test_a_column_keeps_its_bytes(spark, ground, way):
 
 @pytest.mark.parametrize("way", ["driver", "tasks"])
 def test_a_partition_value_is_refused_and_goes_on_decoded(spark, ground, way):
-    """The error names table and column; what it says works."""
+    """The error names table and column, and what it says works."""
     rows = spark.range(0, 30, 1, 2).selectExpr("id", f"CAST({BYTES} AS STRING) AS s", f"{BYTES} AS value")
     given = {"partition_by": ["s"], "flush": False, **WAYS[way]}
     with pytest.raises(
@@ -47,7 +48,7 @@ def test_a_partition_value_is_refused_and_goes_on_decoded(spark, ground, way):
 
 
 def test_a_route_is_refused(spark, ground):
-    """By tasks as on the driver; with dead letters for rows without a table such rows are set aside."""
+    """Tasks refuse it as the driver does. With dead letters for rows without a table such rows are set aside."""
     source = str(ground.root / "in")
     spark.range(0, 30).selectExpr("id", f"{BYTES} AS value").write.parquet(source)
     df = (

@@ -30,7 +30,7 @@ def rows_in(table: str) -> list:
 @pytest.mark.parametrize("way", ["tasks", "spark"])
 @pytest.mark.parametrize("partitions", [(), ("a.b", "c`d")])
 def test_a_bounded_job_writes_columns_of_any_name(spark, tmp_path, way, partitions):
-    """Through tasks, and by Spark's writer where it can; read by Spark as well."""
+    """It writes through tasks, and by Spark's writer where that can; Spark reads the table as well."""
     table = str(tmp_path / "orders")
     assert streamsink.write(odd(spark, 20), table, "r1", large_batches=way, partition_by=partitions) == 20
     assert rows_in(table) == expected(20)
@@ -39,7 +39,7 @@ def test_a_bounded_job_writes_columns_of_any_name(spark, tmp_path, way, partitio
 
 @pytest.mark.parametrize("most_rows", [0, 20_000], ids=["tasks", "driver"])
 def test_a_stream_into_many_tables_routes_by_a_column_of_any_name(spark, ground, most_rows):
-    """Small batches went through, and the first one that was not small failed."""
+    """Formerly small batches went through, and the first one that was not small failed."""
     ground.add_files(0, 2)
     sink = streamsink.to_tables(
         str(ground.root / "lake"),

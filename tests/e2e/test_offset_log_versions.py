@@ -1,4 +1,5 @@
-"""Queries whose offset log is in version 1 or 2, with sources by place or by name: what this PySpark knows. Two file sources each."""
+"""Queries whose offset log is in version 1 or 2, with sources by place or by name: what this PySpark knows.
+Two file sources each."""
 
 import json
 from pathlib import Path
@@ -38,7 +39,7 @@ class Two:
             self.files += 1
 
     def run(self) -> None:
-        """All that is there; a new start, as after a crash."""
+        """Run a new start, as after a crash, over everything that is there."""
 
         def query():
             frames = [self._source(name) for name in self.names]
@@ -57,7 +58,7 @@ class Two:
         return Path(self.ground.checkpoint, "offsets", str(batch_id))
 
     def rewrite(self, batch_id: int, *lines: str) -> None:
-        """As a Spark would have written the entry that goes on in version 2."""
+        """Rewrite the entry as a Spark would have written it that goes on in version 2."""
         entry = self.entry(batch_id)
         metadata = json.loads(entry.read_text().split("\n")[1])
         metadata["conf"]["spark.sql.streaming.queryEvolution.enableSourceEvolution"] = str(
@@ -73,7 +74,7 @@ class Two:
 
 @pytest.mark.parametrize("log", LOGS)
 def test_batches_replays_and_restarts_are_exact(spark, ground, log):
-    """Several batches, of which some have rows of one source only; the last one is replayed, alone and with new files."""
+    """Some of several batches have rows of one source only. The last one is replayed, alone and with new files."""
     two = Two(spark, ground, log)
     two.add("a", "b", "a")
     two.run()
@@ -87,7 +88,8 @@ def test_batches_replays_and_restarts_are_exact(spark, ground, log):
 
 @pytest.mark.parametrize("log", LOGS)
 def test_a_checkpoint_that_is_restored_from_an_older_copy_is_refused(spark, ground, log):
-    """Positions of an earlier batch come back with a file more: the error that a file source without a file column gets, never a guess."""
+    """Positions of an earlier batch come back with one file more: the error is the one that a file source without a
+    file column gets, and nothing is guessed."""
     two = Two(spark, ground, log)
     two.add("a", "b")
     two.run()
@@ -105,7 +107,7 @@ def test_a_checkpoint_that_is_restored_from_an_older_copy_is_refused(spark, grou
 if "named" in LOGS:
 
     def test_named_sources_may_be_written_in_another_order(spark, ground):
-        """Their names are who they are: no false alarm, and no row twice."""
+        """Sources are known by their names: there is no false alarm, and no row comes twice."""
         two = Two(spark, ground, "named")
         two.add("a", "b", "a")
         two.run()
@@ -116,7 +118,7 @@ if "named" in LOGS:
         two.run()
 
     def test_a_named_source_may_be_added_and_another_one_removed(spark, ground):
-        """Spark's source evolution, for which version 2 was made."""
+        """This is Spark's source evolution, for which version 2 was made."""
         two = Two(spark, ground, "named")
         two.add("a", "b", "a")
         two.run()
@@ -126,7 +128,8 @@ if "named" in LOGS:
 
     @pytest.mark.parametrize("replayed", [False, True])
     def test_a_log_of_version_1_goes_on_in_version_2(spark, ground, replayed):
-        """The entry of the last batch is one of version 2, whose lines are in another order; its batch is done, or is replayed."""
+        """The entry of the last batch is one of version 2, whose lines are in another order.
+        Its batch is done, or is replayed."""
         two = Two(spark, ground, "v2")
         two.session.conf.set("spark.sql.streaming.offsetLog.formatVersion", "1")
         two.add("a", "b", "a")

@@ -1,4 +1,5 @@
-"""A3: rows are filtered by themselves only for the same query. Another one under the same name is an error with ways on."""
+"""A3: rows are filtered without a question only for the same query.
+Another query under the same name is an error with ways on."""
 
 import os
 import re
@@ -30,17 +31,17 @@ def job(ground, kafka_broker, topic):
 
 @pytest.fixture
 def sent(kafka_broker, topic):
-    """sent(first, count): messages with these ids, acknowledged."""
+    """A function sent(first, count), which sends messages with these ids; they are acknowledged when it returns."""
     return lambda first, count: send(kafka_broker.bootstrap, topic, range(first, first + count), PARTITIONS)
 
 
 def same_token(outcome) -> str:
-    """The word that the third way on repeats."""
+    """The token that the third way on repeats."""
     return re.search(r"accept_as_same='([0-9a-f]{12})'", outcome.message)[1]
 
 
 def run_function(spark, job, function, checkpoint: str, **options) -> Misuse | None:
-    """The job's rows through a function before the sink, to the end; the error that the sink raised."""
+    """Run the job's rows through a function before the sink, to the end. Returns the error that the sink raised."""
     failed = []
     sink = streamsink.to_table(
         job.table, listener=lambda event: None, position_columns=POSITIONS, flush=False, **options
@@ -59,7 +60,8 @@ def run_function(spark, job, function, checkpoint: str, **options) -> Misuse | N
 
 
 def test_a_second_job_with_another_filter_is_refused_before_anything_is_written(spark, job, sent):
-    """Two scheduled jobs after each other, one topic, one table, no names: the rows of the second are not filtered away."""
+    """Two scheduled jobs run after each other with one topic, one table and no names:
+    the rows of the second one are not filtered away."""
     ids = sent(0, 30)
     assert run_here(spark, job.but(where="id % 3 = 0")).code == 0
     before = content(job.table)
@@ -72,7 +74,8 @@ def test_a_second_job_with_another_filter_is_refused_before_anything_is_written(
 
 
 def test_a_second_job_that_was_given_a_copy_of_the_checkpoint(spark, job, sent):
-    """Its batches were taken for replays of the first job's: it ended without an error and without its rows. A folder that is moved goes on."""
+    """Formerly its batches were taken for replays of the first job's: it ended without an error and without its rows.
+    A folder that is moved goes on."""
     ids = sent(0, 30)
     assert run_here(spark, job.but(where="id % 3 = 0")).code == 0
     copy = job.checkpoint + "-copy"
@@ -95,7 +98,7 @@ def test_a_second_job_that_was_given_a_copy_of_the_checkpoint(spark, job, sent):
 
 
 def test_a_new_version_without_its_filter_is_written_whole_by_accept_as_new(spark, job, sent):
-    """One token is enough for all batches of the new checkpoint; what the first version wrote is there as well."""
+    """One token is enough for all batches of the new checkpoint. What the first version wrote is there as well."""
     ids = sent(0, 60)
     assert run_here(spark, job.but(where="id < 20")).code == 0
     shutil.rmtree(job.checkpoint)
@@ -108,7 +111,8 @@ def test_a_new_version_without_its_filter_is_written_whole_by_accept_as_new(spar
 
 
 def test_what_the_function_does_before_the_sink_belongs_to_the_query(spark, job, sent):
-    """The streaming plan is the same, but the function filters otherwise; accept_as_same then filters as for one query."""
+    """The streaming plan is the same, but the function filters otherwise.
+    accept_as_same then filters as for one query."""
     ids = sent(0, 30)
     assert run_function(spark, job, lambda df: df.where("id % 2 = 0"), job.checkpoint + "-1") is None
     refused = run_function(spark, job, lambda df: df.where("id % 2 = 1"), job.checkpoint + "-2")
@@ -123,7 +127,8 @@ def test_what_the_function_does_before_the_sink_belongs_to_the_query(spark, job,
 
 @follows("positions.combined")
 def test_rows_that_the_function_has_combined_are_not_filtered(spark, job, sent):
-    """Of an old and a new message of one key dropDuplicates kept the old one, and the filter dropped that: the new one was lost."""
+    """Formerly dropDuplicates kept the old one of an old and a new message of one key, and the filter dropped that:
+    the new one was lost."""
 
     def one_of_each_key(df):
         return df.withColumn("key", F.col("id") % 20).dropDuplicates(["key"]).drop("key")
@@ -145,7 +150,8 @@ def test_rows_that_the_function_has_combined_are_not_filtered(spark, job, sent):
 
 
 def test_the_same_program_in_another_jvm_is_the_same_query(spark, ground, job, sent):
-    """Other expression ids, another time of day, another checkpoint: filtered, each row once."""
+    """It has other expression ids, another time of day and another checkpoint:
+    rows are filtered, and each is there once."""
     ids = sent(0, 30)
     program = job.but(
         column="coalesce(cast(current_timestamp() AS string), uuid(), cast(rand() AS string))",
@@ -160,7 +166,7 @@ def test_the_same_program_in_another_jvm_is_the_same_query(spark, ground, job, s
 
 
 def test_a_query_with_a_python_function_cannot_be_compared(spark, job, sent):
-    """The plan does not show the function's body: the answer is an error with a token, not a guess."""
+    """The plan does not show the function's body: the answer is an error with a token, and no guess."""
     ids = sent(0, 20)
     odd = F.udf(lambda i: i % 2 == 1, "boolean")
     assert run_function(spark, job, lambda df: df.where(odd("id")), job.checkpoint + "-1") is None

@@ -1,4 +1,5 @@
-"""The sink that docs/WRITING_A_SINK.md shows, in real drivers: batches on the driver and by tasks, and kills between every two of its steps."""
+"""The sink that docs/WRITING_A_SINK.md shows, in real drivers:
+batches on the driver and by tasks, and kills between every two of its steps."""
 
 import signal
 
@@ -10,8 +11,8 @@ from tests.sinks.shown import rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-# The steps that every sink has; each driver but the last one is killed at one, and the next one goes on from there. What the third one leaves
-# pending the fourth one is about to publish.
+# The steps that every sink has. Each driver except the last one is killed at one of them, and the next one goes on from
+# there. What the third one leaves pending the fourth one is about to publish.
 STEPS = ("write.staged", "precommit.before_record", "precommit.saved", "restore.before_publish", "commit.marked")
 
 
@@ -22,7 +23,7 @@ def _seen(ground) -> list[int]:
 @pytest.mark.in_turn("own sinks that are killed", 1)
 @pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0}], ids=["driver", "tasks"])
 def test_drivers_that_are_killed_write_each_row_once(ground, way):
-    """A kill at each step, on one destination and one checkpoint."""
+    """There is a kill at each step, on one destination and one checkpoint."""
     files = 0
     for step in STEPS:
         ground.add_files(files, 2)

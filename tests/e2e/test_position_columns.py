@@ -1,4 +1,5 @@
-"""Position columns are proven in every batch, in all ways of writing; and what they filter costs the same for any number of partitions."""
+"""Position columns are proven in every batch, in all ways of writing;
+and what they filter costs the same for any number of partitions."""
 
 import re
 from dataclasses import replace
@@ -31,7 +32,7 @@ WAYS = {
     "tasks": {"driver_max_rows": 0, "large_batches": "tasks"},
     "spark": {"driver_max_rows": 0, "large_batches": "spark"},
 }
-# Of rows whose id is a number from 0 to 39, their offset ten times that, in partitions 0 and 1 of two topics.
+# For rows whose id is a number from 0 to 39: their offset is ten times that, in partitions 0 and 1 of two topics.
 FITTING = ("concat('t', id % 2) AS topic", "CAST(id % 4 DIV 2 AS INT) AS partition", "id * 10 AS offset")
 # What a query may do to them: the expressions, and how many of 40 rows no longer lie in the batch.
 SHAPES = {
@@ -48,7 +49,7 @@ SHAPES = {
     "the largest number": (*FITTING[:2], "9223372036854775807L AS offset", 40),
     "partition and offset exchanged": (FITTING[0], "id * 10 AS partition", "id % 4 DIV 2 AS offset", 39),
 }
-# Of which tasks and Spark's writer try these: what they are told of any row is that test_spark_finds_... compares with Arrow.
+# Those that tasks and Spark's writer try. test_spark_finds_... compares what they are told of any row with Arrow.
 FEW = ("an outer join", "offset + 1", "the largest number")
 BEGIN = {"t0": {"0": 0, "1": 0}, "t1": {"0": 0, "1": 0}}
 END = {"t0": {"0": 361, "1": 381}, "t1": {"0": 371, "1": 391}}
@@ -60,7 +61,7 @@ def frame(spark, *columns):
 
 
 def batch(batch_id: int = 0, start: dict | None = None, end: dict | None = None) -> Batch:
-    """What Spark says of a batch of Kafka's, each in a new start of the query."""
+    """What Spark says of a batch of Kafka's, each time in a new start of the query."""
     return Batch(
         batch_id, "a query", IdSource().new_id(), (SourceRange(BEGIN if start is None else start, end or END),)
     )
@@ -72,7 +73,7 @@ def sink_of(table: str, way: str, **options) -> BatchFunction:
 
 
 def assert_way(way: str):
-    """A listener that lets a batch be written in no other way."""
+    """A listener that fails if a batch is written in another way."""
 
     def listen(event) -> None:
         assert not isinstance(event, BatchWritten) or event.way == way, event
@@ -81,7 +82,7 @@ def assert_way(way: str):
 
 
 def tables_of(warehouse: str, way: str) -> BatchFunction:
-    """Two tables and dead letters."""
+    """The rules of two tables, and dead letters."""
     options = SinkOptions.of(warehouse, {"position_columns": POSITIONS, "flush": False, **WAYS[way]})
     routing = Routing.of(
         warehouse, {"even": {"columns": ["id"]}}, options, dead_letters="rejected", unrouted="dead-letter"
@@ -90,7 +91,7 @@ def tables_of(warehouse: str, way: str) -> BatchFunction:
 
 
 def staged(folder: str) -> list[Path]:
-    """Files that a batch has left."""
+    """The files that a batch has left."""
     return [
         path
         for path in Path(folder).rglob("*")
@@ -104,7 +105,10 @@ def assert_refused(sink, rows, given: Batch, outside: int, of: int = 40) -> None
         sink._micro_batch(rows, given)
     message = str(refused.value)
     advice(refused.value, "positions.columns").says(
-        "Carry the three columns unchanged from the source to the sink, and name them in the order topic, partition, offset",
+        (
+            "Carry the three columns unchanged from the source to the sink, and name them in the order topic, "
+            "partition, offset"
+        ),
         "or leave position_columns out",
     )
     for word in (
@@ -122,7 +126,8 @@ def assert_refused(sink, rows, given: Batch, outside: int, of: int = 40) -> None
 @follows("positions.columns")
 @pytest.mark.parametrize("way", WAYS)
 def test_rows_outside_their_batch_are_refused_and_the_right_columns_go_on(spark, ground, way):
-    """Counted, before a record; the advice is to name the columns as they came, and each row is there once."""
+    """They are counted before a record.
+    The advice is to name the columns as they came, and then each row is there once."""
     sink = sink_of(ground.table, way)
     for name in SHAPES if way == "driver" else FEW:
         *columns, outside = SHAPES[name]
@@ -135,7 +140,7 @@ def test_rows_outside_their_batch_are_refused_and_the_right_columns_go_on(spark,
 @follows("positions.columns")
 @pytest.mark.parametrize("way", WAYS)
 def test_leaving_position_columns_out_goes_on(spark, ground, way):
-    """The second advice, to the letter: without the option, and without the columns in the query."""
+    """This is the second advice, to the letter: without the option, and without the columns in the query."""
     sink = sink_of(ground.table, way)
     assert_refused(sink, frame(spark, *SHAPES["upper case"][:3]), batch(), 40)
     sink.close()
@@ -147,7 +152,8 @@ def test_leaving_position_columns_out_goes_on(spark, ground, way):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_later_batch_is_proven_against_its_own_range(spark, ground, way):
-    """Rows of the batch before lie outside, as with a constant; what the source says of a second source counts as well."""
+    """Rows of the batch before lie outside, as with a constant.
+    What the source says of a second source counts as well."""
     sink = sink_of(ground.table, way, store_position_columns=True)
     sink._micro_batch(frame(spark, *FITTING), batch())
     again = {topic: {part: end + 400 for part, end in parts.items()} for topic, parts in END.items()}
@@ -161,7 +167,7 @@ def test_a_later_batch_is_proven_against_its_own_range(spark, ground, way):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_row_lies_in_the_range_of_one_of_several_sources(spark, ground, way):
-    """One source is behind the other on the same partitions; and numbers may be wider than Kafka's."""
+    """One source is behind the other on the same partitions, and numbers may be wider than Kafka's."""
     sink = sink_of(ground.table, way)
     behind = {topic: {part: end // 2 for part, end in parts.items()} for topic, parts in END.items()}
     rows = frame(spark, FITTING[0], "id % 4 DIV 2 AS partition", FITTING[2])
@@ -172,7 +178,7 @@ def test_a_row_lies_in_the_range_of_one_of_several_sources(spark, ground, way):
 
 @pytest.mark.parametrize("way", ["driver", "tasks"])
 def test_rows_of_all_tables_and_dead_letters_are_proven(spark, ground, way):
-    """Rows that no table takes are dead letters; they too lie in the batch."""
+    """Rows that no table takes are dead letters, and they too lie in the batch."""
     sink = tables_of(ground.table, way)
     assert_refused(sink, frame(spark, *SHAPES["upper case"][:3]), batch(), 40)
     odd = ("IF(id = 17, NULL, concat('t', id % 2)) AS topic", *FITTING[1:])
@@ -185,7 +191,7 @@ def test_rows_of_all_tables_and_dead_letters_are_proven(spark, ground, way):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_overlap_is_proven_before_it_is_filtered(spark, ground, way):
-    """A row that says a recorded position of no message of the batch would be taken for an old one, and be lost."""
+    """A row that claims a recorded position of no message in the batch would be taken for an old one, and be lost."""
     sink = sink_of(ground.table, way)
     half = {topic: dict.fromkeys(parts, 200) for topic, parts in END.items()}
     sink._micro_batch(frame(spark, *FITTING).where("id < 20"), batch(end=half))
@@ -240,7 +246,7 @@ def test_an_overlap_over_3000_recorded_partitions_is_filtered(spark, ground, top
 
 
 def test_the_plan_has_the_same_size_for_three_partitions_and_three_thousand():
-    """Only constants grow: the text is the same but for what stands between quotes and for sizes."""
+    """Only constants grow: the text is the same except for what stands between quotes and for sizes."""
 
     def without_constants(sql: str) -> str:
         return re.sub(r"[0-9]+", "0", re.sub(r"X'[0-9a-f]*'", "X''", sql))
@@ -255,12 +261,13 @@ def test_the_plan_has_the_same_size_for_three_partitions_and_three_thousand():
 
     assert both(1, 3) == both(1, 3000)
     assert both(3, 1) == both(30, 100)
-    # a name of thousands may share its place with another one, and takes arrays of its own then
+    # A name of thousands may share its place with another one, and takes arrays of its own then.
     assert all(len(many) <= 2 * len(few) for few, many in zip(both(3, 1), both(3000, 1)))
 
 
 def test_spark_finds_the_rows_outside_that_arrow_finds(spark, rng):
-    """Any rows and any ranges, one topic or many, several sources; in every row, whatever it holds, without an error of Spark's."""
+    """There are any rows and any ranges, one topic or many, and several sources;
+    in every row, whatever it holds, Spark raises no error."""
     names = [f"t{number}" for number in range(40)] + ["", "T1", None]
     values = [
         (
@@ -291,7 +298,8 @@ def test_spark_finds_the_rows_outside_that_arrow_finds(spark, rng):
 
 @pytest.mark.kafka
 def test_a_query_that_does_not_carry_kafka_s_positions_is_stopped_at_its_first_batch(spark, ground, kafka_broker):
-    """Not at the lost checkpoint, when it is too late; with the columns as they came the same checkpoint goes on."""
+    """It is not stopped only at the lost checkpoint, when it is too late.
+    With the columns as they came the same checkpoint goes on."""
     topic = new_topic(kafka_broker.bootstrap, 2)
     ids = send(kafka_broker.bootstrap, topic, range(40), 2)
 

@@ -1,4 +1,5 @@
-"""On real Spark: what is known before the record is an error before it, and what can never be published is settled by one command."""
+"""On real Spark:
+what is known before the record is an error before it, and what can never be published is settled by one command."""
 
 import json
 import re
@@ -21,7 +22,8 @@ WAYS = {"driver": {}, "tasks": {"driver_max_rows": 0, "large_batches": "tasks"}}
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_partition_value_that_has_no_folder(spark, tmp_path, way):
-    """Refused by column, without the value, and nothing is recorded; with dead letters it is one; filtered, the rest is written."""
+    """It is refused by column, without the value, and nothing is recorded.
+    With dead letters it is a dead letter; filtered, the rest is written."""
     path, long = str(tmp_path / "shop.db" / "orders"), "secret" * 60
     rows = spark.range(10).selectExpr("id", f"CASE WHEN id = 3 THEN '{long}' ELSE 'x' END AS part")
     options = {"partition_by": ["part"], **WAYS[way]}
@@ -39,7 +41,8 @@ def test_a_partition_value_that_has_no_folder(spark, tmp_path, way):
 
 
 def test_files_of_a_batch_that_spark_has_committed_are_gone(spark, ground):
-    """A file source, whose checkpoint goes back as the command says: Spark plans those files again, and each row is there once."""
+    """The checkpoint of a file source goes back as the command says:
+    Spark plans those files again, and each row is there once."""
     ground.add_files(0, 4)
     job = ground.job(options={"publish_every_batches": 9})
     killed = run_driver(ground, job, fault="precommit.saved@3:kill")
@@ -69,7 +72,8 @@ def test_files_of_a_batch_that_spark_has_committed_are_gone(spark, ground):
 
 
 def test_a_query_of_this_process_that_has_failed_leaves_its_application_to_give_up_and_retire(spark, ground):
-    """In a notebook, without streamsink.run: the hold of the query that had failed refused the command that its error had named."""
+    """This happens in a notebook, without streamsink.run.
+    Formerly the hold of the failed query refused the command that its error had named."""
     ground.add_files(0, 3)
     sink = streamsink.to_table(ground.table, lambda event: None, flush=False)
 
@@ -105,7 +109,8 @@ def test_a_query_of_this_process_that_has_failed_leaves_its_application_to_give_
 
 @pytest.mark.parametrize("second_id", ["r2", "r1"])
 def test_a_bounded_run_is_not_disturbed_by_another_one_of_this_process(spark, tmp_path, second_id):
-    """The later call took the live one for ended: it swept its files, and each of the two could end the other."""
+    """Formerly the later call took the live one for ended:
+    it swept its files, and each of the two could end the other."""
     path, caught = str(tmp_path / "shop.db" / "orders"), []
     streamsink.write(spark.range(3), path, "r0")
 

@@ -1,4 +1,5 @@
-"""What a running query is: for each kind of query, whether it keeps state, as Spark's physical plan says; and what tells queries apart."""
+"""What a running query is: for each kind of query, whether it keeps state, as Spark's physical plan says;
+and what tells queries apart."""
 
 import datetime
 import json
@@ -34,7 +35,8 @@ def read(session, source, **options):
 
 
 def described(queries: dict, folder, function=lambda df: df) -> dict:
-    """name -> (the batch as described, whether the physical plan has an operator with state) of (df, output mode); all at once."""
+    """name -> (the batch as described, whether the physical plan has an operator with state) of (df, output mode);
+    all at once."""
     found = {}
 
     def look(name):
@@ -67,7 +69,7 @@ def pass_on(key, frames, state):
 
 
 def test_state_and_changing_results_are_recognised_for_each_kind_of_query(session, source, tmp_path):
-    """As the physical plan says. A false alarm is a defect too."""
+    """They are recognised as the physical plan says. A false alarm is a defect too."""
 
     def stream():
         return read(session, source)
@@ -122,7 +124,8 @@ def test_state_and_changing_results_are_recognised_for_each_kind_of_query(sessio
 
 
 def test_one_program_is_one_query_and_another_program_is_not(session, source, tmp_path):
-    """Started again it has other ids, seeds, times, connection options and row groups; each change of it changes its own part."""
+    """Started again it has other ids, seeds, times, connection options and row groups.
+    Each change of it changes its own part."""
     table = session.createDataFrame([(1, "a"), (2, "b")], "id BIGINT, d STRING")
 
     def program(least=0, at=source, day=datetime.date(2020, 1, 1), name="x", **options):
@@ -171,7 +174,8 @@ def test_one_program_is_one_query_and_another_program_is_not(session, source, tm
 
 
 def test_the_function_belongs_to_the_query(session, source, tmp_path):
-    """What it does with the batch counts; where rows go through an RDD or a Python function, the plan does not show it."""
+    """What it does with the batch counts.
+    Where rows go through an RDD or a Python function the plan does not show it."""
     query = {"q": (read(session, source), "append")}
     odd = F.udf(lambda i: i % 2 == 1, "boolean")
     functions = {
@@ -212,5 +216,5 @@ def test_the_function_belongs_to_the_query(session, source, tmp_path):
     ],
 )
 def test_options_that_say_what_is_read_count_and_no_others(name, options, read):
-    """In one spelling; never a password, nor where to connect to."""
+    """They count in one spelling; a password never does, nor where to connect to."""
     assert what_is_read(name, options) == read

@@ -1,4 +1,5 @@
-"""A folder that nobody may write in: every public function that writes says the table, what is the matter and the way on."""
+"""A folder that nobody may write in:
+every public function that writes names the table, what is the matter, and the way on."""
 
 import pytest
 
@@ -7,7 +8,7 @@ from streamsink.errors import Misuse
 from tests.e2e.harness import run_here
 
 pytestmark = pytest.mark.spark
-# A real file system in which even root makes no folder; mounted read-only in containers.
+# A real file system in which even root makes no folder; it is mounted read-only in containers.
 TABLE = "/sys/kernel/lake/orders"
 KINDS = ("storage.denied", "storage.read-only")
 
@@ -19,14 +20,14 @@ def check(error) -> None:
 
 
 def test_a_table_that_cannot_be_created(spark):
-    """By hand."""
+    """It is created by hand."""
     with pytest.raises(Misuse) as refused:
         streamsink.create_table(TABLE, "id BIGINT")
     check(refused.value)
 
 
 def test_a_bounded_job(spark):
-    """By its first write."""
+    """It fails at its first write."""
     with pytest.raises(Misuse) as refused:
         streamsink.write(spark.range(3), TABLE, "r1")
     check(refused.value)
@@ -34,7 +35,7 @@ def test_a_bounded_job(spark):
 
 @pytest.mark.parametrize("many", [{}, {"route": "'orders'", "tables": {"orders": {}}}], ids=["one", "many"])
 def test_a_query(spark, ground, many):
-    """At its first batch, of one table and of many."""
+    """It fails at its first batch, of one table and of many."""
     ground.add_files(0, 1)
     outcome = run_here(spark, ground.job(table=TABLE, many=many))
     assert (outcome.error, outcome.kind in KINDS) == ("Misuse", True), outcome

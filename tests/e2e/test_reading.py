@@ -1,4 +1,4 @@
-"""A newcomer can read one micro-batch: few files, few lines, few functions one inside another; PROTOCOL.md names them."""
+"""A newcomer can read one micro-batch: few files, few lines, few functions deep; PROTOCOL.md names the files."""
 
 import re
 from pathlib import Path

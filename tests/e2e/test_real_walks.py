@@ -1,7 +1,8 @@
-"""Real walks of accidents: those of tests/walks over real Spark drivers that are killed, a real Kafka broker, files, and a local disk.
+"""Real walks of accidents: those of tests/walks over real Spark drivers that are killed, a real Kafka broker, files,
+and a local disk.
 
-Events, model and operator are the ones of tests/walks; README.md there says what a walk is. A kill at a time is the one event that
-does not repeat exactly when a walk is walked again.
+Events, model and operator are the ones of tests/walks; README.md there says what a walk is. A kill at a time is the one
+event that does not repeat exactly when a walk is walked again.
 """
 
 import itertools
@@ -29,18 +30,18 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 IN_THE_GATE, OF_SEVERAL_IN_THE_GATE, IN_THE_SOAK = 5, 2, 200
 FEWEST, MOST = 5, 9
-# The gate walks the same walks each time, a seed whose five hold most kinds; the soak walks others.
+# The gate walks the same walks each time, of a seed whose five hold most kinds; the soak walks others.
 SEED = "4405"
 # One walk again, alone, and shrunk when it fails: STREAMSINK_WALK=<seed>-<number>.
 ONE = os.environ.get("STREAMSINK_WALK")
 LATEST_KILL_MS = 3000
-# Those that every start reaches which has something to write.
+# Steps that every start reaches which has something to write.
 _STEPS = [step for step in STEPS if step.startswith(("write.", "precommit.", "commit.", "forget."))] + [
     "restore.claimed",
     "restore.swept",
 ]
 
-# Those of tests/walks that mean the same here.
+# Kinds of tests/walks that mean the same here.
 _WEIGHTS = {
     "produce": 8,
     "heal": 2,
@@ -80,7 +81,7 @@ def _kind(weight: int, size: int):
 
 
 def _fed(walk, which):
-    """The query, which has something to read: a start of it takes a second, and shall not be for nothing."""
+    """The query, which gets something to read: a start of it takes a second and should not be in vain."""
     query = events.query_of(walk.world, which)
     if query.source.plan(query.checkpoint, 1) is None:
         walk.produce(query, 1 + which % 4)
@@ -89,7 +90,8 @@ def _fed(walk, which):
 
 @_kind(12, 4)
 def batch(walk, which, most, batches, how):
-    """The query runs for some batches: until nothing is left, until its function fails, or until it is stopped in order."""
+    """The query runs for some batches:
+    until nothing is left, until its function fails, or until it is stopped in order."""
     limit = (1000, 1 + batches % 3)[how % 3 > 0]
     walk.world.batch(_fed(walk, which), 1 + most % 4, how=("error", "error", "stop")[how % 3], batches=limit)
 
@@ -116,7 +118,8 @@ def run_killed(walk, number, again, step):
 
 @_kind(2, 3)
 def foreign_race(walk, which, most, count):
-    """While a batch is written, another writer builds a snapshot on the one before, and renames it over the batch's own."""
+    """While a batch is written, another writer builds a snapshot on the one before,
+    and renames it over the batch's own."""
     others.foreign_prepare(walk, count)
     walk.world.batch(_fed(walk, which), 1 + most % 4, batches=1)
     others.foreign_rename(walk)
@@ -130,7 +133,7 @@ def file_column(walk):
             query.options["file_column"] = "file"
 
 
-# Of walks over several tables.
+# Kinds of walks over several tables.
 _WEIGHTS_OF_SEVERAL = {
     "produce": 8,
     "heal": 2,
@@ -160,7 +163,7 @@ KINDS_OF_SEVERAL |= {name: KINDS[name] for name in ("batch", "crash", "killed", 
 
 
 def half_published(walk, which, most, occurrence):
-    """The driver dies between two tables of a batch that comes to several."""
+    """The driver dies between two tables of a batch with rows for several."""
     walk.produce(events.query_of(walk.world, which), 6)
     walk.world.batch(
         _fed(walk, which), 4 + most % 8, Fault(step="tables.table_published", occurrence=1 + occurrence % 2)
@@ -227,7 +230,7 @@ class RealWalker(Walker):
 
 
 class RealSeveralWalker(RealWalker, SeveralWalker):
-    """The same over several tables."""
+    """Walks one walk over several tables."""
 
     kinds = KINDS_OF_SEVERAL
 
@@ -266,7 +269,8 @@ class Walks:
             print(f"events: {', '.join(f'{name} {count}' for name, count in sorted(self.counts.items()))}")
             print(f"ways on: {', '.join(f'{name} {count}' for name, count in sorted(self.ways.items()))}")
             print(
-                f"RESULT real walks: {len(seeds)}, wrong {len(self.wrong)}, starts {drivers.orders}, kills {drivers.kills}"
+                f"RESULT real walks: {len(seeds)}, wrong {len(self.wrong)}, starts {drivers.orders}, kills "
+                f"{drivers.kills}"
             )
             if self.wrong and ONE:
                 self._shrink(drivers)
@@ -294,18 +298,19 @@ class Walks:
 
 
 def draw_real(seed: str):
-    """Each begins with a run, or most accidents would happen to nothing."""
+    """Draw a walk that begins with a run of a query, because most accidents would otherwise happen to nothing."""
     setup, *rest = draw(seed, KINDS_OF_SEVERAL if seed.startswith(SEVERAL) else KINDS, FEWEST - 1, MOST - 1)
     return [setup, ("batch", 0, *setup[1:4]), *rest]
 
 
 def test_real_walks_of_accidents(tmp_path, kafka_broker, spark_settings):
-    """Five, the same each time: every row once, or an error whose advice leads there; readers can always read."""
+    """In five walks, the same ones each time, every row is there once,
+    or an error's advice leads there, and readers can always read."""
     Walks(tmp_path, kafka_broker).walk([ONE] if ONE else [f"{SEED}-{number}" for number in range(IN_THE_GATE)])
 
 
 def test_real_walks_of_accidents_to_several_tables(tmp_path, kafka_broker, spark_settings):
-    """Two."""
+    """There are two such walks."""
     Walks(tmp_path, kafka_broker).walk([f"{SEVERAL}{SEED}-{number}" for number in range(OF_SEVERAL_IN_THE_GATE)])
 
 
@@ -313,6 +318,6 @@ def test_real_walks_of_accidents_to_several_tables(tmp_path, kafka_broker, spark
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("tables", ["", SEVERAL])
 def test_real_walks_of_accidents_for_long(tmp_path, kafka_broker, spark_settings, seed, tables):
-    """STREAMSINK_REAL_WALKS says how many; others in each run."""
+    """STREAMSINK_REAL_WALKS says how many; they are others in each run."""
     number = int(os.environ.get("STREAMSINK_REAL_WALKS") or IN_THE_SOAK)
     Walks(tmp_path, kafka_broker).walk([f"{tables}{seed}-{n}" for n in range(number)])

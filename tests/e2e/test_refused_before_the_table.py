@@ -11,7 +11,8 @@ pytestmark = pytest.mark.spark
 
 
 def refused(spark, ground, columns: list[str], **options) -> Misuse:
-    """The error of a query over these columns; nothing is on disk. Over files: what is looked at is the types of the columns."""
+    """The error of a query over these columns, with nothing on disk.
+    The query reads files: what is checked is the types of the columns."""
     ground.add_files(0, 1)
     stream = spark.readStream.schema("id BIGINT, name STRING").json(str(ground.source)).selectExpr("id", *columns)
     many = options.pop("many", None)
@@ -37,7 +38,7 @@ def refused(spark, ground, columns: list[str], **options) -> Misuse:
 
 
 def test_a_partition_column_of_a_type_that_has_no_folders(spark, ground):
-    """Bytes."""
+    """The type is bytes."""
     error = refused(spark, ground, ["cast(name AS binary) AS p"], partition_by="p")
     assert error.kind == "path.unsupported-type" and "'p'" in str(error)
 
@@ -52,7 +53,8 @@ RIGHT = ["name AS topic", "cast(id AS int) AS partition", "id AS offset"]
     ids="-".join,
 )
 def test_position_columns_in_another_order(spark, ground, given, many):
-    """Said by their types, each by its name; not by a cast that fails one day, at the first lost checkpoint."""
+    """Their types tell, and the error names each of them;
+    otherwise a cast would fail one day, at the first lost checkpoint."""
     error = refused(spark, ground, RIGHT, position_columns=given, many=many)
     assert error.kind == "option.position-columns"
     assert all(name in str(error) for name in POSITIONS) and "topic, partition, offset" in str(error)
@@ -68,7 +70,7 @@ def test_position_columns_in_another_order(spark, ground, given, many):
     ids=["kafka", "long", "short"],
 )
 def test_position_columns_of_the_right_kind_are_no_false_alarm(spark, ground, columns):
-    """Kafka's own types, and whole numbers of another width."""
+    """These are Kafka's own types, and whole numbers of another width."""
     ground.add_files(0, 1)
     stream = spark.readStream.schema("id BIGINT, name STRING").json(str(ground.source)).selectExpr("id", *columns)
     sink = streamsink.to_table(ground.table, position_columns=POSITIONS)

@@ -1,4 +1,5 @@
-"""A bounded run that comes again over files that are others by then: the same rows are skipped, other ones are asked for."""
+"""A bounded run that comes again over files that are others by then:
+the same rows are skipped, and other ones are asked about."""
 
 import datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 
 def _rates(spark, ground, first: int, *, folder: str = "rates", files: int = 2) -> None:
-    """Ten rates, as their publisher writes them anew each night: always as many, in files of new names."""
+    """Ten rates, as their publisher writes them anew each night: always as many, in files with new names."""
     rates = spark.range(first, first + 10, 1, files).selectExpr(
         "id",
         "id * 1.5D AS rate",
@@ -30,7 +31,7 @@ def _rates(spark, ground, first: int, *, folder: str = "rates", files: int = 2) 
 
 
 def _load(spark, ground, run: str = "nightly", folder: str = "rates", **options) -> int:
-    """As a nightly job does: what it adds to each row is another value whenever it is repeated."""
+    """Load them as a nightly job does: what it adds to each row is another value whenever it is repeated."""
     read = spark.read.parquet(str(ground.source / folder)).where("id >= 0")
     rows = read.selectExpr(
         "id",
@@ -49,7 +50,7 @@ def _load(spark, ground, run: str = "nightly", folder: str = "rates", **options)
 @follows("run.other")
 @pytest.mark.parametrize("way", ["run_id", "accept_as_seen"])
 def test_files_that_were_replaced_by_as_many_other_rows_are_no_repeated_run(spark, ground, way):
-    """A job whose run id has no day in it: each night after the first one was skipped in silence."""
+    """The job's run id has no day in it. Formerly each night after the first one was skipped in silence."""
     _rates(spark, ground, 0)
     assert _load(spark, ground) == 10
     _rates(spark, ground, 100)
@@ -72,7 +73,8 @@ def test_files_that_were_replaced_by_as_many_other_rows_are_no_repeated_run(spar
 
 @pytest.mark.parametrize("large_batches", ["spark", "tasks"])
 def test_a_run_whose_files_were_made_anew_of_the_same_rows_is_a_repeated_one(spark, ground, large_batches):
-    """As when all of a day's jobs are repeated after the last one was killed. The number of files, and their order, are no difference."""
+    """This happens when all of a day's jobs are repeated after the last one was killed.
+    The number of files, and their order, make no difference."""
     options = {"large_batches": large_batches, "partition_by": ("day",), "target_file_bytes": 1_000_000}
     _rates(spark, ground, 0)
     assert _load(spark, ground, **options) == 10
@@ -83,18 +85,19 @@ def test_a_run_whose_files_were_made_anew_of_the_same_rows_is_a_repeated_one(spa
 
 
 def test_a_run_of_one_day_is_repeated_when_its_folder_has_grown(spark, ground):
-    """The same files are there, among others; also when the journal does not remember the run's record any more."""
+    """The same files are there, among others;
+    this holds even when the journal does not remember the run's record any more."""
     options = {"journal_retain": 2}
     _rates(spark, ground, 0, folder="in/day=1")
     assert _load(spark, ground, "one", folder="in", **options) == 10
-    _rates(spark, ground, -100, folder="in/day=2")  # the run's condition leaves these out
+    _rates(spark, ground, -100, folder="in/day=2")  # The run's condition leaves these out.
     for run in ("one", "two", "three", "four", "one"):
         assert _load(spark, ground, run, folder="in", **options) == (0 if run == "one" else 10)
 
 
 @pytest.mark.parametrize("is_gone", ["record", "files"])
 def test_what_cannot_be_compared_any_more_is_asked_for_when_all_files_are_others(spark, ground, is_gone):
-    """Pruned from the journal; or compacted away by others, with snapshots that have expired."""
+    """The record was pruned from the journal; or others compacted its files, and snapshots have expired."""
     _rates(spark, ground, 0)
     assert _load(spark, ground, journal_retain=2) == 10
     if is_gone == "record":
@@ -113,7 +116,7 @@ def test_what_cannot_be_compared_any_more_is_asked_for_when_all_files_are_others
 
 
 def test_values_that_a_python_function_makes_are_compared(spark, ground):
-    """Equal ones prove that the rows are the same; other ones are asked for."""
+    """Equal values prove that the rows are the same; other ones are asked about."""
 
     def load(factor: int) -> int:
         times = F.udf(lambda value: value * factor, "double")
@@ -183,8 +186,14 @@ SHAPES = {
     ),
     "limits of arrays": ("id, array(array(1), array(2, 3)) AS a", "id, array(array(1, 2), array(3)) AS a", _plain),
     "maps": (
-        "id, map(named_struct('x', id), timestamp'2020-01-01 00:00:00.000001', named_struct('x', -id - 1), NULL) AS m, map(CAST('a' AS BINARY), 1) AS b",
-        "id, map(named_struct('x', id), timestamp'2020-01-01 00:00:00.000002', named_struct('x', -id - 1), NULL) AS m, map(CAST('a' AS BINARY), 1) AS b",
+        (
+            "id, map(named_struct('x', id), timestamp'2020-01-01 00:00:00.000001', named_struct('x', -id - 1), NULL) "
+            "AS m, map(CAST('a' AS BINARY), 1) AS b"
+        ),
+        (
+            "id, map(named_struct('x', id), timestamp'2020-01-01 00:00:00.000002', named_struct('x', -id - 1), NULL) "
+            "AS m, map(CAST('a' AS BINARY), 1) AS b"
+        ),
         _plain,
     ),
     "a function that leaves all out": (
@@ -200,7 +209,7 @@ def _make(spark, folder, columns: str, parts: int) -> None:
 
 
 def _split(columns: str) -> list[str]:
-    """At commas outside of brackets."""
+    """Split at commas outside of brackets."""
     depth, found = 0, [""]
     for letter in columns:
         depth += (letter == "(") - (letter == ")")
@@ -214,7 +223,8 @@ def _split(columns: str) -> list[str]:
 @pytest.mark.in_turn("rows in other files", 4)
 @pytest.mark.parametrize("by", SHAPES)
 def test_the_same_rows_in_other_files_are_skipped_and_other_rows_are_not(spark, ground, by):
-    """Each was skipped in silence, or stopped although nothing had changed, when what a run reads was first compared."""
+    """When what a run reads was first compared,
+    each of these was skipped in silence, or stopped although nothing had changed."""
     same, other, job = SHAPES[by]
 
     def load() -> int:
@@ -232,7 +242,8 @@ def test_the_same_rows_in_other_files_are_skipped_and_other_rows_are_not(spark, 
 
 
 def test_what_only_a_column_with_the_time_shows_is_asked_for(spark, ground):
-    """It is another value by each try, so it is left out; where other columns show what was read for it, that is no matter."""
+    """It is another value in each attempt, so it is left out.
+    It does not matter where other columns show what was read."""
     for number, columns in enumerate((["id", "price"], ["id"])):
         for prices, expected in ((_A, 5), (_A, 0 if len(columns) == 2 else None), (_B, None)):
             _make(spark, ground.source / "in", prices, 2)
@@ -246,7 +257,7 @@ def test_what_only_a_column_with_the_time_shows_is_asked_for(spark, ground):
 
 
 def test_fields_are_compared_by_their_names(spark, ground):
-    """As they are written: the table has them in another order, and more of them."""
+    """They are compared as they are written: the table has them in another order, and has more of them."""
     _make(spark, ground.source / "first", "id, array(named_struct('a', id, 'b', 'x', 'c', 1)) AS parts", 1)
     streamsink.write(spark.read.parquet(str(ground.source / "first")), ground.table, "first")
     for prefix, expected in (("x", 5), ("x", 0), ("y", None)):
@@ -260,7 +271,7 @@ def test_fields_are_compared_by_their_names(spark, ground):
 
 
 def test_a_table_of_a_catalog_is_files_as_well(spark, ground):
-    """It lists the files of its partitions when it is read."""
+    """Spark lists the files of its partitions when it is read."""
     _make(spark, ground.source / "in", _A, 2)
     name = f"rates_{ground.root.name}".replace("-", "_")
     location = str(ground.root / "catalog")

@@ -1,4 +1,5 @@
-"""Old and new files in one batch, whose rows a function may have made of several where no plan shows it: asked before a row is filtered."""
+"""One batch has old and new files, and a function may have made rows of several where no plan shows it:
+the sink asks before a row is filtered."""
 
 import shutil
 
@@ -17,7 +18,7 @@ KIND = "files.may-combine"
 
 
 def one_of_each_name(frames):
-    """Over a whole partition, or as much of it as comes at once."""
+    """It works over a whole partition, or as much of it as comes at once."""
     for each in frames:
         yield each.drop_duplicates("name")
 
@@ -38,14 +39,14 @@ COMBINING = {
     "beside-the-batch": lambda df: df.where("id < 0").union(df.dropDuplicates(["name"]).localCheckpoint()),
     "driver": lambda df: go_through_the_driver(df.dropDuplicates(["name"])),
     "partitions": lambda df: df.coalesce(1).mapInPandas(one_of_each_name, COLUMNS),
-    # Two that keep each row as it is, of which no plan shows it.
+    # Two functions that keep each row as it is, which no plan shows.
     "static-of-its-columns": lambda df: df.join(
         df.sparkSession.createDataFrame([(-1, "x", "y")], COLUMNS), "id", "left_anti"
     ),
     "beside-itself": lambda df: df.join(df.localCheckpoint(), "id", "left_semi"),
 }
 SHOWN = {"plain": lambda df: df.dropDuplicates(["name"]), "itself": lambda df: df.join(df, "name", "left_semi")}
-# Each row of one row: what a plan shows, or a function over one row at a time.
+# Each row is made of one row: a plan shows it, or a function works over one row at a time.
 PLAIN = {
     "plan": lambda df: df.where("id >= 0").withColumn("name", F.upper("name")).sort("id").persist(),
     "scalar": lambda df: df.where(F.udf(lambda i: i >= 0, "boolean")("id")),
@@ -57,7 +58,7 @@ PLAIN = {
 
 
 def one_name(ground, number: int) -> set[int]:
-    """A file whose rows have all one name."""
+    """A file whose rows all have one name."""
     ids = ground.add_files(number, 1)
     path = ground.source / f"{number:05}.json"
     path.write_text("".join(f'{{"id": {i}, "name": "x"}}\n' for i in ids))
@@ -67,7 +68,7 @@ def one_name(ground, number: int) -> set[int]:
 def run(
     spark, ground, function, per_batch: int, stream=lambda df: df, to=streamsink.to_table, **options
 ) -> Misuse | None:
-    """The files through the function, to the end; the error that the sink raised."""
+    """Run the files through the function, to the end. Returns the error that the sink raised."""
     failed = []
     sink = to(ground.table, listener=lambda event: None, flush=False, file_column="extra", **options)
 
@@ -97,7 +98,7 @@ def run(
 
 
 def an_older_copy(spark, ground, function, files: int = 2, **more) -> None:
-    """The checkpoint is restored as it was after the first file, when the table has so many; one more has come."""
+    """The checkpoint is restored as it was after the first file, when the table has so many; one more file has come."""
     one_name(ground, 0)
     assert run(spark, ground, function, 1, **more) is None
     shutil.copytree(ground.checkpoint, ground.checkpoint + "-copy")
@@ -112,7 +113,8 @@ def an_older_copy(spark, ground, function, files: int = 2, **more) -> None:
 @pytest.mark.in_turn("rows of several", 3)
 @pytest.mark.parametrize("name", COMBINING)
 def test_rows_that_may_be_of_several_are_not_filtered(spark, ground, name):
-    """Of an old and a new file's rows one was kept, and filtered or written with what the old ones gave: new rows were lost, or old ones doubled."""
+    """Of an old and a new file's rows one was kept, and filtered or written with what the old ones gave. Formerly new
+    rows were lost, or old ones doubled."""
     an_older_copy(spark, ground, COMBINING[name])
     before = content(ground.table)
     advice(run(spark, ground, COMBINING[name], 2), KIND).says("Nothing was written", "accept_as_same")
@@ -146,7 +148,7 @@ def test_a_function_that_makes_rows_of_several_in_a_later_batch_only(spark, grou
     ids=["partitions", "groups"],
 )
 def test_a_stream_whose_rows_may_be_of_several(spark, ground, stream):
-    """What the function is given may be made of several as well."""
+    """What the function is given may be made of several rows as well."""
     an_older_copy(spark, ground, lambda df: df, stream=stream)
     before = content(ground.table)
     advice(run(spark, ground, lambda df: df, 2, stream=stream), KIND)
@@ -161,7 +163,8 @@ def test_a_stream_whose_rows_may_be_of_several(spark, ground, stream):
     ids=["checkpoint", "driver", "partitions"],
 )
 def test_one_word_is_for_all_batches_of_a_replay(spark, ground, function):
-    """The checkpoint is deleted, and three batches hold an old and a new file each: asked for the query and for its rows, and not again."""
+    """The checkpoint is deleted, and three batches hold an old and a new file each:
+    the sink asks about the query and about its rows, and not again."""
     for number in (0, 2, 4):
         ground.add_files(number, 1)
     assert run(spark, ground, function, 1) is None
@@ -177,7 +180,7 @@ def test_one_word_is_for_all_batches_of_a_replay(spark, ground, function):
 
 
 def test_several_tables(spark, ground):
-    """The same question, and the same answer to it."""
+    """The question is the same, and so is the answer to it."""
 
     def to_tables(path, **options):
         return streamsink.to_tables(

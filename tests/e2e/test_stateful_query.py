@@ -1,4 +1,5 @@
-"""A4 and A13: what a query keeps in its state is lost with its checkpoint, and results that change are no rows to append."""
+"""A4 and A13: what a query keeps in its state is lost with its checkpoint,
+and results that change are no rows to append."""
 
 import re
 import shutil
@@ -26,7 +27,7 @@ def files(session, ground):
 
 
 def run(ground, df, output="append", checkpoint="checkpoint", **options) -> StreamsinkError | None:
-    """One run under the supervisor, until no file is left; the error that it ended with."""
+    """One run under the supervisor, until no file is left. Returns the error with which it ended."""
     sink = streamsink.to_table(ground.table, listener=lambda event: None, flush=False, **options)
 
     def start():
@@ -55,7 +56,8 @@ def token(error, option: str) -> str:
 
 
 def test_position_columns_on_a_stateful_query_are_refused_at_its_first_batch(session, ground):
-    """Rows would come out of state with old positions, and a filter would drop them: said now, not at the accident."""
+    """Rows would come out of state with old positions, and a filter would drop them.
+    The error comes now and not only after the accident."""
     ground.add_files(0, 1)
     df = (
         files(session, ground).dropDuplicates(["id"]).selectExpr("id", "'t' AS topic", "0 AS partition", "id AS offset")
@@ -68,7 +70,7 @@ def test_position_columns_on_a_stateful_query_are_refused_at_its_first_batch(ses
 
 
 def test_a_stateful_query_whose_checkpoint_is_deleted_says_that_its_state_is_lost(session, ground):
-    """Nothing is written; under a name of its own, and into a table of its own, it begins again."""
+    """Nothing is written. Under a name of its own, and into a table of its own, it begins again."""
     expected = ground.add_files(0, 2)
     df = files(session, ground).dropDuplicates(["id"])
     assert run(ground, df) is None
@@ -82,7 +84,8 @@ def test_a_stateful_query_whose_checkpoint_is_deleted_says_that_its_state_is_los
 
 
 def test_a_stateful_query_killed_before_sparks_commit_log_goes_on(session, ground):
-    """The replay changes nothing in the table, but its rows are read: else Spark finds no state for the next batch."""
+    """The replay changes nothing in the table, but its rows are read:
+    otherwise Spark finds no state for the next batch."""
     expected = ground.add_files(0, 2)
     df = files(session, ground).dropDuplicates(["id"])
     assert run(ground, df) is None

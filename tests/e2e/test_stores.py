@@ -1,4 +1,5 @@
-"""A real Spark query onto a real HDFS and a real S3, killed once with SIGKILL and started again: each row once."""
+"""A real Spark query onto a real HDFS and a real S3 is killed once with SIGKILL and started again:
+each row is there once."""
 
 import signal
 from collections import Counter
@@ -25,7 +26,8 @@ def _each_once(made, table, files):
 @pytest.mark.in_turn("remote stores", 1)
 @pytest.mark.parametrize("kind", REMOTE)
 def test_a_query_is_killed_and_started_again(kind, request, ground, spark_settings, spark):
-    """Killed between pre-commit and publishing while tasks write; the restart writes on the driver. Spark reads the table."""
+    """It is killed between pre-commit and publishing while tasks write, and the restart writes on the driver.
+    Spark reads the table."""
     made = back_end(kind, request)
     table = f"{made.root}/shop.db/orders"
     ground.add_files(0, FILES)

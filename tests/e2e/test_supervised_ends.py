@@ -1,4 +1,5 @@
-"""How a supervised query ends: by Ctrl-C, by a failure of Spark's job, by an error in a task; and that it restarts when it should."""
+"""How a supervised query ends: by Ctrl-C, by a failure of Spark's job, by an error in a task;
+and that it restarts when it should."""
 
 import contextlib
 import signal
@@ -39,7 +40,8 @@ def supervised(spark, ground, function) -> None:
 @follows("query.not-returned")
 @pytest.mark.parametrize("given", ["nothing", "writer"])
 def test_a_start_that_does_not_hand_over_its_query(spark, ground, given):
-    """Python's own error said that None has no runId, or hung on what a writer is not. The query runs on until it is stopped, as the error says."""
+    """Formerly Python's own error said that None has no runId, or it hung on what a writer is not. The query runs on
+    until it is stopped, as the error says."""
     ground.add_files(0, 2)
     sink = streamsink.to_table(Path(ground.table), lambda event: None, flush=False)
 
@@ -65,7 +67,7 @@ def test_a_start_that_does_not_hand_over_its_query(spark, ground, given):
 
 
 def test_ctrl_c_stops_the_query_publishes_what_is_pending_and_says_so_in_a_few_lines(ground):
-    """PySpark's own handler breaks into the wait for the query, and ends in a hundred lines about a connection."""
+    """PySpark's own handler would break into the wait for the query, and end in a hundred lines about a connection."""
     expected = ground.add_files(0, 3)
     job = ground.job(options={"publish_every_batches": 1000}, processing_time="50 milliseconds")
     with Driver(ground, job) as driver:
@@ -81,7 +83,7 @@ def test_ctrl_c_stops_the_query_publishes_what_is_pending_and_says_so_in_a_few_l
 
 
 def test_a_job_group_of_the_program_does_not_keep_the_query_from_its_restart(spark, ground):
-    """Why it failed is known by the start of the query, which Spark says, not by what a program may set."""
+    """Why the query failed is known from its start, which Spark names, not from what a program may set."""
     failures = [1]
 
     def fail_once(step: str) -> None:
@@ -105,7 +107,8 @@ def test_a_job_group_of_the_program_does_not_keep_the_query_from_its_restart(spa
 @follows("spark.job-failed")
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_a_job_that_spark_cannot_run_says_why_in_its_first_lines(spark, ground, way):
-    """A file of the source is gone: not 20,000 characters of Java's, whose reason is somewhere in the middle."""
+    """A file of the source is gone.
+    The error is not 20,000 characters of Java's, whose reason is somewhere in the middle."""
     sink = streamsink.to_table(ground.table, lambda event: None, **way)
     aside = ground.root / "aside.json"
 
@@ -123,13 +126,13 @@ def test_a_job_that_spark_cannot_run_says_why_in_its_first_lines(spark, ground, 
     assert text.startswith(ground.table) and "00001.json" in text[:300] and "does not exist" in text[:400]
     assert_each_once(ground.table, ids_of(0, 1))
     aside.rename(ground.source / "00001.json")
-    supervised(spark, ground, sink)  # the way on that the error names
+    supervised(spark, ground, sink)  # This is the way on that the error names.
     assert_each_once(ground.table, ids_of(0, 2))
 
 
 @pytest.mark.parametrize("way", ["driver", "tasks"])
 def test_an_error_of_ours_in_a_task_is_the_same_error_at_the_end(spark, ground, way):
-    """Its class, its kind, and the table; not Python's traceback as text."""
+    """It has its class, its kind and the table, and is not Python's traceback as text."""
     streamsink.create_table(ground.table, "id BIGINT, name VARCHAR(1)")
     ground.add_files(0, 1)
     with pytest.raises(Misuse) as refused:
@@ -139,7 +142,8 @@ def test_an_error_of_ours_in_a_task_is_the_same_error_at_the_end(spark, ground, 
 
 
 def test_an_error_that_the_batch_function_swallowed_is_raised_in_the_end(spark, ground):
-    """Spark takes the batch for done, the following ones are refused, and the run ended as if all were written."""
+    """Spark takes the batch for done, and the following ones are refused.
+    Formerly the run ended as if all were written."""
     ground.add_files(0, 3)
     sink, failures = streamsink.to_table(ground.table, lambda event: None, flush=False), [1]
 
@@ -159,7 +163,7 @@ def test_an_error_that_the_batch_function_swallowed_is_raised_in_the_end(spark, 
 
 
 def test_an_error_that_the_batch_function_has_mended_is_not_taken_for_a_later_one(spark, ground):
-    """It tried again, with success; then code of its own failed."""
+    """The function tried again, with success; then code of its own failed."""
     ground.add_files(0, 2)
     sink, failures = streamsink.to_table(ground.table, lambda event: None, flush=False), [1]
     seen = []
@@ -187,7 +191,8 @@ def test_an_error_that_the_batch_function_has_mended_is_not_taken_for_a_later_on
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_query_that_is_stopped_within_a_batch_has_not_failed(spark, ground, way):
-    """Spark cancels the batch's job and takes that for an end in order; the run raised it as an error of the job, with advice to mend it."""
+    """Spark cancels the batch's job and takes that for an end in order.
+    Formerly the run raised it as an error of the job, with advice to mend it."""
     ground.add_files(0, 2)
     sink, is_called = streamsink.to_table(ground.table, lambda event: None, flush=False, **WAYS[way]), threading.Event()
     slowly = F.udf(lambda number: time.sleep(2) or number, "BIGINT")

@@ -1,4 +1,4 @@
-"""Python workers under our daemon: quick to start, and everything that runs under Spark's own runs under ours."""
+"""Python workers under our daemon start quickly, and everything that runs under Spark's own daemon runs under ours."""
 
 import json
 import logging
@@ -30,12 +30,12 @@ def installed(package: str, path: list[str]) -> str | None:
 
 
 def test_archives_of_an_installed_pyspark_leave_the_path():
-    """The user's own archive stays, and the order."""
+    """The user's own archive stays, and so does the order."""
     assert without_shipped_archives(PATH, installed) == ["/work", "/files/user.zip", "/v"]
 
 
 def test_a_pyspark_that_is_only_in_the_archive_stays_importable():
-    """An executor without a pip-installed PySpark, or without py4j."""
+    """This is an executor without a pip-installed PySpark, or without py4j."""
     assert without_shipped_archives(PATH, lambda package, path: None) == PATH
     assert (
         without_shipped_archives(PATH, lambda package, path: None if package == "py4j" else installed(package, path))
@@ -79,10 +79,12 @@ for _ in range(3):  # what one task leaves in a worker, the next one finds
 spark.sparkContext.addPyFile(f"{folder}/zipped_later.zip")
 sums = [rows.select(later("id").alias("id")).agg({"id": "sum"}).collect()[0][0] for _ in range(2)]
 plain = spark.sparkContext.parallelize(range(10), 2).map(lambda n: n * n).sum()
-written = streamsink.write(rows.selectExpr("nullif(id, -1) AS id"), f"{folder}/table", "run", driver_max_rows=0, large_batches="tasks")
-sink = streamsink.to_table(f"{folder}/table", application="stream", driver_max_rows=0, large_batches="tasks")
+by_tasks = {"driver_max_rows": 0, "large_batches": "tasks"}
+written = streamsink.write(rows.selectExpr("nullif(id, -1) AS id"), f"{folder}/table", "run", **by_tasks)
+sink = streamsink.to_table(f"{folder}/table", application="stream", **by_tasks)
 stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load().selectExpr("value AS id")
-query = stream.writeStream.foreachBatch(sink).option("checkpointLocation", f"{folder}/checkpoint").trigger(processingTime="0 seconds").start()
+writer = stream.writeStream.foreachBatch(sink).option("checkpointLocation", f"{folder}/checkpoint")
+query = writer.trigger(processingTime="0 seconds").start()
 while not query.lastProgress or query.lastProgress["batchId"] < 2:
     query.awaitTermination(0.2)
 query.stop()
@@ -94,7 +96,8 @@ print("FOUND=" + json.dumps({"looked": looked, "sums": sums, "plain": plain, "wr
 @pytest.mark.spark
 @pytest.mark.in_turn("workers", 1)
 def test_udfs_arrow_functions_zip_files_and_the_sink_run_under_it(tmp_path, spark_settings):
-    """A real session of its own: no archive of PySpark is left in a worker, and the user's archives are imported from."""
+    """In a real session of its own no archive of PySpark is left in a worker,
+    and the user's archives can be imported."""
     for name in ("zipped_before", "zipped_later"):
         with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
             archive.writestr(f"{name}.py", "VALUE = 7\n")
@@ -115,12 +118,12 @@ def test_udfs_arrow_functions_zip_files_and_the_sink_run_under_it(tmp_path, spar
     assert started_as[0].endswith("worker_daemon.py")
     assert (found["sums"], found["plain"]) == ([499_500 + 7_000] * 2, 285)
     assert found["written"] == 1000 and found["rows"] >= 1015 and found["rows"] % 5 == 0
-    assert "spark.python.daemon.module" not in done.stderr  # no advice
+    assert "spark.python.daemon.module" not in done.stderr  # There is no advice.
 
 
 @pytest.mark.spark
 def test_a_session_without_it_gets_one_line_of_advice(spark, ground, caplog):
-    """Once, and only where a CPython before 3.13 makes it worth it."""
+    """It comes once, and only where a CPython before 3.13 makes it worth it."""
     write_ways._advise_daemon.cache_clear()
     write_ways._start_slowly.cache_clear()
     with caplog.at_level(logging.WARNING, "streamsink"):
@@ -157,7 +160,8 @@ except streamsink.errors.Misuse as refused:
     ],
 )
 def test_tasks_of_a_python_without_streamsink_are_told_what_to_set(tmp_path, spark_settings, daemon):
-    """Spark starts 'python3' of the path unless it is told; that one has PySpark by Spark's own archive, and no streamsink."""
+    """Spark starts 'python3' of the path unless it is told otherwise.
+    That one has PySpark by Spark's own archive, and no streamsink."""
     conf = spark_conf() | {"spark.python.daemon.module": daemon, "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}
     environment = os.environ | {"PYSPARK_PYTHON": os.path.realpath(sys.executable)}
     environment.pop("PYTHONPATH", None)

@@ -1,7 +1,8 @@
-"""A Spark driver that does one order after another, ``python -m tests.e2e.walk_driver``, and who gives the orders.
+"""A Spark driver that does one order after another, ``python -m tests.e2e.walk_driver``, and the side that gives the
+orders.
 
-It reads one JSON line for each order and answers with one: {"said": null} or the error. An order whose fault comes about ends the
-process instead of an answer.
+It reads one JSON line for each order and answers with one: {"said": null} or the error. An order whose fault comes
+about ends the process instead of an answer.
 """
 
 import contextlib
@@ -37,7 +38,7 @@ class Died(Exception):
 
 
 class Driver:
-    """A process with a Spark session that takes orders, in a group of its own with its JVM."""
+    """A process with a Spark session that takes orders, in a process group of its own with its JVM."""
 
     def __init__(self, folder: Path):
         folder.mkdir(parents=True)
@@ -57,7 +58,7 @@ class Driver:
         self._is_ready = False
 
     def order(self, order: dict, kill_after_ms: int | None) -> dict:
-        """Its answer. Raises Died."""
+        """Give an order. Returns its answer. Raises Died."""
         if not self._is_ready:
             self._line(WAIT_S)
             self._is_ready = True
@@ -81,7 +82,7 @@ class Driver:
         self._process.stdout.close()
 
     def _line(self, wait_s: float, or_none: bool = False) -> dict | None:
-        """The next line that it says. Its JVM holds the pipe as well, so an end of the process is looked for."""
+        """The next line that it prints. Its JVM holds the pipe as well, so an end of the process is looked for."""
         end = time.monotonic() + wait_s
         while b"\n" not in self._said:
             if select.select([self._process.stdout], [], [], LOOK_S)[0]:
@@ -102,7 +103,7 @@ class Driver:
 
 
 class Drivers:
-    """One that is there for orders, and one that starts meanwhile, for after a kill. As a context manager none is left."""
+    """One driver for orders, and one that starts meanwhile, for after a kill. As a context manager it leaves none."""
 
     def __init__(self, folder: Path):
         self._folder = folder
@@ -119,7 +120,7 @@ class Drivers:
             driver.kill()
 
     def order(self, order: dict, kill_after_ms: int | None = None) -> dict:
-        """The answer. Raises Died."""
+        """Give an order. Returns the answer. Raises Died."""
         while len(self._ready) < 2:
             self._ready.append(Driver(self._folder / f"driver-{next(self._number)}"))
         self.orders += 1
@@ -157,14 +158,14 @@ def frame(spark, order: dict):
 
 
 def sink_of(order: dict):
-    """Into one table, or into several by their routes."""
+    """The sink into one table, or into several by their routes."""
     if "tables" in order:
         return streamsink.to_tables(order["table"], "route", order["tables"], lambda event: None, **order["options"])
     return streamsink.to_table(order["table"], listener=lambda event: None, **order["options"])
 
 
 def made_by(version: int, df):
-    """All rows, by a program of this version."""
+    """All rows, as a program of this version makes them."""
     return df.where(f"id >= {-version}") if version else df
 
 
@@ -208,7 +209,7 @@ class Stream:
         self._done += 1
 
     def _stop_in_time(self) -> None:
-        """Stops the query after the batches, or when nothing is left to read."""
+        """Stop the query after the batches, or when nothing is left to read."""
         wait = threading.Event()
         while not self.ended:
             query = self.query
@@ -226,14 +227,14 @@ class Stream:
 
 
 def write(spark, order: dict) -> None:
-    """A bounded run."""
+    """Do a bounded run."""
     df = spark.read.schema("id BIGINT").json(order["dir"])
     df = made_by(order["version"], df).selectExpr("*", f"{order['part']} AS part")
     streamsink.write(df, order["table"], order["run_id"], lambda event: None, **order["options"])
 
 
 def obey(spark, order: dict) -> dict:
-    """Its answer. Whatever is raised is part of it."""
+    """Obey an order. Returns its answer; whatever is raised is part of it."""
     if order["fault"]:
         arm(*order["fault"], kill)
     try:
@@ -248,7 +249,7 @@ def obey(spark, order: dict) -> dict:
 
 def main() -> None:
     end_with_the_test()
-    spark = session({"spark.sql.files.ignoreMissingFiles": "true"})  # an operator moves files of batches away
+    spark = session({"spark.sql.files.ignoreMissingFiles": "true"})  # An operator moves files of batches away.
     say(ready=True)
     for line in sys.stdin:
         say(**obey(spark, json.loads(line)))

@@ -2,7 +2,6 @@
 
 import datetime
 import decimal
-import random
 
 import pytest
 
@@ -113,33 +112,27 @@ ROUND_TRIP = [
 ]
 
 
-def test_random_rows_come_back():
+def test_random_rows_come_back(rng):
     """What is encoded decodes to itself, for random rows of random types."""
-    seed = random.randrange(10**9)
-    print("seed", seed)
-    pick = random.Random(seed)
     for _ in range(300):
-        texts = [pick.choice(ROUND_TRIP) for _ in range(pick.randrange(70))]
-        values = [random_value(pick, text) for text in texts]
+        texts = [rng.choice(ROUND_TRIP) for _ in range(rng.randrange(70))]
+        values = [random_value(rng, text) for text in texts]
         types = [column(text) for text in texts]
         data = encode_row(values, types)
         assert decode_row(data, types) == tuple(values)
         assert len(data) % 8 == 4
 
 
-def test_bytes_that_are_no_row_are_corrupt():
+def test_bytes_that_are_no_row_are_corrupt(rng):
     """Cut or altered rows raise Corrupt, never anything else."""
-    seed = random.randrange(10**9)
-    print("seed", seed)
-    pick = random.Random(seed)
     types = [column(text) for text in ROUND_TRIP]
-    whole = encode_row([random_value(pick, text) for text in ROUND_TRIP], types)
+    whole = encode_row([random_value(rng, text) for text in ROUND_TRIP], types)
     for cut in range(12 + 8 * len(types)):
         with pytest.raises(Corrupt):
             decode_row(whole[:cut], types)
     for _ in range(3000):
         altered = bytearray(whole)
-        altered[pick.randrange(len(altered))] = pick.randrange(256)
+        altered[rng.randrange(len(altered))] = rng.randrange(256)
         try:
             decode_row(bytes(altered), types)
         except Corrupt:

@@ -1,11 +1,10 @@
-"""Manifests, manifest lists, snapshots, wire records: round trips, and bytes that are torn."""
+"""Manifests, manifest lists, snapshots and wire records: round trips, and torn bytes."""
 
 import contextlib
 import datetime
 import io
 import json
 import pickle
-import random
 import uuid
 from dataclasses import replace
 
@@ -61,7 +60,7 @@ def test_manifests_come_back(codec):
 
 
 def test_the_file_record_has_java_s_fields():
-    """20 fields as Java 1.4 writes them; the 21st only where it is used."""
+    """It has 20 fields as Java 1.4 writes them; the 21st is there only where it is used."""
 
     def fields(data):
         schema = fastavro.reader(io.BytesIO(data)).writer_schema
@@ -114,7 +113,8 @@ def test_long_partition_values_are_not_truncated():
 
 @pytest.mark.parametrize("codec", ["zstandard", "null", "deflate"])
 def test_manifests_that_name_a_file_are_found_without_decoding(codec):
-    """In any block, in any codec, whatever surrounds the name; never when none is named that our writers would give."""
+    """A name is found in any block and any codec, whatever surrounds it,
+    and never when no name is there that our writers would give."""
     names = [f"data-{uuid.uuid4()}-{i}.parquet" for i in range(2000)]
     entries = [entry(i, file_name=name, external_path=f"data-x/data-{name}") for i, name in enumerate(names)]
     data, others = write_manifest(entries, codec=codec), [f"data-{uuid.uuid4()}-0.parquet" for _ in names]
@@ -126,17 +126,15 @@ def test_manifests_that_name_a_file_are_found_without_decoding(codec):
     )
 
 
-def test_torn_manifests_are_corrupt_and_named():
-    """Cut anywhere, even between two blocks, or altered: Corrupt with the file's name, never a shorter list."""
-    seed = random.randrange(10**9)
-    print("seed", seed)
-    pick = random.Random(seed)
+def test_torn_manifests_are_corrupt_and_named(rng):
+    """A manifest that is cut anywhere, even between two blocks,
+    or altered raises Corrupt with the file's name, and never gives a shorter list."""
     entries = [entry(i) for i in range(2000)]
     for codec in ("zstandard", "null"):
         data = write_manifest(entries, codec=codec)
         blocks = [i + 16 for i in range(len(data)) if data.startswith(b"streamsink-sync.", i)]
         assert len(blocks) > 3
-        for cut in blocks[:-1] + [pick.randrange(len(data)) for _ in range(60)]:
+        for cut in blocks[:-1] + [rng.randrange(len(data)) for _ in range(60)]:
             for read in (read_manifest, lambda torn, name: NameSearch([]).may_find(torn, name, (2000, 0))):
                 with pytest.raises(Corrupt) as caught:
                     read(data[:cut], "manifest-x")
@@ -146,7 +144,7 @@ def test_torn_manifests_are_corrupt_and_named():
     small = write_manifest([entry(i) for i in range(3)])
     for _ in range(4000):
         altered = bytearray(small)
-        altered[pick.randrange(len(altered))] = pick.randrange(256)
+        altered[rng.randrange(len(altered))] = rng.randrange(256)
         for read in (read_manifest, lambda data, name: NameSearch([]).may_find(data, name, (3, 0))):
             with contextlib.suppress(Corrupt):
                 read(bytes(altered), "manifest-x")
@@ -156,7 +154,7 @@ def test_torn_manifests_are_corrupt_and_named():
 
 
 def test_a_container_of_other_things_is_corrupt():
-    """Avro, and nothing wrong with it, but no records in it."""
+    """It is Avro, and nothing is wrong with it, but it has no records."""
     out = io.BytesIO()
     fastavro.writer(out, "int", [1, 2, 3])
     for read in (read_manifest, lambda data, name: NameSearch([]).may_find(data, name, (3, 0))):
@@ -181,7 +179,7 @@ SNAPSHOT = Snapshot(1, 0, "base", "delta", "me", 5, "APPEND", 1_700_000_000_000,
 
 
 def test_snapshots_come_back():
-    """All keys survive; those without a value are left out; unknown ones are ignored."""
+    """All keys survive, those without a value are left out, and unknown ones are ignored."""
     full = replace(
         SNAPSHOT,
         uuid="u",

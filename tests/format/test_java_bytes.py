@@ -1,10 +1,10 @@
-"""Our bytes against Java Paimon's own, for the same rows. Needs STREAMSINK_PAIMON_JAR (paimon-bundle) and pyspark's jars."""
+"""Our bytes are compared with Java Paimon's own for the same rows.
+Needs STREAMSINK_PAIMON_JAR (paimon-bundle) and pyspark's jars."""
 
 import datetime
 import decimal
 import glob
 import os
-import random
 from dataclasses import replace
 
 import pytest
@@ -23,7 +23,8 @@ from streamsink.format.types import parse_ddl, parse_type
 JAR = os.environ.get("STREAMSINK_PAIMON_JAR")
 pytestmark = pytest.mark.skipif(not JAR, reason="STREAMSINK_PAIMON_JAR is not set")
 
-COLUMNS = """b BOOLEAN, t TINYINT, s SMALLINT, i INT, l BIGINT, f FLOAT, d DOUBLE, c CHAR(30), v VARCHAR(100), st STRING,
+COLUMNS = """\
+b BOOLEAN, t TINYINT, s SMALLINT, i INT, l BIGINT, f FLOAT, d DOUBLE, c CHAR(30), v VARCHAR(100), st STRING,
   bi BINARY(3), vb VARBINARY(9), by BYTES, d1 DECIMAL(5,2), d2 DECIMAL(18,4), d3 DECIMAL(38,10), dt DATE, ti TIME(3),
   ts0 TIMESTAMP(0), ts3 TIMESTAMP(3), ts6 TIMESTAMP(6), ts9 TIMESTAMP(9), lt3 TIMESTAMP_LTZ(3), lt6 TIMESTAMP_LTZ(6),
   lt9 TIMESTAMP_LTZ(9), a ARRAY<INT>, m MAP<STRING, BIGINT>, r ROW<x INT, y STRING>, e STRING"""
@@ -61,7 +62,7 @@ class JavaTable:
 
     @classmethod
     def open(cls, gateway, root, schema):
-        """The same directory with the schema files as they are now."""
+        """The same table with the schema files as they are now."""
         self = cls.__new__(cls)
         self.gateway, self.jvm, self.root, self.schema = gateway, gateway.jvm, root, schema
         self.load(self.jvm.org.apache.paimon.fs.Path(root))
@@ -105,7 +106,8 @@ class JavaTable:
         return rows
 
     def call(self, interface, target, name, *arguments):
-        """py4j does not see methods of package-private classes; Java's reflection over the interface does."""
+        """Call by Java's reflection over the interface,
+        because py4j does not see methods of package-private classes."""
         classes = self.gateway.new_array(self.jvm.java.lang.Class, len(arguments))
         values = self.gateway.new_array(self.jvm.java.lang.Object, len(arguments))
         for i, (kind, value) in enumerate(arguments):
@@ -215,12 +217,10 @@ MODES = [
 
 @pytest.mark.parametrize("options", MODES, ids=[",".join(m.values()) or "default" for m in MODES])
 @pytest.mark.parametrize("nulls", [0.0, 0.3])
-def test_value_stats_are_the_bytes_java_writes(gateway, tmp_path, options, nulls):
+def test_value_stats_are_the_bytes_java_writes(gateway, tmp_path, options, nulls, rng):
     """For every type and stats mode, _VALUE_STATS and _VALUE_STATS_COLS equal Java's."""
-    seed = random.randrange(10**9)
-    print("seed", seed)
     schema = TableSchema.create(parse_ddl(COLUMNS), (), options, None, 1)
-    rows = random_rows(random.Random(seed), 30, nulls)
+    rows = random_rows(rng, 30, nulls)
     table = JavaTable(gateway, tmp_path / "t", schema)
     table.write(rows)
     (_,), ((entry,),) = table.delta()
@@ -251,7 +251,8 @@ def test_value_stats_are_the_bytes_java_writes(gateway, tmp_path, options, nulls
     ],
 )
 def test_awkward_values_have_java_s_stats(gateway, tmp_path, column, values):
-    """Zeros, overflowing truncation, only nulls. (Where we go further than Java: see test_stats.py.)"""
+    """The values are zeros, truncation that overflows, and only nulls.
+    Where we go further than Java is tested in test_stats_and_paths.py."""
     schema = TableSchema.create(parse_ddl(column), (), {}, None, 1)
     table = JavaTable(gateway, tmp_path / "t", schema)
     table.write([[v] for v in values])
@@ -297,18 +298,16 @@ def test_partition_bytes_paths_and_stats_are_java_s(gateway, tmp_path, ddl, valu
         assert ManifestFileMeta.of(meta.file_name, meta.file_size, found, types) == meta
 
 
-def test_java_re_encodes_our_rows_to_the_same_bytes(gateway):
+def test_java_re_encodes_our_rows_to_the_same_bytes(gateway, rng):
     """A row that Java builds field by field has the bytes of ours, nulls of wide decimals and timestamps included."""
     jvm = gateway.jvm
-    seed = random.randrange(10**9)
-    print("seed", seed)
     schema = TableSchema.create(parse_ddl(COLUMNS + ", " + ", ".join(f"w{i} INT" for i in range(40))), (), {}, None, 1)
     types = [f.type for f in schema.fields]
     row_type = jvm.org.apache.paimon.schema.TableSchema.fromJson(schema.to_json().decode()).logicalRowType()
     utils = jvm.org.apache.paimon.utils
     serializer = jvm.org.apache.paimon.data.serializer.InternalRowSerializer(row_type)
     order = jvm.java.util.stream.IntStream.range(0, len(types)).toArray()
-    for row in random_rows(random.Random(seed), 50, 0.3):
+    for row in random_rows(rng, 50, 0.3):
         ours = encode_row(row + [None, 7] * 20, types)
         again = serializer.toBinaryRow(
             getattr(utils.ProjectedRow, "from")(order).replaceRow(utils.SerializationUtils.deserializeBinaryRow(ours))

@@ -1,4 +1,5 @@
-"""Our bytes and pypaimon's, each read by the other. Needs STREAMSINK_PYPAIMON_PYTHON, an interpreter with pypaimon."""
+"""Our bytes and pypaimon's are each read by the other.
+Needs STREAMSINK_PYPAIMON_PYTHON, an interpreter with pypaimon."""
 
 import json
 import os
@@ -58,7 +59,7 @@ def put(path, data):
 
 
 def test_pypaimon_reads_what_we_write(tmp_path):
-    """A table made of our bytes only, partitioned and with stats, read with and without a filter."""
+    """A table made of our bytes only, partitioned and with stats, is read with and without a filter."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

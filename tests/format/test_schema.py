@@ -1,7 +1,6 @@
 """Types, DDL, schema files, evolution, supported features."""
 
 import json
-import random
 
 import pytest
 
@@ -104,7 +103,7 @@ def test_bad_ddl_is_misuse(text):
 
 
 def test_ids_are_assigned_depth_first():
-    """A field first, then its nested fields, then the next column: as Java."""
+    """A field comes first, then its nested fields, then the next column, as in Java."""
     schema = TableSchema.create(parse_ddl("x INT, r ROW<a INT, b ARRAY<ROW<c INT>>>, y INT"), (), {}, None, 1)
     row = schema.field("r").type
     assert [f.id for f in schema.fields] == [0, 1, 5] and [f.id for f in row.fields] == [2, 3]
@@ -264,7 +263,8 @@ def test_every_other_change_is_refused_and_explained(ddl, wanted, add, widen, pa
     ],
 )
 def test_a_change_that_no_option_alone_allows_says_so_at_once(ddl, wanted, partition, hints):
-    """The first error named an option, and with that the next one said what else was wrong, or that it could never be."""
+    """Formerly the first error named an option, and only the next error said what else was wrong,
+    or that the change could never be allowed."""
     errors = []
     for options in (False, True):
         with pytest.raises(Misuse) as caught:
@@ -358,10 +358,7 @@ def test_columns_that_no_reader_shares_are_refused(ddl):
         check_writable(TableSchema.create(parse_ddl("a INT"), (), {}, None, 1, primary_keys=("a",)))
 
 
-def test_random_text_is_never_another_error():
-    seed = random.randrange(10**9)
-    print("seed", seed)
-    pick = random.Random(seed)
+def test_random_text_is_never_another_error(rng):
     words = [
         "a",
         "INT",
@@ -383,6 +380,6 @@ def test_random_text_is_never_another_error():
     ]
     for _ in range(3000):
         try:
-            parse_ddl(" ".join(pick.choice(words) for _ in range(pick.randrange(9))))
+            parse_ddl(" ".join(rng.choice(words) for _ in range(rng.randrange(9))))
         except Misuse:
             continue

@@ -2,7 +2,6 @@
 
 import datetime
 import decimal
-import random
 
 import pyarrow as pa
 import pytest
@@ -58,13 +57,10 @@ def test_truncated_strings_stay_bounds(text, low, high):
     assert found[:2] == ((low,), (high,))
 
 
-def test_random_bounds_enclose_every_value():
-    seed = random.randrange(10**9)
-    print("seed", seed)
-    pick = random.Random(seed)
+def test_random_bounds_enclose_every_value(rng):
     for _ in range(200):
         texts = [
-            "".join(chr(pick.choice([97, 98, 0x7F, 0xD7FF, 0xE000, 0x10FFFF])) for _ in range(pick.randrange(6)))
+            "".join(chr(rng.choice([97, 98, 0x7F, 0xD7FF, 0xE000, 0x10FFFF])) for _ in range(rng.randrange(6)))
             for _ in range(5)
         ]
         low, high, _, _ = stats_of(

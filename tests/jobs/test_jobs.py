@@ -1,4 +1,5 @@
-"""The jobs end with what they promise: each event once, after restarts, kills and a lost checkpoint. As users start them."""
+"""The jobs end with what they promise: each event is there once, after restarts, kills and a lost checkpoint.
+They are started as users start them."""
 
 import os
 import re
@@ -17,10 +18,10 @@ import pytest
 import streamsink
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
-TIMEOUT_S = 500  # of five starts of a driver, on a machine that has other things to do
+TIMEOUT_S = 500  # Enough for five starts of a driver, on a machine that has other things to do.
 EVENTS = 4_000
 MESSAGES = 3_000
-MORE = 501  # the last event is not on a full second
+MORE = 501  # The last event is not on a full second.
 FIRST = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 pytestmark = pytest.mark.spark
@@ -49,7 +50,7 @@ class Job:
         )
 
     def closing(self, name: str, *args: str) -> tuple[dict[str, int], str]:
-        """The counts of the closing table, and all that was printed."""
+        """The counts of the closing table, and everything that was printed."""
         done = self(name, *args)
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stderr == "", "the job is to be quiet"
@@ -68,7 +69,7 @@ def check(counts: dict[str, int], given_as: str, expected: int) -> None:
 
 
 def check_rows(table: Path, events: int) -> None:
-    """Every event with the values that belong to its number."""
+    """Check that every event is there with the values that belong to its number."""
     rows = streamsink.read_arrow(str(table))
     assert sorted(rows["order_id"].to_pylist()) == list(range(events))
     assert {name: rows[name].null_count for name in rows.column_names} == dict.fromkeys(rows.column_names, 0)

@@ -9,7 +9,7 @@ from tests.locks.places import KINDS, PASSWORDS, place_of
 
 @pytest.fixture(scope="session", autouse=True)
 def passwords():
-    """In the environment, as the options want it, before any process of the tests starts."""
+    """They are in the environment, as the options want it, before any process of the tests starts."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in PASSWORDS.items():
             patch.setenv(name, value)
@@ -18,7 +18,7 @@ def passwords():
 
 @pytest.fixture(scope="session")
 def processes(passwords):
-    """A clean process that forks quickly: this one has threads."""
+    """A clean process that forks quickly, because this one has threads."""
     context = multiprocessing.get_context("forkserver")
     drivers = ["psycopg", "pymysql", "sqlite3", "pymetastore.hive_metastore.ThriftHiveMetastore"]
     context.set_forkserver_preload(["tests.locks.worker", "tests.locks.replacing", *drivers])

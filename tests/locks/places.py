@@ -13,8 +13,8 @@ SHORT_LEASE_S = 2
 class Place:
     """Where a lock of one kind is: its options, its server if it has one, and how long a silent holder keeps it.
 
-    By default no lease ends while a test runs, however slow the machine is; what waits for one to end takes the ``short`` one.
-    Only a metastore has a single length for all, ``lease_s``.
+    By default no lease ends while a test runs, however slow the machine is; what waits for one to end takes the
+    ``short`` one. Only a metastore has a single length for all, ``lease_s``.
     """
 
     def __init__(self, kind, settings, server, tmp_path, lease_s):
@@ -27,12 +27,12 @@ class Place:
         self.root = str(tmp_path / f"d{uuid.uuid4().hex[:12]}.db" / "orders")
 
     def lock(self, clock=None, **settings):
-        """A lock object of one's own, as another process would have it."""
+        """A lock object of its own, as another process would have it."""
         return worker.make(self.root, {**self.settings, **settings}, clock)
 
 
 def place_of(kind, request, tmp_path) -> Place:
-    """The place of this kind; starts its server."""
+    """The place of this kind; its server is started."""
     if kind == "file":
         return Place(kind, {"lock": f"file:{tmp_path}/locks"}, None, tmp_path, 0)
     if kind == "sqlite":

@@ -1,4 +1,4 @@
-"""A store that cannot create a name only when it is absent, and a process that commits to a table in it.
+"""A store that cannot create a name only if it is absent, and a process that commits to a table in it.
 
 python -m tests.locks.replacing TABLE APPLICATION BATCHES ROWS OPTIONS_JSON
 """

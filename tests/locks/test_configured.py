@@ -1,4 +1,4 @@
-"""What the options may say of a lock, and what an error about it says, and does not say."""
+"""What the options may say of a lock, and what an error about it says and does not say."""
 
 import sys
 
@@ -19,7 +19,7 @@ def _lock(root=ROOT, **settings):
 
 
 def test_no_option_is_no_lock():
-    """And a lock's id is the one of Paimon's default catalog key, or the given one."""
+    """A lock's id is that of Paimon's default catalog key, or the given one."""
     assert _lock().is_empty
     assert _lock(lock="file").lock_id == "jdbc.shop.orders"
     assert _lock("/elsewhere", lock="file", lock_id="key.shop.orders").lock_id == "key.shop.orders"
@@ -69,7 +69,7 @@ def test_what_cannot_be_a_lock_is_refused_before_anything_is_contacted(root, set
     ],
 )
 def test_a_missing_driver_is_named(monkeypatch, url, module):
-    """With the command that installs it."""
+    """The error has the command that installs it."""
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(Misuse, match="pip install 'streamsink") as caught:
         _lock(lock=url)
@@ -79,7 +79,7 @@ def test_a_missing_driver_is_named(monkeypatch, url, module):
 @follows("lock.refused")
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
 def test_a_wrong_password_stops_at_once_and_is_shown_nowhere(kind, request, tmp_path, monkeypatch):
-    """Neither in the message, nor in what it came from, nor in the options' own text."""
+    """It is neither in the message, nor in the error that caused it, nor in the text of the options."""
     place = place_of(kind, request, tmp_path)
     with monkeypatch.context() as patch:
         patch.setenv(place.settings["lock_password_env"], SECRET)
@@ -93,7 +93,7 @@ def test_a_wrong_password_stops_at_once_and_is_shown_nowhere(kind, request, tmp_
 
 
 def test_a_server_that_is_not_there_is_waited_for_and_then_named():
-    """A retryable error, so that the query is restarted; the address is in it."""
+    """The error is retryable, so that the query is restarted, and has the address."""
     for url in ("jdbc:postgresql://127.0.0.1:1/db", "jdbc:mysql://127.0.0.1:1/db", "hive://127.0.0.1:1"):
         with pytest.raises(Retryable, match="127.0.0.1:1") as caught:
             _lock(lock=url, lock_acquire_timeout_ms=100).acquire()

@@ -1,4 +1,5 @@
-"""What every lock promises, on its real server: nobody beside the holder, nobody waits for the dead, nobody wakes up as the holder."""
+"""What every lock promises, on its real server:
+nobody is inside beside the holder, nobody waits for the dead, and nobody wakes up as the holder."""
 
 import os
 import signal
@@ -34,7 +35,7 @@ def _spawn(processes, target, *arguments):
 
 
 def _holder(processes, place, target):
-    """(process, connection, token) of another process that holds the lock, for a short lease."""
+    """The (process, connection, token) of another process that holds the lock, for a short lease."""
     mine, theirs = processes.Pipe()
     child = _spawn(processes, target, place.root, place.short, theirs)
     assert mine.poll(PATIENCE_S), "the other process never had the lock"
@@ -42,9 +43,9 @@ def _holder(processes, place, target):
 
 
 def test_sixteen_processes_never_overlap(place, processes):
-    """Each adds one to an unprotected counter, several times: the sum is exact, and the tokens only grow."""
+    """Each adds one to an unprotected counter, several times. The sum is exact, and the tokens only grow."""
     (place.folder / "counter").write_text("0")
-    times = 1 if place.kind == "hive" else TIMES  # its queue is fair and slow
+    times = 1 if place.kind == "hive" else TIMES  # Its queue is fair and slow.
     racers = [
         _spawn(processes, worker.increment, place.root, place.settings, str(place.folder), times) for _ in range(RACERS)
     ]
@@ -57,7 +58,8 @@ def test_sixteen_processes_never_overlap(place, processes):
 
 
 def test_a_killed_holder_is_followed_by_the_next(place, processes):
-    """SIGKILL: the next one gets the lock when the lease has ended, with a greater token; never before, but for flock."""
+    """The holder gets SIGKILL. The next one gets the lock when the lease has ended, with a greater token, and never
+    before. Only flock frees it at once."""
     child, said, token = _holder(processes, place, worker.hold_and_say)
     before_its_lease = said.recv()
     os.kill(child.pid, signal.SIGKILL)
@@ -68,7 +70,8 @@ def test_a_killed_holder_is_followed_by_the_next(place, processes):
 
 
 def test_a_paused_holder_is_fenced(place, processes):
-    """SIGSTOP for longer than its lease: the next one has the lock, and the sleeper's check fails. flock waits for the sleeper."""
+    """The holder gets SIGSTOP for longer than its lease.
+    The next one has the lock then, and the sleeper's check fails. flock waits for the sleeper."""
     child, said, token = _holder(processes, place, worker.hold_then_check)
     os.kill(child.pid, signal.SIGSTOP)
     try:
@@ -87,7 +90,7 @@ def test_a_paused_holder_is_fenced(place, processes):
     assert said.poll(PATIENCE_S) and said.recv() == expected
     child.join(PATIENCE_S)
     if place.kind != "file":
-        lease.check()  # the sleeper's way out released nothing: it was not its own any more
+        lease.check()  # The sleeper released nothing when it left: the lock was not its own any more.
         with lease:
             with pytest.raises(Retryable):
                 place.lock(lock_acquire_timeout_ms=200).acquire()
@@ -127,7 +130,8 @@ def test_no_clock_of_ours_ends_a_lease(place):
 
 
 def test_the_time_out_says_who_and_what_to_do(place):
-    """The lock, its holder and since when, the option; and nothing is left behind that a later one would wait for."""
+    """The error has the lock, its holder and since when it holds, and the option.
+    Nothing is left behind for which a later one would wait."""
     with place.lock().acquire() as lease:
         with pytest.raises(Retryable) as caught:
             place.lock(lock_acquire_timeout_ms=200).acquire()
@@ -158,9 +162,10 @@ def test_a_lease_that_was_given_back_is_no_lease(place):
 
 
 def test_a_server_that_restarts_is_waited_for(place):
-    """Killed while one holds and another waits: the lock outlives it, the holder's check works again, then the other has it."""
+    """The server is killed while one process holds the lock and another waits. The lock outlives it, the holder's check
+    works again, and then the other process gets the lock."""
     if place.server is None:
-        return  # no server: nothing to restart
+        return  # There is no server to restart.
     lease = place.lock().acquire()
     place.server.kill()
     with pytest.raises(Retryable) as caught:
@@ -170,7 +175,7 @@ def test_a_server_that_restarts_is_waited_for(place):
         place.lock(lock_acquire_timeout_ms=300).acquire()
     assert caught.value.kind == "lock.timeout"
     place.server.start()
-    if place.kind != "hive":  # whose lease is shorter than its start
+    if place.kind != "hive":  # Its lease is shorter than its start.
         lease.check()
         with pytest.raises(Retryable):
             place.lock(lock_acquire_timeout_ms=0).acquire()

@@ -1,4 +1,5 @@
-"""A database that finds a deadlock ends one transaction, perhaps the holder's: that is no reason to stop a writer."""
+"""A database that finds a deadlock ends one transaction, perhaps the lock holder's:
+that is no reason to stop a writer."""
 
 import threading
 import time
@@ -19,9 +20,9 @@ def place(request, tmp_path):
 
 @pytest.fixture
 def session(place):
-    """Another user of the database, with a transaction that MariaDB finds heavier than the lock's and ends last."""
+    """Another user of the database, with a transaction that MariaDB considers heavier than the lock's and ends last."""
     lock = place.lock()
-    with lock.acquire():  # makes the tables
+    with lock.acquire():  # This makes the tables.
         connection = lock._dialect.connect(lock._address, lock._password)
     connection.rollback()
     yield connection
@@ -30,7 +31,7 @@ def session(place):
 
 
 def _until_locked(lock):
-    """Until some transaction has the row of the lock's token."""
+    """Wait until some transaction has the row of the lock's token."""
     end = time.monotonic() + _PATIENCE_S
     while time.monotonic() < end:
         looking = lock._dialect.connect(lock._address, lock._password)
@@ -46,7 +47,8 @@ def _until_locked(lock):
 
 
 def _deadlock(lease, session):
-    """Takes the lock's row and then the token's, which a check holds that waits for the lock's: what the check gave.
+    """Take the lock's row and then the token's, which a check holds while it waits for the lock's row. Returns what the
+    check gave.
 
     Raises the driver's error if the database ended this transaction and not the check's.
     """
@@ -61,7 +63,7 @@ def _deadlock(lease, session):
     checking = threading.Thread(target=lambda: checked.append(lease.check()), daemon=True)
     checking.start()
     try:
-        _until_locked(lock)  # it has the token's row, and waits for the other
+        _until_locked(lock)  # It has the token's row and waits for the other one.
         assert not checked
         cursor.execute(_TOKENS, (lock.lock_id,))
     finally:
@@ -71,7 +73,8 @@ def _deadlock(lease, session):
 
 
 def test_the_victim_of_a_deadlock_decides_again(place, session):
-    """Another transaction has the lock's row and wants the token's, which a check holds: the check is undone, and succeeds."""
+    """Another transaction has the lock's row and wants the token's, which a check holds:
+    the check is undone, and succeeds when it is repeated."""
     with place.lock().acquire() as lease:
         lock = lease._lock
         undone = []
@@ -81,9 +84,8 @@ def test_the_victim_of_a_deadlock_decides_again(place, session):
             try:
                 checked = _deadlock(lease, session)
                 break
-            except (
-                lock._driver.Error
-            ) as error:  # PostgreSQL ends the one that waits a second after the deadlock began: on a slow machine, ours
+            # PostgreSQL ends the transaction that waits a second after the deadlock began: on a slow machine ours.
+            except lock._driver.Error as error:
                 assert asked(error) and not undone
         else:
             pytest.fail(f"the database ended the other transaction {_ROUNDS} times")

@@ -1,4 +1,5 @@
-"""Commits to a store that replaces: the lock alone keeps writers apart, and a writer that lost it publishes nothing, or says so."""
+"""Commits to a store that replaces names:
+only the lock keeps writers apart, and a writer that lost it publishes nothing, or says so."""
 
 import collections
 import json
@@ -35,7 +36,8 @@ def _ids(table) -> list[int]:
 
 
 def test_writers_that_race_lose_no_commit_under_a_lock(place, processes):
-    """Three processes, one table, a store whose rename replaces: every row once, snapshot ids without a hole."""
+    """Three processes write to one table in a store whose rename replaces:
+    every row is there once, and snapshot ids have no hole."""
     streamsink.create_table(place.root, "application STRING, id BIGINT")
     batches = BATCHES // 3 if place.kind == "hive" else BATCHES
     settings = json.dumps(place.settings)
@@ -54,22 +56,23 @@ def test_writers_that_race_lose_no_commit_under_a_lock(place, processes):
 
 @pytest.fixture
 def two(tmp_path):
-    """(table, settings) of two applications under a lock whose lease is one second."""
+    """The table and the settings of two applications under a lock whose lease is one second."""
     table = str(tmp_path / "shop.db" / "orders")
     streamsink.create_table(table, "application STRING, id BIGINT")
     return table, {"lock": f"jdbc:sqlite:{tmp_path}/locks.db", "lock_lease_ms": 1000, "on_rollback": "republish"}
 
 
 def _other_commits(table, settings):
-    """Another application's batch, when the sleeper's lease has ended."""
-    time.sleep(2.1)  # the database counts whole seconds
+    """Commit another application's batch when the sleeper's lease has ended."""
+    time.sleep(2.1)  # The database counts whole seconds.
     other = SparkCheckpoint("other")
     replacing.driver(table, "other", settings).run(replacing.store(), other, [3])
     return other
 
 
 def test_a_holder_that_slept_before_its_check_replaces_nothing(two):
-    """It has the lock and has seen that the number is free; when it wakes up, the number is another's: it takes the next one."""
+    """It has the lock and has seen that the number is free.
+    When it wakes up the number is another's, and it takes the next one."""
     table, settings = two
 
     class Sleeping(replacing.ReplacingFileIO):
@@ -91,7 +94,8 @@ def test_a_holder_that_slept_before_its_check_replaces_nothing(two):
 
 @follows("publish.lock-lost")
 def test_a_holder_that_slept_after_its_check_says_so_and_nobody_goes_on_silently(two):
-    """The window that no lock can close: it replaces the other's snapshot. Its own outcome is unknown; the other publishes again."""
+    """This is the window that no lock can close: it replaces the other writer's snapshot. Its own outcome is unknown,
+    and the other writer publishes again."""
     table, settings = two
     others = []
 
@@ -114,7 +118,8 @@ def test_a_holder_that_slept_after_its_check_says_so_and_nobody_goes_on_silently
 
 
 def test_a_writer_killed_under_the_lock_is_followed_and_publishes_at_its_restart(two):
-    """SIGKILL right before the creation, the lock held: another writer goes on after the lease; the restart publishes the rest."""
+    """It gets SIGKILL right before the creation, while it holds the lock. Another writer goes on after the lease, and
+    the restart publishes the rest."""
     table, settings = two
     command = [sys.executable, "-m", "tests.locks.replacing", table, "killed", "4", "2", json.dumps(settings)]
     dead = subprocess.run(command, cwd=ROOT, env={**os.environ, "STREAMSINK_FAULT": "commit.before_publish@3:kill"})
@@ -126,7 +131,8 @@ def test_a_writer_killed_under_the_lock_is_followed_and_publishes_at_its_restart
 
 
 def test_epochs_records_and_schemas_are_created_under_the_lock_as_well(two, processes):
-    """Four processes race for the same names, which the store would write over: each name is won once, and keeps its winner's bytes."""
+    """Four processes race for the same names, which the store would write over:
+    each name is won once, and keeps its winner's bytes."""
     table, settings = two
     settings = {**settings, "lock_lease_ms": 30_000}
     with processes.Pool(WRITERS + 1) as pool:
@@ -141,7 +147,7 @@ def test_epochs_records_and_schemas_are_created_under_the_lock_as_well(two, proc
 
 
 def test_an_application_is_retired_under_the_lock(two):
-    """Without it nothing is changed; the function had no option for it."""
+    """Without it nothing is changed. Formerly the function had no option for it."""
     table, settings = two
     _other_commits(table, settings)
     with pytest.raises(Misuse) as refused:
@@ -154,7 +160,7 @@ def test_an_application_is_retired_under_the_lock(two):
 
 
 def test_a_store_that_replaces_wants_a_lock(two):
-    """Refused before anything is written."""
+    """Without one it is refused before anything is written."""
     table, _ = two
     with pytest.raises(Misuse, match="Set the option 'lock'") as caught:
         replacing.driver(table, "bare", {}).run(replacing.store(), SparkCheckpoint("bare"), [2])

@@ -16,7 +16,7 @@ def make(root: str, settings: dict, clock=None):
 
 
 def increment(root: str, settings: dict, folder: str, times: int) -> None:
-    """Add one to a counter that nothing but the lock protects; a mark shows whoever else is inside."""
+    """Add one to a counter that nothing except the lock protects; a mark shows whether anyone else is inside."""
     lock = make(root, settings)
     counter, mark = f"{folder}/counter", f"{folder}/inside"
     for _ in range(times):
@@ -34,7 +34,7 @@ def increment(root: str, settings: dict, folder: str, times: int) -> None:
 
 
 def hold_and_say(root: str, settings: dict, said) -> None:
-    """Take the lock, send the token and a time before the lease began, wait to be killed."""
+    """Take the lock, send the token and a time before the lease began, and wait to be killed."""
     lock, before = make(root, settings), time.monotonic()
     with lock.acquire() as lease:
         said.send(lease.token)
@@ -43,7 +43,7 @@ def hold_and_say(root: str, settings: dict, said) -> None:
 
 
 def hold_then_check(root: str, settings: dict, said) -> None:
-    """Take the lock, send the token, be stopped by the test at the first recv; then check, and say what came of it."""
+    """Take the lock, send the token, and be stopped by the test at the first recv; then check, and send the result."""
     with make(root, settings).acquire() as lease:
         said.send(lease.token)
         said.recv()
@@ -55,11 +55,12 @@ def hold_then_check(root: str, settings: dict, said) -> None:
 
 
 def create_names(root: str, settings: dict, folder: str, me: str, names: int) -> list[str]:
-    """Create ``owner-0`` and on in a store that replaces, under the lock; those that were won."""
+    """Create ``owner-0`` and the following names in a store that replaces, under the lock.
+    Sends those that were won."""
 
     class Slow(replacing.ReplacingFileIO):
         def create_new(self, path, data, unique="", *, prepared=False, replaceable=False):
-            time.sleep(0.01)  # whoever else looked meanwhile takes the name for free
+            time.sleep(0.01)  # Anyone else who looks meanwhile takes the name for free.
             return super().create_new(path, data, unique, prepared=prepared, replaceable=replaceable)
 
     ready = replacing.store()

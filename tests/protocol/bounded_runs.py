@@ -41,7 +41,8 @@ def set_fingerprint(world, **parts) -> None:
 
 
 def forget_record(world, how: str) -> None:
-    """The last record is another run's; or the journal, and then the marks, are gone as well."""
+    """Unless ``how`` is "last", another run's record becomes the last one.
+    "snapshot": the journal is deleted as well, and its marks with it."""
     if how == "last":
         return
     run_job(world, "later", (20, 21))

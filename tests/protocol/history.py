@@ -1,4 +1,5 @@
-"""What tests of history share: snapshots that expire or are rolled back, other applications, and writers that are not ours."""
+"""What tests of history share:
+snapshots that expire or are rolled back, other applications, and writers that are not ours."""
 
 import dataclasses
 import re
@@ -22,13 +23,14 @@ def io_of(world) -> FileIO:
 
 
 def expire(world, first: int, last: int) -> None:
-    """Snapshots are gone, as Paimon's expiry leaves it. Their data files stay: the newest snapshot has them."""
+    """Delete snapshots as Paimon's expiry does. Their data files stay, because the newest snapshot has them."""
     for number in range(first, last + 1):
         io_of(world).delete(f"{world.driver.root}/snapshot/snapshot-{number}")
 
 
 def published_not_marked(step: str = "commit.published", **settings) -> tuple[World, Prepared]:
-    """Ours is at 2, not marked, when the driver dies; another's 2 replaces it, and a third writer's 3, which is returned, was built on ours."""
+    """Our snapshot 2 is published and not marked when the driver dies; another writer's snapshot 2 replaces it, after a
+    third writer has built its snapshot 3 on ours. Returns that snapshot 3."""
     world = memory_world(restore="restore-and-continue", **settings)
     world.run(boundaries=BOUNDARIES[:1])
     replacing = Prepared(world)
@@ -44,7 +46,7 @@ def newest_of(world) -> int:
 
 
 def other_application(world, name: str) -> World:
-    """One batch of three rows of another application of streamsink."""
+    """Write one batch of three rows by another application of streamsink."""
     other = World(world.calls, world.driver.root, application=name)
     rows = other.driver.rows
     other.driver.rows = lambda start, end: _shifted(rows(start, end), FIRST_ID + 5_000)
@@ -53,7 +55,7 @@ def other_application(world, name: str) -> World:
 
 
 def say_new(world, run: Callable[[], None]) -> None:
-    """Run it; where expired history cannot tell that the application never wrote here, its user says so."""
+    """Run it. Where expired history cannot tell that the application never wrote here, its user says so."""
     try:
         run()
     except Misuse as asked:
@@ -78,7 +80,7 @@ def of_others(world) -> None:
 
 
 def drop_states(world) -> None:
-    """The newest snapshot is of a writer that does not carry what streamsink says in them."""
+    """Make the newest snapshot that of a writer which does not carry what streamsink says in it."""
     io, path = io_of(world), f"{world.driver.root}/snapshot/snapshot-{newest_of(world)}"
     io.replace(
         path,
@@ -88,14 +90,15 @@ def drop_states(world) -> None:
 
 
 def roll_back(world, to: int) -> None:
-    """The newest snapshot goes, and nothing else."""
+    """Delete the newest snapshot and nothing else."""
     assert newest_of(world) == to + 1
     io_of(world).delete(f"{world.driver.root}/snapshot/snapshot-{to + 1}")
     io_of(world).replace(f"{world.driver.root}/snapshot/LATEST", str(to).encode(), IdSource().new_id())
 
 
 def assert_republished_when_told(world) -> None:
-    """The rollback is an error before anything is written; its option publishes again what was lost, and all behind it."""
+    """The rollback is an error before anything is written.
+    With the option, what was lost is published again, and everything after it."""
     with pytest.raises(Misuse) as refused:
         world.run(boundaries=(6, 9, 14))
     assert refused.value.kind == "table.rolled-back" and "on_rollback='republish'" in str(refused.value)
@@ -106,12 +109,12 @@ def assert_republished_when_told(world) -> None:
 
 
 def tear_mark(world, number: int = 1) -> None:
-    """A power failure kept its name and forgot what is in it."""
+    """Empty a mark: a power failure kept its name and forgot its content."""
     io_of(world).replace(f"{world.driver.root}/streamsink/streamsink/done-{number}", b"", "torn")
 
 
 def drop_from_newest(world) -> None:
-    """As after a compaction whose result was deleted with its rows: no retained snapshot names our files."""
+    """No retained snapshot names our files, as after a compaction whose result was deleted together with its rows."""
     io = io_of(world)
     table = open_table(io, world.driver.root, for_writing=False)
     newest = table.snapshots.latest()
@@ -125,7 +128,8 @@ def drop_from_newest(world) -> None:
 
 
 def snapshot_of_another(table: Table, *, uuid: str = "of-another", later_ms: int = 0) -> int:
-    """A writer that carries no properties forward commits, and changes no row: its number. later_ms: than the newest one, as its clock says."""
+    """A writer that carries no properties forward commits without changing a row. Returns the number of its snapshot.
+    later_ms: how much later than the newest snapshot its clock says it is."""
     newest = table.snapshots.latest()
     at_ms = newest.time_millis + later_ms
     other = dataclasses.replace(
@@ -143,7 +147,7 @@ def expire_before(table: Table, snapshot_id: int) -> None:
 
 
 def roll_back_to(table: Table, snapshot_id: int) -> dict[str, bytes]:
-    """The snapshots behind it, which are gone: what was in their files."""
+    """Delete the snapshots after this one. Returns what was in their files."""
     gone = {table.snapshots.path(number): b"" for number in table.snapshots.ids() if number > snapshot_id}
     assert gone
     for path in gone:

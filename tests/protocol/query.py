@@ -1,4 +1,4 @@
-"""One query for tests of publishing, its batches given one by one."""
+"""One query for tests of publishing, whose batches are given one by one."""
 
 from streamsink import events
 from streamsink.clock import IdSource
@@ -14,7 +14,7 @@ WAIT_S = 60
 
 
 class Query:
-    """One start of a query, its batches given one by one. beside: None for a real thread."""
+    """One start of a query, whose batches are given one by one. background: None for a real thread."""
 
     def __init__(self, world, background="steps", delay=None):
         calls = CrashingCalls(world.calls)

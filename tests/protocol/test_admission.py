@@ -1,4 +1,5 @@
-"""Admission decides from positions and identity: replay, overlap, gap or new. Each rule of docs/PROTOCOL.md has its row here."""
+"""Admission decides from positions and identity: a batch is a replay, an overlap, a gap or new. Each rule of
+docs/PROTOCOL.md has its row here."""
 
 import dataclasses
 
@@ -13,14 +14,14 @@ from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.same_query import QueryFingerprint
-from tests.protocol import test_identity
+from tests.protocol import admitting
 
 SAME_QUERY = QueryFingerprint("sources", "plan", "", "schema", "4.1", True)
 KAFKA_COLUMNS = {"position_columns": ("topic", "partition", "offset")}
 
 
 def kafka(start, end):
-    """One partition's range; a dict gives several."""
+    """The range of one partition, or of several if they are dicts."""
 
     def side(value):
         return {"t": value if isinstance(value, dict) else {"0": value}}
@@ -55,7 +56,7 @@ def state(sources, checkpoint=5, query="q", recorded=None, generation=0):
 
 
 def offsets(decision):
-    """What one source has published once the batch is."""
+    """What one source has published once the batch is published."""
     return {record.topic: record.next for record in decision.recorded.topics}
 
 
@@ -84,7 +85,7 @@ def test_a_first_batch_that_is_not_zero_is_a_gap_unless_adopted():
 
 
 def test_a_checkpoint_that_begins_anew_is_not_the_one_that_is_adopted():
-    """What was written elsewhere before is not known here: batch 0 would write it a second time."""
+    """What was written elsewhere before is not known here, so batch 0 would write it a second time."""
     batch = Batch(0, "q", "r", kafka(0, 4))
     assert "Start the query with its own checkpoint, whose next batch is 7" in refused(
         "checkpoint.begins-anew", batch, None, adopt_from_batch=7
@@ -103,7 +104,7 @@ def test_the_next_batch_that_starts_where_the_last_ended_is_new(make):
 
 
 def test_same_id_with_other_positions_is_never_skipped():
-    """Peers skip it by its number, and lose what is new in it."""
+    """Other sinks skip such a batch by its number, and lose what is new in it."""
     assert "position_columns" in refused("positions.overlap", Batch(5, "q", "r", kafka(50, 75)), state(kafka(50, 60)))
     decision = decide(Batch(5, "q", "r", kafka(50, 75)), state(kafka(50, 60)), **KAFKA_COLUMNS)
     assert (decision.verdict, decision.below, offsets(decision)) == (Verdict.FILTER, {"t": {"0": 60}}, {"t": {"0": 75}})
@@ -111,7 +112,7 @@ def test_same_id_with_other_positions_is_never_skipped():
 
 
 def test_the_same_file_positions_with_other_files_are_no_replay():
-    """After a restored checkpoint logOffset 5 may be another file: the digest of the source's own log tells."""
+    """After a checkpoint was restored, logOffset 5 may be another file. The digest of the source's own log tells."""
     message = refused("batch.backwards", Batch(5, "q", "r", files(4, 5, "new")), state(files(4, 5, "old")))
     assert "accept_as_new=" in message and "accept_as_seen=" in message
 
@@ -138,7 +139,8 @@ def test_the_same_file_positions_with_other_files_are_no_replay():
     ],
 )
 def test_the_batch_before_in_the_checkpoint_must_be_the_recorded_one(told, begins, journal_id, same):
-    """A log's position counts the source's own steps: two checkpoints that went on in different ways after a restore have the same numbers."""
+    """A log's position counts the source's own steps:
+    two checkpoints that went on in different ways after a restore have the same numbers."""
     last = dataclasses.replace(state(files(4, 5, "d5")), journal_id=journal_id)
     before = told and tuple(dataclasses.replace(source, files=told[1]) for source in files(4, 5, told[0]))
     batch = Batch(6, "q", "r", files(5, 6, "d6"), fingerprint=SAME_QUERY, before=lambda: before)
@@ -171,7 +173,7 @@ def test_a_new_checkpoint_over_a_source_without_positions_is_refused_with_two_wa
 
 
 def test_a_token_accepts_one_accident_only():
-    """Left in the code, it must not accept the next one."""
+    """If it is left in the code, it must not accept the next accident."""
     batch, last = Batch(0, "q2", "r", files(0, 1)), state(files(4, 5))
     word = token(batch, Past("lake/t", "t", last, lambda q, c: None, lambda r: KnownRun(False)))
     later = dataclasses.replace(last, record_id="r2")
@@ -217,7 +219,7 @@ def test_a_partition_once_recorded_stays_recorded():
 
 
 def test_an_unknown_start_counts_as_the_beginning():
-    """Nothing can be lost by it; what is published already is filtered."""
+    """Nothing can be lost by that, and what is already published is filtered."""
     batch = Batch(0, "q2", "r", (SourceRange(None, {"t": {"0": 70}}),))
     assert decide(batch, state(kafka(50, 60)), **KAFKA_COLUMNS).verdict is Verdict.FILTER
 
@@ -236,7 +238,7 @@ def test_a_bounded_run_is_published_once():
 
 
 def named(**ranges):
-    """File sources by name: (start, end), in the order given."""
+    """Ranges of file sources by name: (start, end), in the order given."""
     return tuple(
         SourceRange(None if start is None else {"logOffset": start}, {"logOffset": end}, f"d{end}", name=name)
         for name, (start, end) in ranges.items()
@@ -250,7 +252,7 @@ def places(*ranges):
 
 
 def test_named_sources_stand_in_any_order_and_come_and_go():
-    """Who a source is says its name, not its place."""
+    """A source is known by its name, not by its place."""
     last = state(named(a=(1, 2), b=(5, 6)))
     assert decide(Batch(6, "q", "r", named(b=(6, 7), a=(2, 2))), last).verdict is Verdict.NEW
     assert decide(Batch(6, "q", "r", named(b=(6, 7), c=(None, 3))), last).verdict is Verdict.NEW
@@ -259,7 +261,8 @@ def test_named_sources_stand_in_any_order_and_come_and_go():
 
 
 def test_sources_of_a_recorded_batch_may_get_names():
-    """The record knows places, the checkpoint names by now: the next batch follows, a replay is known, another batch is not."""
+    """The record knows places, and the checkpoint has names by now: the next batch follows, a replay is recognised, and
+    another batch is not taken for one."""
     last = state(places((1, 2), (5, 6)))
     assert decide(Batch(6, "q", "r", named(a=(6, 7), z=(2, 3))), last).verdict is Verdict.NEW
     assert decide(Batch(5, "q", "r", named(a=(5, 6), z=(1, 2))), last).verdict is Verdict.SKIP
@@ -269,7 +272,7 @@ def test_sources_of_a_recorded_batch_may_get_names():
 
 
 def test_the_name_of_a_source_is_kept_in_the_state():
-    """And where there is none, the state says none."""
+    """Where a source has no name the state says none."""
     for sources in (named(a=(1, 2)), places((1, 2))):
         told = state(sources).to_json()
         assert [("name" in source) for source in told["sources"]] == [bool(sources[0].name)]
@@ -281,18 +284,17 @@ def test_the_name_of_a_source_is_kept_in_the_state():
     [({"topic_id": "id-2"}, "positions.topic-recreated"), ({"cluster": "c-2"}, "positions.other-cluster")],
 )
 def test_a_batch_that_was_seen_is_another_one_when_its_topic_is_another_one(change, kind):
-    """Found by a walk: the plan did not compare, its user said that the rows were there, the topic was created again, and Spark read the batch that it
-    had planned from the new one."""
-    last = test_identity.state(test_identity.source(50, 60))
+    """Found by a walk: the plan could not be compared and its user said that the rows were there; then the topic was
+    created again, and Spark read the batch that it had planned from the new topic."""
+    last = admitting.state(admitting.source(50, 60))
     given = dataclasses.replace(
-        test_identity.batch(test_identity.source(0, 60)),
-        fingerprint=dataclasses.replace(last.fingerprint, comparable=False),
+        admitting.batch(admitting.source(0, 60)), fingerprint=dataclasses.replace(last.fingerprint, comparable=False)
     )
     with pytest.raises(Misuse) as told:
-        test_identity.decide(given, last)
+        admitting.decide(given, last)
     assert told.value.kind == "query.not-comparable"
     word = str(told.value).split("accept_as_seen='")[1].split("'")[0]
-    assert test_identity.decide(given, last, accept_as_seen=word).verdict is Verdict.SEEN
-    other = dataclasses.replace(given, sources=(test_identity.source(0, 60, **change),))
-    again = test_identity.refused(kind, other, last, accept_as_seen=word)
-    assert test_identity.decide(other, last, accept_as_seen=again).verdict is Verdict.SEEN
+    assert admitting.decide(given, last, accept_as_seen=word).verdict is Verdict.SEEN
+    other = dataclasses.replace(given, sources=(admitting.source(0, 60, **change),))
+    again = admitting.refused(kind, other, last, accept_as_seen=word)
+    assert admitting.decide(other, last, accept_as_seen=again).verdict is Verdict.SEEN

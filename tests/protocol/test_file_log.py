@@ -1,4 +1,5 @@
-"""A file source's own log as Spark 4 writes it: which files a batch has, over compaction and numbers that were left behind."""
+"""A file source's own log as Spark 4 writes it:
+which files a batch has, across compaction and numbers that were left behind."""
 
 import json
 
@@ -9,14 +10,14 @@ from streamsink.spark.gateway import file_log
 
 
 class Folder:
-    """A source's log in memory; counts the bytes that are read."""
+    """A source's log in memory, which counts the bytes that are read."""
 
     def __init__(self):
         self.texts: dict[str, str] = {}
         self.read_bytes = 0
 
     def add(self, number: int, paths, compact_from: int | None = None) -> None:
-        """The entries of a number; compact_from: all since that number, in one compacted file."""
+        """Add the entries of a number. compact_from: one compacted file has all entries since that number."""
         lines = [line(path, number) for path in paths]
         if compact_from is not None:
             earlier = [text.split("\n")[1:] for n in range(compact_from, number) for text in [self.texts[f"f/{n}"]]]
@@ -69,10 +70,11 @@ def test_each_batch_has_the_files_of_its_numbers(folder):
 
 
 def test_a_number_that_was_left_behind_is_of_the_batch_after_it(folder):
-    """The driver died after the source's log, before Spark's: the batch then has both, in order."""
+    """The driver died after the source's log and before Spark's,
+    so that the next batch has the entries of both numbers, in order."""
     assert named(folder.files(6, 8)) == ["7a", "7ü%20", "8a", "8ü%20"]
     assert named(folder.files(7, 10)) == ["8a", "8ü%20", "9a", "9b", "10a"]
-    for number in range(9):  # Spark deletes them some time after they are compacted
+    for number in range(9):  # Spark deletes them some time after they are compacted.
         del folder.texts[f"f/{number}"]
     assert named(folder.files(None, 10))[-4:] == ["8ü%20", "9a", "9b", "10a"] and len(folder.files(None, 10)[1]) == 21
     assert folder.files(6, 8)[1] is None, "not known, and never a part of it"
@@ -85,7 +87,8 @@ def test_a_source_without_news_has_no_files_and_the_digest_that_it_had(folder):
 
 
 def test_the_digest_is_of_the_entries_whichever_file_they_stand_in(folder):
-    """A digest of an earlier version is the same for a batch of one number, so that its replay is one."""
+    """A digest of an earlier version is the same for a batch of one number,
+    so that the batch's replay is recognised."""
     compacted = folder.files(8, 9)[0]
     folder.texts["f/9"] = "\n".join(["v1", *(line(path, 9) for path in paths("9a", "9b"))])
     assert folder.files(8, 9)[0] == compacted
@@ -107,7 +110,8 @@ def test_a_log_that_is_not_understood_tells_no_files(folder, text):
 
 
 def test_a_compacted_file_is_read_from_its_end():
-    """100,000 files were read before: 64 KiB tell the two of this batch. Where one batch has them all, all of it is read."""
+    """100,000 files were read before, and 64 KiB are enough to name the two files of this batch. Where one batch has
+    all files, the whole log is read."""
     folder = Folder()
     folder.add(0, paths(*range(100_000)))
     folder.add(1, paths("x", "ü"), compact_from=0)

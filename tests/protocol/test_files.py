@@ -46,7 +46,7 @@ def decide(
     batch = Batch(
         number, query, "r", tuple(sources), fingerprint=QUERY, stateful=stateful, combines=combines, may_combine=hides
     )
-    recorded = files.KnownFiles(recorded_files.entries(known)) if known is not None else None
+    recorded = recorded_files.KnownFiles(recorded_files.entries(known)) if known is not None else None
     past = Past(
         "lake/t",
         "t",
@@ -75,7 +75,7 @@ def test_all_known_none_known_and_some_known():
 
 
 def test_rows_that_the_batch_function_has_combined_are_not_filtered_by_their_file():
-    """A batch of old files only, or of new ones only, needs no filter."""
+    """A batch of old files only, or of new files only, needs no filter."""
     known = [reads("a", "b")]
     message = refused("files.combined", [reads("a", "c")], known, combines="Aggregate", file_column="f")
     assert "Aggregate" in message and "maxFilesPerTrigger=1" in message
@@ -84,7 +84,8 @@ def test_rows_that_the_batch_function_has_combined_are_not_filtered_by_their_fil
 
 
 def test_rows_that_may_have_been_combined_are_asked_for_before_they_are_filtered_by_their_file():
-    """Where old and new files meet. The word is for this, also in later batches of the replay; the token that names the query is not."""
+    """The question comes where old and new files meet. Its word holds in later batches of the replay as well; the token
+    that names the query is no answer to it."""
     known, given = [reads("a", "b")], {"hides": "MapInPandas", "file_column": "f"}
     message = refused("files.may-combine", [reads("a", "c")], known, **given)
     assert "MapInPandas" in message and "maxFilesPerTrigger=1" in message
@@ -101,7 +102,7 @@ def test_rows_that_may_have_been_combined_are_asked_for_before_they_are_filtered
 
 
 def test_a_batch_that_follows_is_asked_only_in_a_replay():
-    """The source's own log does not name a file twice; so nothing is looked up before the first accident."""
+    """The source's own log does not name a file twice, so nothing is looked up before the first accident."""
     batch = {"number": 1, "query": "q"}
     plain = decide([reads("a", start={"logOffset": 0}, end=1)], None, **batch)
     assert plain.verdict is Verdict.NEW and not plain.replaying
@@ -112,7 +113,7 @@ def test_a_batch_that_follows_is_asked_only_in_a_replay():
 
 
 def test_time_and_spelling():
-    """Another number of slashes is no other file."""
+    """Another number of slashes does not make another file."""
     assert decide([reads("a", folder="file:/in")], [reads("a")]).verdict is Verdict.SEEN
     assert decide([reads("a", folder="s3a://b/in")], [reads("a", folder="s3a://b/in")]).verdict is Verdict.SEEN
     refused("files.moved", [reads("a", folder="s3://b/in")], [reads("a", folder="s3a://b/in")])
@@ -123,7 +124,8 @@ def _word(message):
 
 
 def test_a_recorded_path_with_another_time_is_asked_for():
-    """Restored without its time, or written again: nothing tells, and the one is here while the other is not."""
+    """The file was restored without its time, or was written again.
+    Nothing tells which, and only in the first case its rows are here."""
     known = [reads("a", "b")]
     for batch in (
         [reads("a", time=2)],
@@ -154,7 +156,7 @@ def test_a_recorded_path_with_another_time_is_asked_for():
 
 
 def test_all_recorded_paths_with_other_times():
-    """``cp -r``: the answer holds for this batch, and the next one is asked for."""
+    """This is what ``cp -r`` leaves. The answer holds for this batch, and the next one is asked about as well."""
     known, batch = [reads("a", "b", "c")], [reads("a", "b", time=2)]
     word = _word(refused("files.other-times", batch, known))
     assert (
@@ -167,19 +169,19 @@ def test_all_recorded_paths_with_other_times():
 
 
 def test_a_path_of_a_folder_that_was_moved_and_restored_is_asked_for_first():
-    """Its name and time are those of a file elsewhere, its path is that of another time."""
+    """Its name and time are those of a file elsewhere, and its path is recorded with another time."""
     known = [reads("a", time=1), reads("a", time=2, folder="file:///old")]
     refused("files.other-times", [reads("a", time=2), reads()], known)
 
 
 def test_entries_of_earlier_code_do_not_know_a_path_alone():
-    """All else they know as they did."""
+    """They know everything else as they did."""
     entries = recorded_files.entries([reads("a", "b")])
     record = Committable(state(), "x", None, (), {}, entries)
     value = record.to_json()
     value["source_files"] = base64.b64encode(b"".join(entries[at : at + 20] for at in (0, 28))).decode()
     del value["read_files"]
-    known = files.KnownFiles(Committable.from_json(value).source_files)
+    known = recorded_files.KnownFiles(Committable.from_json(value).source_files)
     single, two = (
         [[reads(*names, time=time)] for names, time in ((("a", "b"), 1), (("a",), 2))],
         [reads("a"), reads("a")],
@@ -193,7 +195,8 @@ def _words(message):
 
 
 def test_moved_files_beside_known_ones_are_asked_for():
-    """A part of the folder was moved. They were written as new: the rows of files that are here, a second time."""
+    """A part of the folder was moved.
+    Formerly its files were written as new, so that rows which are here came a second time."""
     known = [reads("a", "b"), reads("c")]
     batch = [reads("a"), reads("b", folder="file:///other", end=1)]
     message = refused("files.moved", batch, known, file_column="f")
@@ -204,7 +207,8 @@ def test_moved_files_beside_known_ones_are_asked_for():
 
 
 def test_new_files_beside_moved_ones_are_written():
-    """The answer says what these files are, and nothing of the others. ``accept_as_seen`` was for the whole batch, and lost them."""
+    """The answer says what the moved files are, and nothing of the others. Formerly ``accept_as_seen`` was for the
+    whole batch, and lost the new ones."""
     known, batch = [reads("a", "b")], [reads("d"), reads("b", folder="file:///other", end=1)]
     seen, new = (
         decide(batch, known, file_column="f", **{way: word})
@@ -214,7 +218,7 @@ def test_new_files_beside_moved_ones_are_written():
 
 
 def test_what_is_said_of_moved_files_is_said_of_these_alone():
-    """Neither of another batch, nor of more of them in this one."""
+    """The answer is for no other batch, and for no further files in this one."""
     known, moved = [reads("a", "b", "c")], reads("b", folder="file:///other", end=1)
     words = _words(refused("files.moved", [reads("a"), moved], known))
     for way, word in words.items():
@@ -227,7 +231,8 @@ def test_what_is_said_of_moved_files_is_said_of_these_alone():
     "first, second", [(a, b) for a in ("accept_as_seen", "accept_as_new") for b in ("accept_as_seen", "accept_as_new")]
 )
 def test_one_batch_may_have_to_be_asked_for_both(first, second):
-    """Moved files, and others without their times: the second error repeats what was answered, where it names the same option."""
+    """It has moved files, and others without their times.
+    The second error repeats what was answered, where it names the same option."""
     known = [reads("a", "b")]
     batch = [reads("a", time=2), reads("b", folder="file:///other", end=1)]
     given = {first: _words(refused("files.other-times", batch, known))[first]}
@@ -242,7 +247,7 @@ def test_one_batch_may_have_to_be_asked_for_both(first, second):
 
 
 def test_two_sources_over_one_folder():
-    """Each makes rows of its own of a file: what one has read, the other may have to read still."""
+    """Each source makes rows of its own of a file: what one has read, the other may still have to read."""
     known = [reads("a", "b"), reads("a")]
     assert decide([reads("a"), reads("a")], known).verdict is Verdict.SEEN
     assert decide([reads("c"), reads("d")], known, file_column="f").verdict is Verdict.NEW
@@ -252,7 +257,7 @@ def test_two_sources_over_one_folder():
 
 
 def test_named_sources_are_known_by_their_names():
-    """In whatever order they stand."""
+    """They may stand in any order."""
     one, two = reads("a", name="one"), reads("b", name="two")
     assert decide([two, one], [one, two]).verdict is Verdict.SEEN
     refused("files.other-source", [reads("a", name="two"), reads("b", name="one")], [one, two])
@@ -270,7 +275,7 @@ def test_sources_that_tell_no_files_and_state_are_asked_for_as_before():
 
 
 def test_a_batch_whose_earlier_ones_are_not_here_is_not_decided_by_files():
-    """Their files may be in no record at all."""
+    """The files of the earlier batches may be in no record at all."""
     follows = reads("b", start={"logOffset": 4}, end=5)
     refused("checkpoint.replaced", [follows], [reads("a")], number=5)
     refused("batch.gap", [follows], [reads("a")], number=5, query="q")
@@ -280,7 +285,7 @@ def test_a_batch_whose_earlier_ones_are_not_here_is_not_decided_by_files():
 
 
 def test_state_and_record_keep_what_they_must_and_nothing_else():
-    """Fields stand in the JSON only when they say something, so that other sources have none of it."""
+    """Fields stand in the JSON only when they say something, so that other sources have none of them."""
     plain, full = state(), state(replaying=True, files_from=7)
     assert not {"replaying", "files_from"} & set(plain.to_json())
     assert AppState.from_json(full.to_json()) == full and AppState.from_json(plain.to_json()) == plain

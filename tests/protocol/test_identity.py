@@ -1,77 +1,18 @@
-"""Admission by ids: another cluster, a recreated topic, lost messages, unknown partitions, one topic that several sources read.
+"""Admission by ids: another cluster, a recreated topic, lost messages, and unknown partitions.
 
-Each error is before anything is written, and its way on is followed here.
+Each error comes before anything is written, and its way on is followed here.
 """
 
 import dataclasses
-import re
 
 import pytest
 
 from streamsink.errors import Misuse
-from streamsink.options import SinkOptions
-from streamsink.protocol.admission.admit import Past, admit
-from streamsink.protocol.committable import AppState, Batch, KnownRun
 from streamsink.protocol.decision import Verdict
 from streamsink.protocol.positions import SourceRange
-from streamsink.protocol.recorded import Recorded
-from streamsink.protocol.same_query import QueryFingerprint
 from tests.crash.world import memory_world
+from tests.protocol.admitting import COLUMNS, batch, decide, recorded, refused, source, state
 from tests.protocol.query import Query
-
-COLUMNS = {"position_columns": ("topic", "partition", "offset")}
-SAME_QUERY = QueryFingerprint(sources="aa", plan="bb", dates="cc", schema="dd", spark="4.1", comparable=True)
-
-
-def source(begin, end, topic_id="id-1", cluster="c-1", topic="t", **more):
-    """Numbers for partition 0, or dictionaries. begin None: Spark does not say."""
-
-    def side(value):
-        return {topic: value if isinstance(value, dict) else {"0": value}}
-
-    ids = {topic: topic_id} if topic_id else {}
-    return SourceRange(None if begin is None else side(begin), side(end), cluster=cluster, topic_ids=ids, **more)
-
-
-def state(*sources, query="q", checkpoint=5, record="r"):
-    return AppState(
-        query=query,
-        generation=0,
-        epoch=1,
-        checkpoint_id=checkpoint,
-        sequence=6,
-        record_id=record,
-        table_id="t",
-        sources=tuple(dataclasses.replace(each, earliest=None, newest=None) for each in sources),
-        recorded=Recorded().advanced(sources),
-        fingerprint=SAME_QUERY,
-    )
-
-
-def batch(*sources, query="q2", number=0):
-    return Batch(number, query, "run", sources, fingerprint=SAME_QUERY)
-
-
-def decide(given, last, **options):
-    past = Past("lake/t", "t", last, lambda query, checkpoint: None, lambda run: KnownRun(False))
-    return admit(given, past, SinkOptions.of("lake/t", options))
-
-
-def refused(kind, given, last, *words, **options):
-    """The token that the error prints."""
-    with pytest.raises(Misuse) as caught:
-        decide(given, last, **options)
-    message = str(caught.value)
-    assert caught.value.kind == kind, message
-    for word in ("lake/t", "Nothing was written", *words):
-        assert word in message
-    new, seen = (re.search(rf"{option}='([^']+)'", message)[1] for option in ("accept_as_new", "accept_as_seen"))
-    assert new == seen
-    return new
-
-
-def recorded(decision):
-    return [(r.source, r.topic, r.cluster, r.topic_id, r.next) for r in decision.recorded.topics]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +25,7 @@ def recorded(decision):
 )
 @pytest.mark.parametrize("begin", [0, 60])
 def test_another_topic_of_the_same_name_is_refused_and_the_token_drops_its_record(change, kind, begin):
-    """Whether its offsets overlap or continue those that are recorded: they say nothing of it."""
+    """It does not matter whether its offsets overlap or continue the recorded ones, which say nothing of this topic."""
     last, given = state(source(50, 60)), batch(source(begin, 70, **change))
     word = refused(kind, given, last, *change.values(), "from_beginning=['t']", **COLUMNS)
     assert refused(kind, batch(source(begin, 71, **change), query="q3"), last, **COLUMNS) == word, (
@@ -107,7 +48,7 @@ def test_a_recreated_topic_that_is_not_read_from_its_beginning_is_a_gap_although
 
 
 def test_other_topics_of_the_batch_are_filtered_all_the_same():
-    """A token for one topic does not write another one twice."""
+    """A token for one topic does not let another one be written twice."""
 
     def both(begin, end, topic_id):
         ids = {"t": topic_id, "u": "id-u"}
@@ -131,14 +72,14 @@ def test_a_replay_of_the_last_batch_is_no_replay_when_its_topic_is_another_one()
     "known, told", [(("", ""), ("id-1", "c-1")), (("id-1", "c-1"), ("", "")), (("", ""), ("", ""))]
 )
 def test_an_id_that_is_not_known_is_never_an_alarm(known, told):
-    """Of a table that an earlier version wrote, or a broker that does not tell them today."""
+    """The table was written by an earlier version, or the broker does not tell the ids today."""
     last = state(source(50, 60, *known))
     assert decide(batch(source(60, 70, *told), query="q", number=6), last).verdict is Verdict.NEW
     assert decide(batch(source(0, 70, *told)), last, **COLUMNS).below == {"t": {"0": 60}}
 
 
 def test_a_topic_that_moved_to_another_place_of_the_query_is_known_by_its_id():
-    """No alarm, and no row twice: the sources of a union were exchanged, and the checkpoint is new."""
+    """The sources of a union were exchanged, and the checkpoint is new: there is no alarm, and no row comes twice."""
     one, two = source(0, 60, "id-1", topic="t"), source(0, 8, "id-2", topic="u")
     again = batch(source(0, 9, "id-2", topic="u"), source(0, 70, "id-1", topic="t"))
     decision = decide(again, state(one, two), **COLUMNS)
@@ -147,7 +88,7 @@ def test_a_topic_that_moved_to_another_place_of_the_query_is_known_by_its_id():
 
 
 def test_topics_of_one_name_in_two_clusters_have_positions_of_their_own():
-    """And a cluster that is added to the query accuses nobody."""
+    """A cluster that is added to the query raises no alarm."""
     first, second = source(50, 60), source(5, 6, "id-2", "c-2")
     going_on = batch(source(60, 70), source(6, 9, "id-2", "c-2"), query="q", number=6)
     assert recorded(decide(going_on, state(first, second))) == [
@@ -169,7 +110,8 @@ def test_topics_of_one_name_in_two_clusters_have_positions_of_their_own():
     ],
 )
 def test_a_topic_whose_id_stayed_and_whose_end_moved_back_is_refused(given, kind):
-    """The new messages below the recorded offset were taken for old ones. The token takes the record back, or leaves it."""
+    """Formerly the new messages below the recorded offset were taken for old ones.
+    The token either takes the record back or leaves it."""
     last = state(source(50, 60))
     word = refused(kind, batch(given), last, "30", "60", **COLUMNS)
     lowered = decide(batch(given), last, accept_as_new=word, **COLUMNS)
@@ -179,7 +121,8 @@ def test_a_topic_whose_id_stayed_and_whose_end_moved_back_is_refused(given, kind
 
 
 def test_a_start_behind_the_record_is_of_a_checkpoint_that_is_older_than_the_topic():
-    """Found by a walk: the checkpoint from before the topic was created again came back, and its end took the new topic's record back."""
+    """Found by a walk:
+    the checkpoint from before the topic was created again came back, and its end took the new topic's record back."""
     last, given = state(source(30, 40)), batch(source(60, 30, newest={"t": {"0": 45}}))
     with pytest.raises(Misuse) as caught:
         decide(given, last, **COLUMNS)
@@ -197,7 +140,8 @@ def test_a_start_behind_the_record_is_of_a_checkpoint_that_is_older_than_the_top
 
 @pytest.mark.parametrize("begin", [40, 35])
 def test_an_end_below_its_start_may_be_of_a_checkpoint_that_is_older_than_the_topic(begin):
-    """Found by a bred walk: the new topic had grown to where the old checkpoint began, so that its end took the new topic's record back."""
+    """Found by a bred walk: the new topic had grown to where the old checkpoint began, so that the checkpoint's end
+    took the new topic's record back."""
     last, given = state(source(30, 40)), source(begin, 30, newest={"t": {"0": 45}})
     for query, is_said in (("q", False), ("q2", True)):
         with pytest.raises(Misuse) as caught:
@@ -205,13 +149,14 @@ def test_an_end_below_its_start_may_be_of_a_checkpoint_that_is_older_than_the_to
         message = str(caught.value)
         assert caught.value.kind == "positions.end-below-start" and "If messages were lost, accept_as_new" in message
         assert (
-            "another one than wrote last: if it is an older one, from before the topic was created again, restore the one that wrote last, or start a "
-            "new checkpoint with startingOffsets=streamsink.starting_offsets('lake/t')" in message
+            "another one than wrote last: if it is an older one, from before the topic was created again, restore the "
+            "one that wrote last, or start a new checkpoint with startingOffsets="
+            "streamsink.starting_offsets('lake/t')" in message
         ) is is_said
 
 
 def test_without_ids_an_end_that_moved_back_drops_the_record():
-    """Then it is most likely another topic."""
+    """It is most likely another topic then."""
     last, given = state(source(50, 60, "")), batch(source(0, 30, "", newest={"t": {"0": 30}}))
     word = refused("positions.newest-below-recorded", given, last, "from_beginning=['t']", **COLUMNS)
     decision = decide(given, last, accept_as_new=word, **COLUMNS)
@@ -224,7 +169,8 @@ def test_without_ids_an_end_that_moved_back_drops_the_record():
 
 @pytest.mark.parametrize("last, begin", [(None, 0), ("one", 60)])
 def test_a_batch_that_ends_behind_what_the_broker_has_is_refused(last, begin):
-    """Planned, and the topic lost messages or was created again before the rows were read: those that come there now were taken for read."""
+    """It was planned, and the topic lost messages or was created again before its rows were read. Formerly the messages
+    that come at these offsets now were taken for read."""
     last = last and state(source(50, 60))
     given = batch(source(begin, 90, newest={"t": {"0": 70, "1": 5}}), query="q", number=6 if last else 0)
     with pytest.raises(Misuse) as caught:
@@ -238,7 +184,7 @@ def test_a_batch_that_ends_behind_what_the_broker_has_is_refused(last, begin):
 
 
 def test_a_replay_of_what_is_published_asks_nothing_of_the_broker():
-    """What it holds now is for the next batch to say."""
+    """What the broker has now matters to the next batch."""
     last = state(source(50, 60))
     given = batch(source(50, 60, newest={"t": {"0": 10}}), query="q", number=5)
     assert decide(given, last).verdict is Verdict.SKIP
@@ -268,7 +214,8 @@ def test_a_batch_that_was_accepted_is_a_replay_when_it_comes_again():
     [(7, 7, Verdict.NEW), (5, 7, Verdict.NEW), (7, 5, None), (7, None, None), (0, None, Verdict.NEW)],
 )
 def test_a_partition_unknown_to_the_table_begins_at_its_beginning_or_it_is_a_gap(begin, earliest, verdict):
-    """A2b: a lost checkpoint and startingOffsets=latest. Retention moves the beginning; what is not known is no proof."""
+    """A2b: a lost checkpoint and startingOffsets=latest.
+    Retention moves the beginning, and a beginning that is not known proves nothing."""
     first = None if earliest is None else {"t": {"0": 0, "1": earliest}}
     given = batch(source({"0": 60, "1": begin}, {"0": 70, "1": 9}, earliest=first))
     if verdict:
@@ -279,7 +226,7 @@ def test_a_partition_unknown_to_the_table_begins_at_its_beginning_or_it_is_a_gap
 
 
 def test_an_error_counts_the_partitions_that_the_broker_has_now():
-    """Spark refuses startingOffsets that leave one out, which was added after the batch was planned."""
+    """Spark refuses startingOffsets that leave out a partition which was added after the batch was planned."""
     newest = {"t": {"0": 60, "1": 0, "2": 0}}
     refused(
         "positions.topic-recreated",
@@ -294,7 +241,7 @@ def _of_two(starts, ends, topic_id, **more):
 
 
 def test_an_error_about_one_topic_counts_new_partitions_of_the_others():
-    """A walk found that starting_offsets left them out."""
+    """Found by a walk: starting_offsets left them out."""
     last = state(_of_two({"t": {"0": 50}, "u": {"0": 0}}, {"t": {"0": 60}, "u": {"0": 9}}, "id-1"))
     ends = {"t": {"0": 70}, "u": {"0": 9, "1": 0}}
     recreated = _of_two({"t": {"0": 60}, "u": {"0": 9}}, ends, "id-2")
@@ -318,51 +265,6 @@ def test_the_way_on_names_partitions_that_the_table_does_not_know(kind, begin, k
     assert caught.value.kind == kind and "partitions=" not in str(caught.value)
 
 
-def test_each_source_is_told_its_own_topics():
-    """Spark refuses startingOffsets of a source that name another one's topic, as much as those that leave out one of its own."""
-    last = state(source(50, 60), source(5, 8, "id-u", topic="u"))
-    first, second = (source(0, 70), source({"0": 0, "1": 0}, {"0": 9, "1": 2}, "id-u", topic="u"))
-    refused(
-        "positions.overlap",
-        batch(first, second),
-        last,
-        "startingOffsets=streamsink.starting_offsets('lake/t', source=0) for source 0, "
-        "streamsink.starting_offsets('lake/t', partitions={'u': 2}, source=1) for source 1 (in their order in the query, from 0), or",
-    )
-    anew = source(8, 9, "id-2", topic="u")
-    refused(
-        "positions.topic-recreated",
-        batch(source(60, 70), anew),
-        last,
-        "starting_offsets('lake/t', source=0) for source 0",
-        "starting_offsets('lake/t', partitions={'u': 1}, from_beginning=['u'], source=1) for source 1",
-    )
-
-
-def test_a_topic_that_the_query_reads_no_longer_is_left_out():
-    """Of its one source, and of one of several."""
-    both = SourceRange(
-        {"t": {"0": 50}, "u": {"0": 5}},
-        {"t": {"0": 60}, "u": {"0": 8}},
-        cluster="c-1",
-        topic_ids={"t": "id-1", "u": "id-u"},
-    )
-    refused("positions.overlap", batch(source(0, 70)), state(both), "starting_offsets('lake/t', without=['u'])")
-    two = batch(source(0, 70), source(0, 3, "id-v", topic="v"))
-    refused(
-        "positions.overlap",
-        two,
-        state(both),
-        "starting_offsets('lake/t', without=['u'], source=0) for source 0, 'earliest' for source 1",
-    )
-
-
-def test_sources_that_have_changed_places_are_told_their_own_topics():
-    last = state(source(50, 60), source(5, 8, "id-u", topic="u"))
-    calls = "starting_offsets('lake/t', source=1) for source 0, streamsink.starting_offsets('lake/t', source=0) for source 1"
-    refused("positions.overlap", batch(source(0, 9, "id-u", topic="u"), source(0, 70)), last, calls)
-
-
 def test_a_partition_that_appears_under_a_running_checkpoint_continues():
     """Spark begins it at its earliest offset, and says no start for it."""
     given = batch(source({"0": 60}, {"0": 70, "1": 9}, earliest={"t": {"0": 0, "1": 5}}), query="q", number=6)
@@ -373,54 +275,6 @@ def test_a_new_application_begins_wherever_the_user_said():
     assert decide(batch(source(60, 70, earliest={"t": {"0": 0}})), None).verdict is Verdict.NEW
 
 
-# -- several sources on one topic -----------------------------------------------------------------------------------
-
-
-def test_each_source_goes_on_from_its_own_position():
-    """A8: with the lower position for both, the faster one left a gap or overlapped itself."""
-    last = state(source(0, 20), source(0, 8))
-    decision = decide(batch(source(20, 40), source(8, 16), query="q", number=6), last)
-    assert (decision.verdict, [entry[-1] for entry in recorded(decision)]) == (Verdict.NEW, [{"0": 40}, {"0": 16}])
-    refused("positions.gap", batch(source(20, 40), source(9, 16), query="q", number=6), last)
-
-
-@pytest.mark.parametrize(
-    "first, second, below",
-    [
-        ((0, 10), (0, 4), 20),  # all is old
-        ((0, 30), (10, 10), 20),  # one has nothing
-        ((0, 10), (10, 16), 10),  # old for the first, and new for the second from there on
-    ],
-)
-def test_an_overlap_of_two_sources_is_filtered_where_one_comparison_is_right_for_both(first, second, below):
-    last = state(source(0, 20), source(0, 10))
-    decision = decide(batch(source(*first), source(*second)), last, **COLUMNS)
-    assert (decision.verdict, decision.below) == (Verdict.FILTER, {"t": {"0": below}})
-
-
-def test_rows_that_are_old_for_one_source_and_new_for_another_are_refused():
-    """A8: they were filtered by the lower position, and 12 rows of the faster source doubled."""
-    last, given = state(source(0, 20), source(0, 8)), batch(source(0, 30), source(0, 30))
-    calls = ", ".join(f"streamsink.starting_offsets('lake/t', source={place}) for source {place}" for place in (0, 1))
-    word = refused("positions.ambiguous", given, last, "t:0", f"{calls} (in their order", **COLUMNS)
-    assert decide(given, last, accept_as_new=word, **COLUMNS).verdict is Verdict.NEW
-    refused("positions.overlap", given, last)
-
-
-def test_two_sources_that_stand_at_the_same_position_are_filtered():
-    last, given = state(source(0, 20), source(0, 20)), batch(source(0, 30), source(0, 25))
-    assert decide(given, last, **COLUMNS).below == {"t": {"0": 20}}
-
-
-def test_sources_with_names_are_matched_by_name():
-    last = state(source(0, 20, name="fast"), source(0, 8, name="slow"))
-    given = batch(source(8, 16, name="slow"), source(20, 40, name="fast"), query="q", number=6)
-    assert decide(given, last).verdict is Verdict.NEW
-    unnamed = state(source(0, 20), source(0, 8))
-    named = batch(source(20, 40, name="fast"), source(8, 16, name="slow"), query="q", number=6)
-    assert decide(named, unnamed).verdict is Verdict.NEW, "they got names under the same checkpoint"
-
-
 # -- within a run ---------------------------------------------------------------------------------------------------
 
 
@@ -428,7 +282,7 @@ def test_sources_with_names_are_matched_by_name():
     "recorded_id, kind", [("before", "positions.topic-recreated"), ("", "positions.recreated-meanwhile")]
 )
 def test_a_topic_recreated_while_its_batch_is_written_is_found_before_the_record(recorded_id, kind):
-    """Nothing of the batch is durable; where the id is recorded, the error has the ways on."""
+    """Nothing of the batch is durable. Where the topic's id is recorded, the error has the ways on."""
     world = memory_world()
     query = Query(world)
     driver, rows = world.driver, world.driver.rows
@@ -449,7 +303,8 @@ def test_a_topic_recreated_while_its_batch_is_written_is_found_before_the_record
 
 
 def test_who_only_says_that_a_topic_is_another_one_is_told_to_begin_with_it():
-    """Its record stands in the table until a batch is written, and a new checkpoint was told the offsets of the topic before."""
+    """The earlier topic's record stands in the table until a batch is written.
+    Formerly a new checkpoint was told the offsets of that topic."""
     two = {"cluster": "c-1", "topic_ids": {"t": "id-2", "u": "id-u"}}
     last = state(
         SourceRange(

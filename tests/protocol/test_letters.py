@@ -16,20 +16,18 @@ from streamsink.table.table import create_table, new_schema
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import arm
 from tests.advice.following import advice, follows, told
-from tests.crash.letters_world import EARLIER, EARLIER_NAME, LETTERS, NAME, PLAIN, LettersWorld
+from tests.crash.letters_world import LETTERS, NAME, PLAIN, LettersWorld
 from tests.crash.world import die_at_step
-
-_MORE = (6, 9, 9, 14, 18, 22)
 
 
 def _key(world) -> str:
-    """Under which the dead-letter table knows the application."""
+    """The name under which the dead-letter table knows the application."""
     [key] = [key for key in world.states(world.dead_letters) if key.startswith(f"streamsink@{NAME}@")]
     return key
 
 
 def test_a_query_that_gets_and_loses_dead_letters_is_one_application_in_one_place():
-    """Issue 10: the option changed the name, the journal and the state."""
+    """Issue 10: formerly the option changed the name, the journal and the state."""
     world = LettersWorld()
     for boundaries, how in (
         ((6, 9), PLAIN),
@@ -48,7 +46,7 @@ def test_a_query_that_gets_and_loses_dead_letters_is_one_application_in_one_plac
 
 @pytest.mark.parametrize("how, then", [(PLAIN, LETTERS), (LETTERS, PLAIN)])
 def test_a_replay_is_recognised_by_the_other_kind_of_start(how, then):
-    """Spark's commit log lacks the last batch, and one before it."""
+    """Spark's commit log lacks the last batch and one before it."""
     world = LettersWorld()
     world.run(boundaries=(6, 9, 14), how=how)
     before = world.rows()
@@ -59,7 +57,7 @@ def test_a_replay_is_recognised_by_the_other_kind_of_start(how, then):
 
 
 def test_positions_are_those_of_the_table():
-    """A new checkpoint that reads old messages again is told so, with and without dead letters."""
+    """A new checkpoint that reads old messages again is refused, with and without dead letters."""
     world = LettersWorld()
     world.run(boundaries=(6, 9), how=PLAIN)
     world.checkpoint = type(world.checkpoint)("00000000-0000-0000-0000-000000000002")
@@ -70,21 +68,21 @@ def test_positions_are_those_of_the_table():
 
 
 def test_batches_without_dead_letters_leave_their_table_alone():
-    """No snapshot, and no state of theirs."""
+    """The dead-letter table gets no snapshot and no state of these batches."""
     world = LettersWorld()
-    world.run(boundaries=(1,))  # row 0 is bad in its first evaluation
+    world.run(boundaries=(1,))  # Row 0 is bad in its first evaluation.
     before = world.table("rejected").snapshots.ids()
     world.run(boundaries=(1, 2, 3))
     assert world.table("rejected").snapshots.ids() == before and len(world.rows()) == 3
 
 
 def _calls_of_a_good_batch(how: str) -> int:
-    """I/O calls of the third batch of a start, in which no row is bad."""
+    """The number of I/O calls of the third batch of a start, in which no row is bad."""
     world = LettersWorld()
     calls = CrashingCalls(world.calls)
     driver = world.driver_of(how)
     sink = driver.start(world.file_io(calls), world.checkpoint)
-    world.checkpoint.ends.extend((1, 2, 3))  # row 0 is bad in its first evaluation, rows 1 and 2 are not
+    world.checkpoint.ends.extend((1, 2, 3))  # Row 0 is bad in its first evaluation, rows 1 and 2 are not.
     for batch_id in range(3):
         before = calls.count
         sink.batch(driver.describe(world.checkpoint, batch_id))
@@ -92,14 +90,14 @@ def _calls_of_a_good_batch(how: str) -> int:
 
 
 def test_a_batch_without_dead_letters_costs_what_it_costs_without_the_option():
-    """The other table is not even looked at."""
+    """The dead-letter table is not even looked at."""
     assert _calls_of_a_good_batch(LETTERS) == _calls_of_a_good_batch(PLAIN)
 
 
 def test_a_record_with_dead_letters_is_refused_by_code_that_does_not_know_them():
-    """By its version on disk; other records are those of before."""
+    """Its version on disk tells. Other records have the earlier version."""
     world = LettersWorld()
-    world.run(boundaries=(1, 2))  # row 0 is bad in its first evaluation, row 1 is not
+    world.run(boundaries=(1, 2))  # Row 0 is bad in its first evaluation, row 1 is not.
     versions = [
         json.loads(world.file_io().read(f"{world.path}/streamsink/streamsink/record-{n}.json").split(b"\n")[0])[
             "version"
@@ -110,7 +108,7 @@ def test_a_record_with_dead_letters_is_refused_by_code_that_does_not_know_them()
 
 
 def test_rows_of_dead_letters_are_counted_once_they_are_visible():
-    """With the option, and by a start without it that publishes what was pending."""
+    """Both a start with the option counts them and a start without it, which publishes what was pending."""
     world = LettersWorld()
     assert die_at_step("precommit.saved", 1, world)
     world.run(how=PLAIN)
@@ -121,7 +119,8 @@ def test_rows_of_dead_letters_are_counted_once_they_are_visible():
 
 @pytest.mark.parametrize("first_letters", [6, 9])
 def test_a_record_that_is_published_again_within_a_run_takes_its_dead_letters_along(first_letters):
-    """Another writer's rename hides its snapshot between two batches; the next one knows of the dead letters, whichever were the first."""
+    """Another writer's rename hides the record's snapshot between two batches. The next batch knows of the dead
+    letters, whichever batch had the first ones."""
     world = LettersWorld()
     world.run(boundaries=(6,), how=LETTERS if first_letters == 6 else PLAIN)
     table = world.table(NAME)
@@ -142,7 +141,7 @@ def test_a_record_that_is_published_again_within_a_run_takes_its_dead_letters_al
 
 @pytest.mark.parametrize("option", [{"publish": "async"}, {"mode": "overwrite"}, {"lock_id": "a.b.c"}])
 def test_what_dead_letters_do_not_have_is_refused_before_anything_is_written(option):
-    """And the query goes on without them, or without that."""
+    """The query goes on without dead letters, or without the option that was refused."""
     world = LettersWorld()
     world.run(boundaries=(6, 9), how=PLAIN)
     before = world.states(NAME)
@@ -163,7 +162,7 @@ def _takes_another(world, refused) -> None:
 @follows("dead-letters.changed")
 @pytest.mark.parametrize("accident", ["dropped", "recreated", "rolled back"])
 def test_a_dead_letter_table_that_lost_rows_is_named_and_another_name_goes_on(accident):
-    """The error's way on; the rows that are left are each there once."""
+    """After the error's way on each of the remaining rows is there once."""
     world = LettersWorld()
     world.run(boundaries=(6,), how=LETTERS)
     world.run(boundaries=(6, 9), how=LETTERS)
@@ -186,7 +185,8 @@ def test_a_dead_letter_table_that_lost_rows_is_named_and_another_name_goes_on(ac
 
 
 def _replaced_under_the_query(world, occurrence: int, boundaries) -> None:
-    """The dead-letter table is dropped and created anew by somebody else after so many batches of a run, which stops at the next."""
+    """After so many batches of a run somebody else drops the dead-letter table and creates it anew.
+    The run stops at the next batch."""
     table = world.table("rejected")
 
     def replace() -> None:
@@ -204,9 +204,9 @@ def _replaced_under_the_query(world, occurrence: int, boundaries) -> None:
 
 @follows("dead-letters.replaced")
 def test_a_dead_letter_table_that_is_replaced_under_the_query_is_looked_at_by_its_next_start():
-    """Nothing of this query was in it: it goes on."""
+    """Nothing of this query was in it, so the query goes on."""
     world = LettersWorld()
-    LettersWorld(world.calls, name="another").run(boundaries=(1,))  # its row is bad, so there is a table
+    LettersWorld(world.calls, name="another").run(boundaries=(1,))  # Its row is bad, so there is a dead-letter table.
     world.run(boundaries=(1,), how=PLAIN)
     _replaced_under_the_query(world, 2, (1, 2, 3, 4, 9))
     world.run(boundaries=(1, 2, 3, 4, 9))
@@ -215,7 +215,7 @@ def test_a_dead_letter_table_that_is_replaced_under_the_query_is_looked_at_by_it
 
 
 def test_dead_letters_that_go_under_the_query_are_named():
-    """Its own were in the table, so it is asked for another one."""
+    """Dead letters of the query were in the table, so the error asks for another table."""
     world = LettersWorld()
     world.run(boundaries=(6,))
     _replaced_under_the_query(world, 1, (6, 9, 14))
@@ -228,7 +228,7 @@ def test_dead_letters_that_go_under_the_query_are_named():
 
 
 def test_an_application_that_is_retired_begins_anew_with_its_dead_letters():
-    """Its numbers begin at 1 again: the dead-letter table must not take them for old ones."""
+    """Its numbers begin at 1 again, and the dead-letter table must not take them for old ones."""
     world = LettersWorld()
     world.run(boundaries=(6, 9, 14))
     assert _key(world)
@@ -242,7 +242,8 @@ def test_an_application_that_is_retired_begins_anew_with_its_dead_letters():
 
 @follows("dead-letters.unknown-record")
 def test_dead_letters_whose_record_is_lost_are_named_and_the_advice_goes_on():
-    """Killed after the dead letters, and the journal removed: the batch comes again, and its dead letters would be there twice."""
+    """The driver was killed after the dead letters were published, and the journal was removed: the batch comes again,
+    and its dead letters would be there twice."""
     world = LettersWorld()
     world.run(boundaries=(6,))
     assert die_at_step("letters.published", 1, world, boundaries=(6, 9))
@@ -260,9 +261,9 @@ def test_dead_letters_whose_record_is_lost_are_named_and_the_advice_goes_on():
 
 
 def test_dead_letters_whose_record_is_lost_are_named_when_none_come_again():
-    """The row of the lost record is good in its second evaluation: it would be in both tables."""
+    """The row of the lost record is good in its second evaluation, so it would be in both tables."""
     world = LettersWorld()
-    assert die_at_step("letters.published", 1, world, boundaries=(1,))  # row 0 is bad in its first evaluation
+    assert die_at_step("letters.published", 1, world, boundaries=(1,))  # Row 0 is bad in its first evaluation.
     world.file_io().delete_tree(f"{world.path}/streamsink")
     with pytest.raises(Misuse) as refused:
         world.run(boundaries=(1,))
@@ -271,7 +272,7 @@ def test_dead_letters_whose_record_is_lost_are_named_when_none_come_again():
 
 @follows("dead-letters.gone")
 def test_a_pending_record_whose_dead_letter_table_is_gone_can_be_given_up():
-    """The error's way on: the rows are read again from the source, and another table takes the dead letters."""
+    """This is the error's way on: the rows are read again from the source, and another table takes the dead letters."""
     world = LettersWorld()
     assert die_at_step("precommit.saved", 1, world)
     world.file_io().delete_tree(f"{world.root}/rejected")
@@ -287,7 +288,7 @@ def test_a_pending_record_whose_dead_letter_table_is_gone_can_be_given_up():
 
 
 def test_what_is_among_the_dead_letters_is_not_given_up():
-    """Reading its rows again would double them there."""
+    """To read its rows again would double them there."""
     world = LettersWorld()
     assert die_at_step("letters.published", 1, world)
     [sequence] = FileJournal(world.file_io(), world.path, "streamsink", 2)._numbers("record-", ".json")
@@ -301,7 +302,8 @@ def test_what_is_among_the_dead_letters_is_not_given_up():
 @follows("give-up.published")
 @pytest.mark.parametrize("before", [0, 1])
 def test_what_is_among_the_dead_letters_and_can_never_be_published_whole(before):
-    """The table for dead letters goes back, or is dropped when there was nothing in it before; then the rows are read again."""
+    """The dead-letter table goes back, or is dropped when there was nothing in it before;
+    then the rows are read again."""
     world = LettersWorld()
     if before:
         world.run(boundaries=(6,))
@@ -328,7 +330,7 @@ def test_what_is_among_the_dead_letters_and_can_never_be_published_whole(before)
 
 
 def test_two_tables_share_one_for_dead_letters():
-    """Each has its own state there; their records have the same numbers."""
+    """Each has its own state there. Their records have the same numbers."""
     world = LettersWorld()
     other = LettersWorld(world.calls, name="items")
     world.run(boundaries=(6, 9))
@@ -340,75 +342,3 @@ def test_two_tables_share_one_for_dead_letters():
     dead = read_arrow(world.table("rejected")).to_pylist()
     assert sorted([*written, *(json.loads(row["row"])["id"] for row in dead)]) == sorted([*range(18), *range(18)])
     assert {row["target"] for row in dead} == {NAME, "items"} and len(world.states("rejected")) == 2
-
-
-def test_a_table_of_earlier_code_goes_on_under_its_first_name():
-    """Its application was streamsink-<table>, and its journal lies in the folder above."""
-    world = LettersWorld()
-    world.run(boundaries=(6, 9), how=EARLIER)
-    world.run()
-    world.check_complete()
-    assert list(world.states(NAME)) == [f"{EARLIER_NAME}@tables"]
-    assert not world.file_io().entries(f"{world.path}/streamsink")
-
-
-def test_an_earlier_query_that_has_only_written_dead_letters_goes_on():
-    """Its journal does not name the table yet, and the table knows nothing of it."""
-    world = LettersWorld()
-    world.run(boundaries=(1,), how=EARLIER)
-    assert [name for name, _, _ in world.rows()] == ["rejected"]
-    ends = (1, 4, 9)
-    world.run(boundaries=ends)
-    world.check_complete(ends)
-    assert list(world.states(NAME)) == [f"{EARLIER_NAME}@tables"]
-
-
-def test_an_earlier_table_is_recognised_without_its_journal():
-    """By what its snapshots say: a new name would write everything a second time."""
-    world = LettersWorld()
-    world.run(boundaries=(6, 9), how=EARLIER)
-    world.file_io().delete_tree(f"{world.root}/streamsink")
-    world.checkpoint = type(world.checkpoint)("00000000-0000-0000-0000-000000000002")
-    before = world.rows()
-    with pytest.raises(Misuse) as refused:
-        world.run()
-    assert refused.value.kind == "tables.unknown-record" and world.rows() == before
-
-
-def test_of_two_names_the_one_with_the_later_batch_of_this_query_counts():
-    """The query took the earlier name by adopt_from_batch, as application.renamed said; then it is upgraded."""
-    world = LettersWorld()
-    world.run(boundaries=(6, 9), how=PLAIN)
-    world.run(boundaries=(6, 9, 14), how=EARLIER, adopt_from_batch=2)
-    world.run(boundaries=_MORE[:2] + (14, 18))
-    world.check_complete(_MORE[:2] + (14, 18))
-    assert world.states(NAME)["streamsink"]["checkpoint_id"] == 1
-
-
-@follows("application.two-names")
-def test_a_query_that_neither_of_two_names_knows_is_asked_which():
-    """The name that it is given decides."""
-    world = LettersWorld()
-    world.run(boundaries=(6, 9), how=PLAIN)
-    world.run(boundaries=(6, 9, 14), how=EARLIER, adopt_from_batch=2)
-    world.checkpoint = type(world.checkpoint)("00000000-0000-0000-0000-000000000002")
-    before = world.rows()
-    with pytest.raises(Misuse) as refused:
-        world.run(boundaries=(5,))
-    said = advice(refused.value, "application.two-names")
-    names = [
-        said.find(r"Set application='([\w-]+)' or"),
-        said.find(r"Set application='[\w-]+' or application='([\w-]+)' to say"),
-    ]
-    assert names == ["streamsink", EARLIER_NAME]
-    for name in names:
-        with pytest.raises(Misuse) as refused:
-            world.run(boundaries=(5,), application=name)
-        assert refused.value.kind == "positions.overlap", (
-            "it is that name's record that the new checkpoint is compared with"
-        )
-    assert world.rows() == before
-    driver = world.driver_of(LETTERS, application=names[1])
-    driver.first_file = 14  # a new checkpoint that begins where the record under that name ends
-    driver.run(world.file_io(), type(world.checkpoint)("00000000-0000-0000-0000-000000000003"), (18,))
-    world.check_complete((6, 9, 14, 18))

@@ -1,4 +1,5 @@
-"""Files are published only in a table that has the schema they were written with: else no reader could open it."""
+"""Files are published only in a table that has the schema with which they were written:
+otherwise no reader could open the table."""
 
 import pytest
 
@@ -26,7 +27,8 @@ def _evolve(world) -> None:
 
 
 def _restored_from_an_old_copy(world) -> bytes:
-    """The metadata folders are as they were after the first batch; the schema file that is missing now."""
+    """Put the metadata folders back as they were after the first batch.
+    Returns the content of the schema file that is missing now."""
     io, root = FileIO(world.calls, IdSource().new_id), world.driver.root
     lost = io.read(f"{root}/schema/schema-1")
     for path in (*(f"snapshot/snapshot-{n}" for n in (2, 3)), "snapshot/LATEST", "schema/schema-1"):
@@ -35,7 +37,8 @@ def _restored_from_an_old_copy(world) -> bytes:
 
 
 def _republishing():
-    """Two batches of the second schema are published, and the table is an older copy. The world, and the lost schema file."""
+    """Two batches of the second schema are published, and the table is an older copy.
+    Returns the world and the content of the lost schema file."""
     world = memory_world(on_rollback="republish", journal_retain=10, add_columns=True)
     world.run(boundaries=ENDS[:1])
     _evolve(world)
@@ -44,7 +47,7 @@ def _republishing():
 
 
 def _pending():
-    """The same with a batch that is pending, in a table that was not rolled back but has lost the schema file."""
+    """The same with a pending batch, in a table that was not rolled back but has lost the schema file."""
     world = memory_world(add_columns=True)
     world.run(boundaries=ENDS[:1])
     _evolve(world)
@@ -66,7 +69,7 @@ def _refused(world):
 
 @_EACH
 def test_files_whose_schema_is_missing_are_not_published(made):
-    """The error names the table, the schema and the file that is missing; what is in the table stays readable."""
+    """The error names the table, the schema and the missing file. What is in the table stays readable."""
     world, _ = made()
     told = str(_refused(world))
     for word in (world.driver.root, "schema-1", "schema-0", "Nothing was published"):
@@ -76,7 +79,8 @@ def test_files_whose_schema_is_missing_are_not_published(made):
 @_EACH
 @pytest.mark.parametrize("way", ["put-back", "made-again"])
 def test_both_ways_on_that_the_error_names(made, way):
-    """The file from a backup, or the same change of the schema again: each row once, and the query goes on."""
+    """Either the file comes from a backup, or the same change of the schema is made again.
+    Each row is there once, and the query goes on."""
     world, lost = made()
     told = str(_refused(world))
     if way == "put-back":
@@ -90,7 +94,7 @@ def test_both_ways_on_that_the_error_names(made, way):
 
 
 def test_a_running_query_notices_it_too():
-    """The schema file vanishes between two batches of one run: the next one is not published."""
+    """The schema file vanishes between two batches of one run, and the next batch is not published."""
     world = memory_world(add_columns=True)
     world.run(boundaries=ENDS[:1])
     _evolve(world)
@@ -105,7 +109,8 @@ def test_a_running_query_notices_it_too():
 
 
 def test_the_look_costs_nothing_in_a_table_whose_schema_never_changed():
-    """Its only schema file is read for its identity anyway; in another one a commit asks once more."""
+    """Its only schema file is read for the table's identity anyway.
+    In another table a commit asks for one more file."""
     asked = []
     for evolved in (False, True):
         world = memory_world(add_columns=True)

@@ -1,4 +1,5 @@
-"""A topic that a query reads beside a folder, whose positions do not compare: it is known by its ids and offsets all the same."""
+"""A topic that a query reads beside a folder, whose positions cannot be compared,
+is known by its ids and offsets all the same."""
 
 import re
 
@@ -7,11 +8,11 @@ import pytest
 from streamsink.errors import Misuse
 from streamsink.protocol.decision import Verdict
 from streamsink.protocol.positions import SourceRange
-from tests.protocol.test_identity import batch, decide, refused, source, state
+from tests.protocol.admitting import batch, decide, refused, source, state
 
 
 def files_at(number):
-    """A folder's batch."""
+    """A batch's range of the folder."""
     return SourceRange({"logOffset": number - 1}, {"logOffset": number}, f"digest-{number}")
 
 
@@ -27,7 +28,8 @@ def files_at(number):
 )
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_topic_beside_a_folder_is_known_by_its_id_and_its_offsets(given, kind, place):
-    """A topic recreated under a query that reads a folder too: what the new one held below the offsets was never read, in silence."""
+    """A topic is recreated under a query that reads a folder too. Formerly what the new topic had below the recorded
+    offsets was never read, in silence."""
 
     def both(topic, number):
         return (topic, files_at(number)) if place == 0 else (files_at(number), topic)
@@ -45,7 +47,7 @@ def test_a_topic_beside_a_folder_is_known_by_its_id_and_its_offsets(given, kind,
 
 
 def test_the_way_on_from_a_topic_recreated_beside_a_folder():
-    """A new checkpoint reads all that the topic holds; that it reads the folder again is asked."""
+    """A new checkpoint reads all that the topic holds. As it reads the folder again, it is asked about that."""
     last = state(source(50, 60), files_at(5))
     given = batch(source(60, 70, "id-2"), files_at(6), query="q", number=6)
     word = refused(

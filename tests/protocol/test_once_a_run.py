@@ -1,4 +1,5 @@
-"""A batch id comes once in a run: the same id again in the same run is no replay, but a second part of the batch that would be lost."""
+"""A batch id comes once in a run:
+the same id again in the same run is not a replay but a second part of the batch, which would be lost."""
 
 import os
 import threading
@@ -13,7 +14,7 @@ from tests.protocol.query import Query
 
 
 def test_a_second_call_for_a_batch_of_this_run_is_an_error_and_not_a_replay():
-    """Two calls of one sink in one batch function: the second part must not be taken for a replay of the first."""
+    """A batch function calls one sink twice. The second part must not be taken for a replay of the first one."""
     world = memory_world()
     query = Query(world)
     query.batch(6)
@@ -56,7 +57,8 @@ def test_after_a_call_that_raised_the_same_rows_may_be_given_again():
 
 
 def test_a_call_that_ended_behind_its_record_is_published_by_the_call_that_repeats_it():
-    """Ctrl-C between the record and the snapshot: the retry is skipped, and when it returns the rows are there to be read."""
+    """Ctrl-C comes between the record and the snapshot.
+    The retry is skipped, and when it returns the rows can be read."""
     world = memory_world()
     query = Query(world)
 
@@ -88,7 +90,8 @@ def test_a_replay_in_a_new_run_is_a_skip():
 
 
 def _meanwhile(query, step, call):
-    """What happens to the call for batch 0, in a thread of its own, while ``call`` is made at its step: None, or the kind of its error."""
+    """What happens to the call for batch 0, in a thread of its own, while ``call`` is made at this step of it:
+    None, or the kind of its error."""
     inside, go_on, kinds = threading.Event(), threading.Event(), []
 
     def wait() -> None:
@@ -123,7 +126,8 @@ def _refused(call) -> Misuse:
 
 @pytest.mark.parametrize("step", ["write.begin", "write.staged"])
 def test_of_two_calls_at_one_time_neither_is_recorded(step):
-    """From a pool of threads, each with a part of the batch: what one of them records would be taken for all of it by a restart."""
+    """They come from a pool of threads, each with a part of the batch.
+    What one of them recorded would be taken for the whole batch by a restart."""
     world = memory_world()
     query, kinds = Query(world), []
     kinds.append(_meanwhile(query, step, lambda: kinds.append(_refused(lambda: query.again(0)).kind)))
@@ -142,7 +146,7 @@ def test_a_call_beside_one_that_is_recorded_waits_for_its_end_and_is_a_second_pa
 
     def call() -> None:
         second.start()
-        second.join(0.5)  # one that does not wait ends within this time
+        second.join(0.5)  # A call that does not wait ends within this time.
 
     assert _meanwhile(query, "precommit.saved", call) is None
     second.join(60)
@@ -151,7 +155,8 @@ def test_a_call_beside_one_that_is_recorded_waits_for_its_end_and_is_a_second_pa
 
 
 def test_a_later_batch_beside_one_that_is_under_way_is_refused_and_the_first_one_is_recorded():
-    """A function that hands its batch to a thread and returns: Spark has the first batch behind it, so nobody gives its rows again."""
+    """A function hands its batch to a thread and returns.
+    For Spark the first batch is done, so nobody gives its rows again."""
     world = memory_world()
     query, kinds = Query(world), []
     assert _meanwhile(query, "write.staged", lambda: kinds.append(_refused(lambda: query.batch(9)).kind)) is None
@@ -174,7 +179,7 @@ def test_a_death_in_the_middle_is_no_call_that_returned():
 
 
 def _two_spellings(folder) -> list[World]:
-    """One place by two paths, of which nobody can see that they are one."""
+    """Two paths of one place, of which nobody can see that they are one."""
     first = posix_world(folder, restore="restore-and-continue")
     os.symlink(folder, f"{folder}-linked")
     second = posix_world(f"{folder}-linked", restore="restore-and-continue")
@@ -183,7 +188,8 @@ def _two_spellings(folder) -> list[World]:
 
 
 def test_a_second_sink_by_another_spelling_of_the_place_is_no_restart_of_the_query(tmp_path):
-    """Its part of each batch was taken for a replay of what the first sink had recorded, and was lost in silence."""
+    """Formerly its part of each batch was taken for a replay of what the first sink had recorded,
+    and was lost in silence."""
     worlds = _two_spellings(tmp_path)
     for world in worlds:
         world.driver.run_id = "one start"
@@ -211,7 +217,8 @@ def test_a_sink_that_was_closed_in_the_middle_of_a_run_is_its_first_sink_all_the
 
 
 def test_a_start_that_fails_is_tried_again_in_the_same_run(tmp_path):
-    """A retry around the sink whose first batch found the store away, by whichever spelling: nothing was given to the sink that failed."""
+    """A retry around the sink whose first batch found the store away, by either spelling.
+    Nothing was given to the sink that failed."""
     worlds = _two_spellings(tmp_path)
 
     def fail_once() -> None:
@@ -232,7 +239,7 @@ def test_a_start_that_fails_is_tried_again_in_the_same_run(tmp_path):
 
 @pytest.mark.parametrize("runs", [("first start", "second start"), ("", ""), ("first start", ""), ("", "second start")])
 def test_another_start_of_the_query_takes_over_by_whichever_spelling(tmp_path, runs):
-    """Also while its first one is still held by this process, and where a file of earlier code says no run."""
+    """This holds even while this process still holds the first start, and where a file of earlier code names no run."""
     worlds = _two_spellings(tmp_path)
     for world, run in zip(worlds, runs):
         world.driver.run_id = run

@@ -1,4 +1,4 @@
-"""Plans as Spark 4.1 prints them: what is new at each start is left out, what a query does is not."""
+"""The text of plans as Spark 4.1 prints them: what is new at each start is left out, and what a query does is not."""
 
 import pytest
 
@@ -10,7 +10,8 @@ SOURCE = (
 )
 PLAN = (
     """~Project [id#{a}L, name#{b}, {now} AS at#{c}, rand({seed}) AS r#{d}, uuid(Some({seed})) AS u#{e}]
-+- ~Filter (((id#{a}L > cast(5 as bigint)) AND (at#{c} < {day})) OR (from_json(StructField(x,IntegerType,true), name#{b}, Some({zone}), false)))
++- ~Filter (((id#{a}L > cast(5 as bigint)) AND (at#{c} < {day})) OR \
+(from_json(StructField(x,IntegerType,true), name#{b}, Some({zone}), false)))
    +- ~EventTimeWatermark {uuid}, at#{c}: timestamp, 1 seconds
       +- ~SubqueryAlias view_{seed}
          +- """
@@ -52,7 +53,7 @@ def of(plan, sources=()):
 
 
 def test_two_starts_of_one_program_print_the_same():
-    """Other ids, seeds, hashes, times of day, view names, and another time zone of the machine."""
+    """They differ in ids, seeds, hashes, times of day, names of views, and the machine's time zone."""
     assert of(PLAN.format(**FIRST)) == of(PLAN.format(**SECOND))
     assert "secret" not in of(PLAN.format(**FIRST)).text
 
@@ -72,7 +73,7 @@ def test_another_program_prints_something_else(a, b):
 
 
 def test_the_same_columns_in_other_places_are_another_plan():
-    """Ids are numbered, not left out."""
+    """Ids are numbered and not left out."""
     assert of("~Filter (a#1 > a#2)\n+- kafka", {"kafka"}) != of("~Filter (a#2 > a#2)\n+- kafka", {"kafka"})
 
 
@@ -91,7 +92,10 @@ def test_what_passes_rows_through_does_not_count(operator):
     assert of(f"~Filter (id#1L > 5)\n+- ~{operator}\n   +- kafka", {"kafka"}) == of(plain, {"kafka"})
 
 
-STREAMS_JOIN = "~Join Inner, (id#1L = id#2L)\n:- ~Filter (id#1L > 0)\n:  +- kafka\n+- ~SubqueryAlias b\n   +- View (`t`, [id#2L])\n      +- kafka"
+STREAMS_JOIN = (
+    "~Join Inner, (id#1L = id#2L)\n:- ~Filter (id#1L > 0)\n:  +- kafka\n+- ~SubqueryAlias b\n   +- View "
+    "(`t`, [id#2L])\n      +- kafka"
+)
 STATIC_JOIN = (
     "~Join LeftOuter, (id#1L = id#2L)\n:- kafka\n+- Aggregate [id#2L], [id#2L]\n   +- LogicalRDD [id#2L], false"
 )
@@ -138,7 +142,10 @@ COLUMNS = {"id#1L", "id#8L", "id#9L"}
         (f"FlatMapGroupsInPandas [id#1L], f(id#1L)#2, [id#3L]\n+- {BATCH}", "FlatMapGroupsInPandas"),
         (f"Except false\n:- {BATCH}\n+- {BATCH}", "Except"),
         (
-            f"Join Inner, (id#1L = key#2L)\n:- {BATCH}\n+- Aggregate [key#2L], [key#2L]\n   +- LogicalRDD [key#2L], false",
+            (
+                f"Join Inner, (id#1L = key#2L)\n:- {BATCH}\n+- Aggregate [key#2L], [key#2L]\n   +- LogicalRDD "
+                "[key#2L], false"
+            ),
             "",
         ),
         (f"Join Inner, (id#1L = id#1L)\n:- {BATCH}\n+- Filter (id#1L > 0)\n   +- {BATCH}", "Join"),
@@ -146,22 +153,32 @@ COLUMNS = {"id#1L", "id#8L", "id#9L"}
         (f"Join LeftAnti, (id#1L = id#7L)\n:- {BATCH}\n+- LogicalRDD [id#7L], false", ""),
         ("Deduplicate [id#7L]\n+- LogicalRDD [id#7L], false", ""),
         (
-            f"Project [id#1L]\n+- Join Inner, (id#1L = id#9L)\n   :- {BATCH}\n   +- Aggregate [id#9L], [id#9L]\n      +- LogicalRDD [id#9L], false",
+            (
+                f"Project [id#1L]\n+- Join Inner, (id#1L = id#9L)\n   :- {BATCH}\n   +- Aggregate [id#9L], [id#9L]\n"
+                "      +- LogicalRDD [id#9L], false"
+            ),
             "Join",
         ),
         (f"Filter id#1L IN (list#3 [])\n:  +- LogicalRDD [id#8L], false\n+- {BATCH}", "Filter"),
         (
-            f"Filter (id#1L = scalar-subquery#5 [])\n:  +- Aggregate [max(id#8L) AS m#9L]\n:     +- LogicalRDD [id#8L], false\n+- {BATCH}",
+            (
+                f"Filter (id#1L = scalar-subquery#5 [])\n:  +- Aggregate [max(id#8L) AS m#9L]\n:     +- LogicalRDD "
+                f"[id#8L], false\n+- {BATCH}"
+            ),
             "Filter",
         ),
         (
-            f"Project [id#1L]\n+- Union false, false\n   :- {BATCH}\n   +- Filter (id#1L > 0)\n      +- LogicalRDD [id#8L], false",
+            (
+                f"Project [id#1L]\n+- Union false, false\n   :- {BATCH}\n   +- Filter (id#1L > 0)\n      +- LogicalRDD "
+                "[id#8L], false"
+            ),
             "",
         ),
     ],
 )
 def test_rows_of_a_batch_are_combined_by_operators_over_the_batch_only(plan, operator):
-    """What a static table went through is no matter, whatever its columns are called; nor is a union of parts of the batch."""
+    """It does not matter what a static table went through, whatever its columns are called;
+    nor does a union of parts of the batch."""
     assert plan_text.combines(plan_text.operators(plan), COLUMNS) == operator
 
 
@@ -187,7 +204,8 @@ STATIC = "LocalRelation [key#2L]"
     ],
 )
 def test_what_a_plan_hides_of_rows_that_may_be_of_several(plan, hidden):
-    """Functions over many rows of the batch, and rows that no plan leads back to it. One over a row at a time makes none of several."""
+    """It hides what functions over many rows of the batch do, and rows that no plan leads back to the batch. A function
+    over one row at a time makes none of several."""
     assert plan_text.may_combine(plan_text.operators(plan), COLUMNS, True) == hidden
     assert plan_text.may_combine(plan_text.operators(plan), COLUMNS, False) == ELSEWHERE
 
@@ -202,7 +220,7 @@ def test_what_a_plan_hides_of_rows_that_may_be_of_several(plan, hidden):
     ],
 )
 def test_what_a_stream_s_plan_hides(plan, hidden):
-    """Before the batch function is given anything."""
+    """It is known before the batch function is given anything."""
     assert plan_text.may_combine_in_stream(plan_text.operators(plan, {"kafka"})) == hidden
 
 

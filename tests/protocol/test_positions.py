@@ -1,4 +1,5 @@
-"""A position is (cluster id, topic id, partition, offset) of one source. What is recorded of it, how, and how large that is."""
+"""A position is (cluster id, topic id, partition, offset) of one source:
+what is recorded of it, how, and how large that is."""
 
 import dataclasses
 import json
@@ -15,7 +16,7 @@ def source(start, end, cluster="c", ids=None, **more):
 
 
 def again(sources, recorded):
-    """What a state says, through JSON as a snapshot has it."""
+    """What a state says after it went through JSON, as in a snapshot."""
     text = json.dumps({"sources": [s.to_json() for s in sources], "recorded": recorded.to_json(sources)})
     value = json.loads(text)
     read = tuple(SourceRange.from_json(s) for s in value["sources"])
@@ -23,7 +24,7 @@ def again(sources, recorded):
 
 
 def same(one, other):
-    """Equal, ids included."""
+    """Whether two values are equal, their ids included."""
     return [(s.start, s.end, s.fingerprint, s.name, s.cluster, dict(s.topic_ids)) for s in one] == [
         (s.start, s.end, s.fingerprint, s.name, s.cluster, dict(s.topic_ids)) for s in other
     ]
@@ -37,7 +38,8 @@ def test_partitions_that_are_far_apart_are_not_an_array_of_holes():
 
 
 def test_any_range_and_any_record_are_read_as_they_were_written(rng):
-    """Also partitions that began and have no end, topics that are gone, sources without positions, and records ahead of a batch."""
+    """This includes partitions that began and have no end, deleted topics,
+    sources without positions, and records ahead of a batch."""
 
     def offsets():
         topics = rng.sample(["a", "b", "c", "d"], rng.randint(1, 3))
@@ -62,7 +64,7 @@ def test_any_range_and_any_record_are_read_as_they_were_written(rng):
 
 
 def test_what_cde7565_wrote_is_read_without_ids_and_each_source_keeps_its_own_position():
-    """It merged sources of one topic to the lower position; where each of them ended it said as well."""
+    """That version merged sources of one topic to the lower position, but also said where each of them ended."""
     old = [{"start": {"t": {"0": 0}}, "end": {"t": {"0": end}}, "fingerprint": ""} for end in (20, 8)]
     sources = tuple(SourceRange.from_json(value) for value in old)
     recorded = Recorded.from_json({"t": {"0": 8, "7": 3}, "left": {"0": 1}}, sources)
@@ -74,7 +76,7 @@ def test_what_cde7565_wrote_is_read_without_ids_and_each_source_keeps_its_own_po
 
 
 def test_a_record_without_ids_gets_them_from_the_next_batch():
-    """A table that an earlier version wrote: no alarm, and from then on the ids are known."""
+    """An earlier version wrote the table. There is no alarm, and from then on the ids are known."""
     old = Recorded.from_json({"t": {"0": 8}}, ())
     batch = (source({"t": {"0": 8}}, {"t": {"0": 9}}),)
     assert old.advanced(batch).topics == (TopicRecord("0", "t", "c", "id-t", {"0": 9}),)
@@ -87,17 +89,18 @@ def test_what_the_broker_does_not_tell_stays_as_it_is_known():
 
 
 def test_ranges_with_the_same_positions_are_equal_whatever_is_known_of_their_ids():
-    """A replay is the same batch, also when the broker did not tell its ids the first time."""
+    """A replay is the same batch even if the broker did not tell its ids the first time."""
     known = source({"t": {"0": 8}}, {"t": {"0": 9}})
     assert known == SourceRange({"t": {"0": 8}}, {"t": {"0": 9}})
     assert known != dataclasses.replace(known, end={"t": {"0": 10}})
 
 
 def test_where_a_batch_begins_is_one_option_or_one_for_each_source():
-    """Of a partition that the batch has first, Spark says no start."""
+    """Spark says no start for a partition that this batch has for the first time."""
     one, apart = (SourceRange({"t": {"0": start}}, {"t": {"0": 9, "1": 2}}) for start in (3, 4))
     other = SourceRange({"u": {"0": 5}}, {"u": {"0": 6}})
     assert starting_at([one, other]) == """startingOffsets='{"t": {"0": 3, "1": -2}, "u": {"0": 5}}'"""
     assert starting_at([one, apart]) == (
-        """startingOffsets='{"t": {"0": 3, "1": -2}}' for its source '0' and startingOffsets='{"t": {"0": 4, "1": -2}}' for its source '1'"""
+        """startingOffsets='{"t": {"0": 3, "1": -2}}' for its source '0' and """
+        """startingOffsets='{"t": {"0": 4, "1": -2}}' for its source '1'"""
     )

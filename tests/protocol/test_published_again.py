@@ -1,4 +1,5 @@
-"""Marks of records that a start was about to publish once more: from then on nobody knows by them whether the records are there."""
+"""Marks of records that a start was about to publish again:
+from then on these marks do not tell whether the records are there."""
 
 import dataclasses
 import re
@@ -43,7 +44,7 @@ def _again(*, others: int = 0, **settings):
 
 
 def _answer(world, way: str) -> None:
-    """What is asked of record 2 is answered so, and the query goes on with each row once."""
+    """Give this answer to what is asked about record 2; then the query goes on with each row once."""
     with pytest.raises(Corrupt) as asked:
         world.run(boundaries=(6, 9, 14))
     assert asked.value.kind == "journal.undecidable"
@@ -56,7 +57,8 @@ def _answer(world, way: str) -> None:
 
 @pytest.mark.parametrize("is_started_again", [True, False])
 def test_a_record_that_is_published_again_and_not_marked_and_goes_once_more(is_started_again):
-    """Its first mark said nothing of a table that went back behind it and is longer than that again: the rows were lost in silence."""
+    """Its first mark said nothing of a table that went back behind it and then grew longer than that again.
+    Formerly the rows were lost in silence."""
     world = memory_world(restore="restore-and-continue", on_rollback="republish", journal_retain=5)
     world.run(boundaries=(6, 9))
     roll_back(world, 1)
@@ -79,7 +81,8 @@ def test_a_record_that_is_published_again_and_not_marked_and_goes_once_more(is_s
 
 
 def test_a_start_finds_out_where_a_record_is_that_was_published_again_and_not_marked():
-    """Its mark still said that another writer had replaced it, and what its user then rolled back was published again unasked."""
+    """Its mark still said that another writer had replaced it.
+    Formerly what its user then rolled back was published again unasked."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
     replacing = Prepared(world)
@@ -97,7 +100,7 @@ def test_a_start_finds_out_where_a_record_is_that_was_published_again_and_not_ma
 @pytest.mark.parametrize("on_rollback", ["fail", "republish"])
 @pytest.mark.parametrize("way", ["its files had gone", "died"])
 def test_it_was_not_published_and_then_the_table_was_restored(way, on_rollback):
-    """The rows are there, and were published a second time, or said to be rolled back."""
+    """The rows are there. Formerly they were published a second time, or were said to be rolled back."""
     world, snapshot = _again(others=5, table_options={"manifest.full-compaction-threshold-size": "1 b"})
     if way == "died":
         assert die_at_step("commit.before_publish", 1, world, boundaries=(6, 9))
@@ -127,7 +130,8 @@ def test_it_was_not_published_and_then_the_table_was_restored(way, on_rollback):
 
 
 def test_it_was_not_published_and_then_others_came():
-    """Its first mark, of a snapshot that had expired, was taken for a proof, and the rows were lost in silence."""
+    """Formerly its first mark, of a snapshot that had expired,
+    was taken for a proof, and the rows were lost in silence."""
     world, _ = _again()
     assert die_at_step("commit.before_publish", 1, world, boundaries=(6, 9))
     for number in (1, 2, 3):
@@ -171,7 +175,7 @@ def test_it_was_published_behind_a_rollback_that_came_meanwhile(on_rollback, is_
 
 @pytest.mark.parametrize("on_rollback", ["fail", "republish"])
 def test_it_was_published_and_its_snapshot_replaced_when_a_third_one_had_built_on_it(on_rollback):
-    """As of a record without a mark, nothing was wrong: and the table was said to be rolled back."""
+    """Nothing is wrong, as with a record without a mark. Formerly the table was said to be rolled back."""
     world, _ = _again()
     replacing = Prepared(world, 1)
     assert die_at_step("commit.published", 1, world, boundaries=(6, 9))
@@ -184,7 +188,7 @@ def test_it_was_published_and_its_snapshot_replaced_when_a_third_one_had_built_o
 
 
 def _others_came():
-    """It was not published, and its history has expired."""
+    """The record was not published, and its history has expired."""
     world, _ = _again()
     assert die_at_step("commit.before_publish", 1, world, boundaries=(6, 9))
     for number in (1, 2, 3):
@@ -194,7 +198,7 @@ def _others_came():
 
 
 def test_another_name_does_not_go_on_from_it():
-    """What may not be there was taken for published."""
+    """Formerly what may not be there was taken for published."""
     world = _others_came()
     accept(world, application="new", adopt_from_batch=2)
     refused(world, "history.incomplete", (6, 9, 14))
@@ -203,7 +207,7 @@ def test_another_name_does_not_go_on_from_it():
 
 
 def test_it_is_given_up_when_its_files_have_gone():
-    """Taken for published, it was not."""
+    """Formerly it was taken for published, and could not be given up."""
     world = _others_came()
     clean(world, 2)
     said = refused(world, "journal.undecidable", (6, 9, 14))
@@ -221,7 +225,7 @@ def test_where_a_new_checkpoint_begins_is_not_told_before_a_start():
 
 
 def test_it_is_pending_for_verify():
-    """A look at the table said that it was damaged."""
+    """Formerly ``verify`` said that the table was damaged."""
     world, _ = _again()
     assert die_at_step("commit.before_publish", 1, world, boundaries=(6, 9))
     found = verify(io_of(world), world.driver.root).findings
@@ -231,11 +235,11 @@ def test_it_is_pending_for_verify():
     ], "the latter of record 1"
 
 
-# -- which a start finds in the table, and from then on its mark says where it is ---------------------------------------
+# -- which a start finds in the table, and from then on its mark says where it is ------------------------------------
 
 
 def _found_in_the_table(how: str):
-    """expired: the snapshot that published it has expired by then. group: two records came in one."""
+    """expired: the snapshot that published it has expired by then. group: two records came in one snapshot."""
     if how == "expired":
         world, _ = _again()
         ends = (6, 9, 12, 14)
@@ -267,7 +271,7 @@ FOUND = pytest.mark.parametrize("how", ["expired", "group"])
 
 @FOUND
 def test_what_is_rolled_back_behind_it_is_given_up(how):
-    """Nothing was given up, and the error that had named the command came again, for ever."""
+    """Formerly nothing was given up, and the error that had named the command came again, for ever."""
     world, ends = _found_in_the_table(how)
     roll_back(world, newest_of(world) - 1)
     assert follow(world, refused(world, "table.rolled-back", ends)).records
@@ -287,7 +291,7 @@ def test_what_is_rolled_back_behind_it_does_not_come_unasked(how):
 
 @FOUND
 def test_its_history_expires_and_nothing_is_asked(how):
-    """Nothing was wrong."""
+    """Nothing is wrong."""
     world, ends = _found_in_the_table(how)
     other_application(world, "z")
     drop_states(world)
@@ -299,7 +303,7 @@ def test_its_history_expires_and_nothing_is_asked(how):
 
 
 def test_what_its_user_has_seen_is_not_asked_for_again():
-    """The word said that it was recorded as published."""
+    """The word has recorded it as published, as its message said."""
     world, _ = _again(others=5, table_options={"manifest.full-compaction-threshold-size": "1 b"})
     assert die_at_step("commit.published", 1, world, boundaries=(6, 9))
     compact(world)
@@ -314,7 +318,7 @@ def test_what_its_user_has_seen_is_not_asked_for_again():
 
 
 def test_another_name_goes_on_from_it_and_the_table_goes_back_behind_it():
-    """The record of the other name told where it had been before: what went was lost in silence."""
+    """Formerly the other name's record said where it had been before, and what a rollback took was lost in silence."""
     world, _ = _again(others=5)
     assert die_at_step("commit.published", 1, world, boundaries=(6, 9))
     accept(world, application="new", adopt_from_batch=2)
@@ -344,8 +348,9 @@ def test_it_is_not_retired(application):
 
 @pytest.mark.parametrize("is_expired", [True, False])
 def test_another_name_believes_the_first_one_that_has_found_it_since(is_expired):
-    """Found by a walk: where it had been was not known any more, the table went back behind what was, and the names were sent to each other.
-    is_expired: the snapshot that tells where it is, when the query gets its name."""
+    """Found by a walk: nobody knew any more where it had been, the table went back behind where it was, and the names
+    were sent to each other. is_expired: the snapshot that tells where it is has expired when the query gets its other
+    name."""
     world, _ = _again()
     assert die_at_step("commit.published", 1, world, boundaries=(6, 9))
     for name in "ab":
@@ -368,7 +373,8 @@ def test_another_name_believes_the_first_one_that_has_found_it_since(is_expired)
 
 
 def test_what_its_user_has_seen_behind_it_is_not_denied_by_an_older_mark():
-    """Found by a walk: the query was restarted for ever, since the mark of the record behind the one that had come again said that it had gone."""
+    """Found by a walk: the query was restarted for ever,
+    because the mark of the record behind the one that had come again said that it had gone."""
     world = memory_world(restore="restore-and-continue", on_rollback="republish", journal_retain=5)
     world.run(boundaries=(6, 9))
     assert die_at_step("precommit.saved", 1, world, boundaries=(6, 9, 14))

@@ -1,4 +1,5 @@
-"""Grouped and asynchronous publishing: what a group's snapshot says, admission against what is recorded, fences, errors, stopping."""
+"""Grouped and asynchronous publishing:
+what a group's snapshot says, admission against what is recorded, fences, errors, and stopping."""
 
 import dataclasses
 import json
@@ -23,7 +24,8 @@ GROUPS_OF_THREE = {"publish_every_batches": 3, "publish_as": "one-snapshot", "re
 
 
 def test_a_group_becomes_visible_as_one_snapshot_that_says_what_its_last_checkpoint_would():
-    """Sequence, checkpoint id and positions of the highest record, everybody's rows; the next group builds on it."""
+    """It has the sequence, checkpoint id and positions of the highest record, and the rows of all.
+    The next group builds on it."""
     world = memory_world(**GROUPS_OF_THREE)
     query = Query(world)
     for end in (6, 9):
@@ -45,7 +47,7 @@ def test_a_group_becomes_visible_as_one_snapshot_that_says_what_its_last_checkpo
 
 
 def test_a_snapshot_for_each_checkpoint_keeps_their_order():
-    """The default: a group only defers; each of its snapshots is as if it had been published at once."""
+    """By default a group only defers publishing: each of its snapshots is as if it had been published at once."""
     world = memory_world(publish_every_batches=3)
     query = Query(world)
     for end in (6, 9, 14):
@@ -73,7 +75,7 @@ def test_a_replay_of_a_pending_checkpoint_is_skipped_and_a_gap_after_it_refused(
 
 
 def test_stopping_publishes_what_is_pending_and_a_death_leaves_it_to_the_next_start():
-    """close() twice is once; the next start after a death finds the records."""
+    """A second close() does nothing. The next start after a death finds the records."""
     world = memory_world(**GROUPS_OF_THREE)
     query = Query(world)
     query.batch(6)
@@ -93,7 +95,8 @@ def test_stopping_publishes_what_is_pending_and_a_death_leaves_it_to_the_next_st
 
 
 def test_the_next_start_may_group_differently_and_sweeps_the_dead_group_by_name():
-    """A dead try of a group, then its records published one by one: nothing of the try is left."""
+    """A driver died while it published a group, and then the records are published one by one:
+    nothing of the dead attempt is left."""
     world = memory_world(**GROUPS_OF_THREE)
     query = Query(world)
     arm(_die_at("commit.before_publish", query))
@@ -120,7 +123,7 @@ def _die_at(step, query):
 
 
 def test_pending_records_are_kept_whatever_the_journal_retains():
-    """journal_retain counts published ones only, and at least so many of them stay."""
+    """journal_retain counts published records only, and at least so many of them stay."""
     world = memory_world(publish_every_batches=9, journal_retain=2)
     query = Query(world)
     for end in range(1, 10):
@@ -136,14 +139,16 @@ def test_pending_records_are_kept_whatever_the_journal_retains():
 
 @pytest.mark.parametrize("way", [{}, {"publish": "async", "publish_queue": 6, "delay": None}], ids=["grouped", "async"])
 def test_no_record_is_forgotten_before_its_snapshot_exists(way):
-    """A death between two snapshots of a group: the restart has the records of all that are not published yet."""
+    """After a death between two snapshots of a group the restart has
+    the records of all checkpoints that are not published yet."""
     boundaries = (1, 2, 3, 4, 5, 6)
     for died_after in range(1, len(boundaries)):
         world = memory_world(publish_every_batches=6, restore="restore-and-continue", **way)
         assert die_at_step("forget.pruned", died_after, world, boundaries=boundaries)
         assert world.ids() == list(range(died_after))
         names = world.file_io(world.calls).names(f"{world.driver.root}/streamsink/streamsink")
-        retained = range(max(1, died_after - 1), 7)  # the two newest that are published, and all that are not
+        # These are the two newest that are published, and all that are not.
+        retained = range(max(1, died_after - 1), 7)
         assert [name for name in names if name.startswith("record-")] == [
             f"record-{number}.json" for number in retained
         ]
@@ -152,7 +157,7 @@ def test_no_record_is_forgotten_before_its_snapshot_exists(way):
 
 
 def test_a_rollback_under_pending_checkpoints_is_refused_before_the_next_batch_or_mended_with_them():
-    """The snapshot of the first group goes; under 'republish' it comes back, and what was pending after it."""
+    """The snapshot of the first group is deleted. Under 'republish' it comes back, and what was pending follows it."""
     for rollback in ("fail", "republish"):
         world = memory_world(on_rollback=rollback, publish_every_batches=2, publish_as="one-snapshot")
         query = Query(world)
@@ -172,7 +177,8 @@ def test_a_rollback_under_pending_checkpoints_is_refused_before_the_next_batch_o
 
 
 def test_a_group_is_published_over_the_record_before_it_and_nothing_else():
-    """Rolled back between admission and publishing: the group would hide the loss, so it stays pending."""
+    """The table was rolled back between admission and publishing.
+    The group would hide the loss, so it stays pending."""
     world = memory_world(publish_every_batches=2, publish_as="one-snapshot")
     query = Query(world)
     for end in (2, 4, 6, 8, 9):
@@ -185,7 +191,8 @@ def test_a_group_is_published_over_the_record_before_it_and_nothing_else():
 
 @pytest.mark.parametrize("way", [{}, {"publish_every_batches": 2}], ids=["in the batch", "grouped"])
 def test_nothing_is_published_over_another_writers_snapshot_that_the_table_went_back_to(way):
-    """It says nothing of the application, and all before it have expired: the mark says that what came before the record is gone."""
+    """That snapshot says nothing of the application, and all snapshots before it have expired. The mark says that what
+    came before the record is gone."""
     world = memory_world(restore="restore-and-continue", **way)
     of_others(world)
     query, base = Query(world), newest_of(world)
@@ -214,7 +221,7 @@ def test_nothing_is_published_over_another_writers_snapshot_that_the_table_went_
 
 
 def test_a_dead_group_that_is_published_within_a_larger_one_leaves_nothing():
-    """Its try carries the name of its highest record, which no snapshot carries."""
+    """The dead attempt's files carry the name of the group's highest record, which no snapshot carries."""
     world = memory_world(
         publish="async", publish_every_batches=2, publish_as="one-snapshot", restore="restore-and-continue"
     )
@@ -240,7 +247,7 @@ def test_a_dead_group_that_is_published_within_a_larger_one_leaves_nothing():
 
 
 def test_a_zombie_of_a_group_publishes_nothing_after_its_takeover():
-    """The fence is asked in each try, whichever thread publishes."""
+    """The fence is checked in each attempt, whichever thread publishes."""
     world = memory_world(publish="async", publish_as="one-snapshot", restore="restore-and-continue")
     zombie = Query(world)
     zombie.batch(6)
@@ -296,7 +303,8 @@ def test_a_predecessors_group_that_lands_during_the_restore_is_planned_anew():
 
 
 def test_an_error_beside_the_batches_is_raised_by_the_next_one_as_it_was():
-    """The batch beside which it happened ends well; nothing is published after it; the next start settles it."""
+    """The batch during which it happened ends well.
+    Nothing is published after the error, and the next start settles it."""
     world = memory_world(publish="async", restore="restore-and-continue")
     query = Query(world, delay=0)
     query.batch(6)
@@ -313,14 +321,14 @@ def test_an_error_beside_the_batches_is_raised_by_the_next_one_as_it_was():
     with pytest.raises(Conflict) as raised:
         query.batch(14)
     assert raised.value is broken
-    query.sink.close()  # a batch has raised it: not again
+    query.sink.close()  # A batch has raised it, so it is not raised again.
     assert world.ids() == list(range(6))
     Query(world).sink.close()
     assert world.ids() == list(range(9)) and world.unknown_files() == []
 
 
 def test_an_error_after_the_last_batch_is_raised_by_stopping():
-    """Nobody has heard of it before."""
+    """Nobody has been told of it before."""
     world = memory_world(publish="async", restore="restore-and-continue")
     query = Query(world, delay=0)
     broken = Conflict("injected", kind="test")
@@ -338,7 +346,7 @@ def test_an_error_after_the_last_batch_is_raised_by_stopping():
 
 
 def test_a_batch_waits_for_room_before_it_writes():
-    """With publish_queue checkpoints pending the next batch makes the committer work before it has files."""
+    """With publish_queue checkpoints pending the next batch makes the committer publish before it has files."""
     world = memory_world(publish="async", publish_queue=2)
     query = Query(world)
     seen = []
@@ -360,6 +368,6 @@ def test_a_batch_waits_for_room_before_it_writes():
     ],
 )
 def test_options_that_mean_nothing_are_refused_by_name(given, option):
-    """Before anything is written."""
+    """The refusal comes before anything is written."""
     with pytest.raises(Misuse, match=f"option '{option}'"):
         SinkOptions.of("/lake/orders", given)

@@ -1,4 +1,4 @@
-"""Grouped and asynchronous publishing with real threads: any timing, any order, the same rows."""
+"""Grouped and asynchronous publishing with real threads: any timing and any order give the same rows."""
 
 import threading
 
@@ -23,7 +23,7 @@ def _until(true):
 
 
 def test_a_thread_publishes_beside_the_batches(tmp_path):
-    """On the local disk: the batch returns before the snapshot is there; stopping waits for everything."""
+    """On the local disk: the batch returns before its snapshot is there, and stopping waits for everything."""
     world = posix_world(tmp_path, publish="async")
     others = set(threading.enumerate())
     query = Query(world, background=None)
@@ -41,7 +41,7 @@ def test_a_thread_publishes_beside_the_batches(tmp_path):
 
 @pytest.mark.parametrize("publish", ["sync", "async"])
 def test_the_interval_holds_when_no_further_batch_comes(tmp_path, publish):
-    """Spark calls nothing without data: the thread publishes."""
+    """Spark calls nothing without data, so the thread publishes."""
     world = posix_world(tmp_path, publish=publish, publish_every_batches=100, publish_interval_ms=50)
     query = Query(world, background=None)
     query.batch(6)
@@ -68,7 +68,8 @@ def test_the_thread_publishes_the_rest_when_the_query_has_ended_by_itself(tmp_pa
 
 @pytest.mark.parametrize("as_", ["snapshot-per-checkpoint", "one-snapshot"])
 def test_many_batches_beside_a_real_thread_at_random_speeds(tmp_path, as_, rng):
-    """Queue full, empty and between; every row once, every batch whole, whatever the timing."""
+    """The queue is full, empty and in between.
+    Every row is there once and every batch is whole, whatever the timing."""
     ends = sorted(rng.sample(range(1, 400), 60))
     world = posix_world(tmp_path, publish="async", publish_as=as_, publish_queue=rng.randint(1, 5))
     slow = {"write.staged", "group.before_publish", "commit.published"}

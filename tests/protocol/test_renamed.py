@@ -7,18 +7,11 @@ import pytest
 
 from streamsink.errors import Misuse
 from streamsink.format.snapshot import Snapshot
-from streamsink.options import SinkOptions
-from streamsink.protocol.admission.admit import Past, admit
-from streamsink.protocol.committable import KnownRun, LastOfOther
-from streamsink.protocol.decision import Verdict
-from streamsink.protocol.positions import SourceRange
-from streamsink.protocol.recorded import Recorded
 from streamsink.table.application_states import HISTORY
 from streamsink.table.table import open_table
 from tests.crash.many_world import ManyWorld
 from tests.crash.world import World, die_at_step, memory_world
 from tests.protocol.history import drop_states, expire, io_of, mine_of, newest_of, other_application, roll_back, say_new
-from tests.protocol.test_identity import batch, source, state
 from tests.table.foreign import Prepared
 
 
@@ -31,7 +24,7 @@ def _renamed(world, name: str, **options) -> World:
 
 
 def _second_sink(world) -> World:
-    """The same batch function calls it beside the first one, which has written batch 0."""
+    """A second sink, which the same batch function calls beside the first one; it has written batch 0."""
     second = _renamed(world, "second")
     second.driver.other_sinks = frozenset({"streamsink"})
     second.checkpoint = dataclasses.replace(world.checkpoint, ends=[], committed=0)
@@ -40,7 +33,7 @@ def _second_sink(world) -> World:
 
 
 def test_the_error_of_a_renamed_application_names_the_first_name_and_it_works():
-    """A11: the error advised adopt_from_batch or a new checkpoint, of which each doubled rows."""
+    """A11: formerly the error advised adopt_from_batch or a new checkpoint, and each of them doubled rows."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     other = _renamed(world, "new-name")
@@ -54,7 +47,8 @@ def test_the_error_of_a_renamed_application_names_the_first_name_and_it_works():
 
 
 def test_a_renamed_application_may_not_adopt_a_batch_that_is_published():
-    """A11: killed before Spark's commit log, renamed, and started with adopt_from_batch as the old error said: 3 doubled."""
+    """A11: the driver was killed before Spark's commit log, and the query was renamed and started with
+    adopt_from_batch, as the old error said: 3 rows were doubled."""
     world = memory_world(restore="restore-and-continue")
     assert die_at_step("commit.marked", 2, world, boundaries=(6, 9))
     other = _renamed(world, "new-name", adopt_from_batch=1)
@@ -65,7 +59,8 @@ def test_a_renamed_application_may_not_adopt_a_batch_that_is_published():
 
 
 def test_a_renamed_application_that_leaves_nothing_behind_may_go_on():
-    """The second way that the error names: everything is published under the first name, and the next batch is adopted."""
+    """This is the second way that the error names:
+    everything is published under the first name, and the next batch is adopted."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     other = _renamed(world, "new-name")
@@ -77,7 +72,8 @@ def test_a_renamed_application_that_leaves_nothing_behind_may_go_on():
 
 
 def test_two_sinks_of_one_query_under_two_names_are_not_renamed():
-    """The way on of a sink that was called twice: both begin with batch 0 of the same query, and either may be a batch ahead after a kill."""
+    """This is the way on of a sink that was called twice:
+    both begin with batch 0 of the same query, and either may be a batch ahead after a kill."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
     other = _second_sink(world)
@@ -90,7 +86,8 @@ def test_two_sinks_of_one_query_under_two_names_are_not_renamed():
 @pytest.mark.parametrize("number", [0, 1, 3])
 @pytest.mark.parametrize("step", ["commit.published", "commit.marked"])
 def test_a_query_that_is_renamed_while_its_last_batch_is_to_be_repeated(step, number, numeric):
-    """Killed before Spark's commit log: batch 0 came under the new name and was written a second time; a later one had no way on."""
+    """The driver was killed before Spark's commit log. Formerly batch 0 was written a second time under the new name,
+    and a later batch had no way on."""
     ends = (6, 9, 12, 14, 20)
     world = memory_world(numeric=numeric, restore="restore-and-continue")
     assert die_at_step(step, number + 1, world, boundaries=ends)
@@ -125,7 +122,7 @@ def test_a_batch_that_is_pending_under_the_first_name_is_not_left_behind(number)
 
 
 def test_a_batch_that_is_planned_anew_is_not_the_one_of_the_first_name():
-    """Its offsets were deleted with the checkpoint's newest files: it has other rows."""
+    """Its offsets were deleted with the newest files of the checkpoint, so that it has other rows."""
     world = memory_world(restore="restore-and-continue")
     assert die_at_step("commit.marked", 2, world, boundaries=(6, 9))
     other = _renamed(world, "new-name", adopt_from_batch=2)
@@ -138,7 +135,7 @@ def test_a_batch_that_is_planned_anew_is_not_the_one_of_the_first_name():
 @pytest.mark.parametrize("numeric", [True, False])
 @pytest.mark.parametrize("dies", [True, False])
 def test_a_name_that_is_taken_back(dies, numeric):
-    """The first name's record is behind what was published under the second one, whose last batch may come again."""
+    """The first name's record is behind what was published under the second name, whose last batch may come again."""
     ends = (6, 9, 12, 14, 20)
     world = memory_world(numeric=numeric, restore="restore-and-continue")
     world.run(boundaries=ends[:2])
@@ -168,7 +165,7 @@ def test_of_several_earlier_names_the_newest_counts():
 
 
 def test_of_two_sinks_of_one_function_the_one_that_is_renamed_is_told_both_names():
-    """Found by a walk: it was told to take the other one's name."""
+    """Found by a walk: it was told to take the other sink's name."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
     _second_sink(world)
@@ -190,7 +187,7 @@ def _go(world, boundaries, options) -> None:
 
 
 def test_the_mark_of_a_first_name_tells_when_its_snapshots_have_expired():
-    """Nobody but the journal knows the name any more."""
+    """Only the journal still knows the name."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     Prepared(world).rename()
@@ -202,7 +199,7 @@ def test_the_mark_of_a_first_name_tells_when_its_snapshots_have_expired():
 
 
 def _others_take_the_place(world) -> None:
-    """Of what was rolled back, and what stands there has expired."""
+    """Others write in the place of what was rolled back, and the snapshots there have expired."""
     for name in ("one", "two"):
         other_application(world, name)
     expire(world, 1, newest_of(world) - 1)
@@ -211,7 +208,8 @@ def _others_take_the_place(world) -> None:
 @pytest.mark.parametrize("others_came", [True, False])
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_what_was_rolled_back_is_not_published_under_the_first_name(is_whole, others_came):
-    """Its mark outlives it; the first name finds out. is_whole: whether all of the table's history was there before."""
+    """Its mark outlives it, and a start under the first name finds out.
+    is_whole: whether all of the table's history was there before."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     roll_back(world, 1)
@@ -231,7 +229,8 @@ def test_what_was_rolled_back_is_not_published_under_the_first_name(is_whole, ot
 
 @pytest.mark.parametrize("pending", [False, True])
 def test_a_rollback_past_the_first_name_is_not_mended_by_the_second_one(pending):
-    """Found by a walk: the second name's records were published again, and what the first one had written behind the snapshot was lost in silence."""
+    """Found by a walk: the second name's records were published again,
+    and what the first name had written after that snapshot was lost in silence."""
     ends = (6, 9, 14)
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=ends[:2])
@@ -249,7 +248,8 @@ def test_a_rollback_past_the_first_name_is_not_mended_by_the_second_one(pending)
 
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_rollback_past_the_first_name_under_a_running_query(every):
-    """Found by a walk: pending records were published in a table that had lost what was written under the first name, in silence."""
+    """Found by a walk:
+    pending records were published, in silence, in a table that had lost what was written under the first name."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     other = _renamed(world, "new-name", adopt_from_batch=2, publish_every_batches=every)
@@ -267,7 +267,7 @@ def test_a_rollback_past_the_first_name_under_a_running_query(every):
 
 
 def test_a_rollback_behind_the_first_name_is_mended_by_the_second_one():
-    """All that went with it is in the second name's journal."""
+    """Everything that went with it is in the second name's journal."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     other = _renamed(world, "new-name", adopt_from_batch=2, on_rollback="republish")
@@ -279,7 +279,8 @@ def test_a_rollback_behind_the_first_name_is_mended_by_the_second_one():
 
 @pytest.mark.parametrize("accident", ["rolled back", "recreated", "recreated, and expired"])
 def test_what_the_table_has_nothing_of_is_not_published_under_the_first_name(accident):
-    """Found by a walk: the mark counted although all of the table's history is there, or it is another table. The batch was skipped."""
+    """Found by a walk: the mark counted although all of the table's history is there, or the table is another one.
+    The batch was skipped."""
     world = memory_world(restore="restore-and-continue")
     root = world.driver.root
     if accident == "rolled back":
@@ -329,96 +330,3 @@ def test_a_query_that_moves_to_several_tables_is_told_its_first_name():
     with pytest.raises(Misuse) as refused:
         many.run(boundaries=(6, 9, 14))
     assert refused.value.kind == "application.renamed" and "application='streamsink'" in str(refused.value)
-
-
-# -- what the first name would not have let through ------------------------------------------------------------------
-
-
-def _led_on(given, last, adopt):
-    """What is decided of a batch that comes under the name "new"; the query's last record is under the name "first"."""
-    others = {"first": LastOfOther(last, True)}
-    past = Past("lake/t", "t", None, lambda query, checkpoint: None, lambda run: KnownRun(False), others=lambda: others)
-    return admit(given, past, SinkOptions.of("lake/t", {"application": "new", "adopt_from_batch": adopt}))
-
-
-@pytest.mark.parametrize("ids", [{"topic_id": "id-2"}, {"cluster": "c-2"}])
-@pytest.mark.parametrize("given, number", [((50, 60), 5), ((60, 70), 6)])
-def test_a_topic_that_is_another_one_by_now_is_for_the_first_name_to_judge(given, number, ids):
-    """Found by a walk: batch 0 was to be repeated, its topic was recreated, and what the new one holds at these offsets was skipped."""
-    last = state(source(50, 60))
-    assert _led_on(batch(source(*given), query="q", number=number), last, adopt=6)
-    with pytest.raises(Misuse) as refused:
-        _led_on(batch(source(*given, **ids), query="q", number=number), last, adopt=6)
-    said = str(refused.value)
-    assert refused.value.kind == "application.renamed" and "Set application='first' to go on" in said
-    assert "first start the query once more under the first one" in said and "set adopt_from_batch" not in said
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        source(65, 70),
-        source(55, 70),
-        source(60, 70, topic="u", earliest={"u": {"0": 0}}),
-        source(60, 70, newest={"t": {"0": 59}}),
-    ],
-)
-def test_a_batch_that_does_not_continue_the_first_name_is_for_that_name_to_judge(given):
-    """A gap, an overlap, an unknown topic that is not read from its beginning, and one that has lost messages."""
-    with pytest.raises(Misuse, match="first start the query once more under the first one") as refused:
-        _led_on(batch(given, query="q", number=6), state(source(50, 60)), adopt=6)
-    assert refused.value.kind == "application.renamed"
-
-
-_FILES = SourceRange({"logOffset": 0}, {"logOffset": 1}), SourceRange({"logOffset": 1}, {"logOffset": 2})
-
-
-@pytest.mark.parametrize("before, given, number", [(source(50, 60), source(60, 70), 3), (*_FILES, 3), (*_FILES, 7)])
-def test_a_batch_that_is_not_the_next_one_is_not_told_to_adopt(before, given, number):
-    """A checkpoint that was restored, or batches that never came: adopt_from_batch was asked for again and again."""
-    with pytest.raises(Misuse, match="first start the query once more under the first one") as refused:
-        _led_on(batch(given, query="q", number=number), state(before), adopt=6)
-    assert refused.value.kind == "application.renamed"
-
-
-def test_batches_that_never_came_had_no_rows_where_positions_continue():
-    """As under the first name."""
-    assert _led_on(batch(source(60, 70), query="q", number=7), state(source(50, 60)), adopt=6).verdict is Verdict.NEW
-
-
-def test_what_is_recorded_under_the_first_name_is_recorded_under_the_new_one():
-    """Topics that the query has read before and may read again: their rows are in the table."""
-    last = dataclasses.replace(
-        state(source(50, 60)), recorded=Recorded().advanced((source(0, 8, "id-u", topic="u"), source(50, 60)))
-    )
-    decision = _led_on(batch(source(60, 70), query="q", number=6), last, adopt=6)
-    assert {record.topic: record.next for record in decision.recorded.topics} == {"t": {"0": 70}, "u": {"0": 8}}
-
-
-def test_files_that_another_checkpoint_has_read_are_filtered_under_the_first_name_only():
-    """The checkpoint took the place of another one, whose files may come in any batch."""
-    before, given = _FILES
-    last = state(before)
-    assert _led_on(batch(given, query="q", number=6), last, adopt=6)
-    with pytest.raises(
-        Misuse, match="The name cannot be changed: what an earlier checkpoint has read is filtered by it"
-    ) as refused:
-        _led_on(batch(given, query="q", number=6), dataclasses.replace(last, replaying=True), adopt=6)
-    assert refused.value.kind == "application.renamed" and "set adopt_from_batch" not in str(refused.value)
-    assert "start a new checkpoint whose source has only what is not written yet" in str(
-        refused.value
-    )  # or nobody gets on when a table is lost
-
-
-def test_files_of_another_past_are_for_the_first_name_to_judge():
-    """Positions of a file source count its own steps: those of a checkpoint that went on in another way agree."""
-    (recorded, told), given = (
-        (dataclasses.replace(_FILES[0], fingerprint=digest, files=()) for digest in "ab"),
-        batch(_FILES[1], query="q", number=6),
-    )
-    with pytest.raises(Misuse, match="first start the query once more under the first one"):
-        _led_on(
-            dataclasses.replace(given, before=lambda: (told,)),
-            dataclasses.replace(state(recorded), journal_id="j"),
-            adopt=6,
-        )

@@ -1,4 +1,4 @@
-"""What a restart with pending checkpoints asks of the store: so much for the table, and so much for each checkpoint."""
+"""What a restart with pending checkpoints asks of the store: a part for the table, and a part for each checkpoint."""
 
 import collections
 import os
@@ -43,7 +43,7 @@ class _Counting(CrashingCalls):
 
 
 def _run(world, ends, first):
-    """Batches of one row from ``first`` on; then the driver dies."""
+    """Write batches of one row from ``first`` on; then the driver dies."""
     sink = world.driver.start(FileIO(CrashingCalls(world.calls), IdSource().new_id), SparkCheckpoint(QUERY))
     for batch_id in range(first, len(ends)):
         sink.batch(world.driver.describe(SparkCheckpoint(QUERY, ends), batch_id))
@@ -68,7 +68,8 @@ def _restart(world, calls):
 
 
 def test_a_restart_costs_a_part_for_the_table_and_a_part_for_each_pending_checkpoint():
-    """Calls and manifests read grow as a(snapshots) + b * pending; no manifest of the table is read for a second checkpoint."""
+    """Calls and manifests read grow as a(snapshots) + b * pending.
+    No manifest of the table is read for a second checkpoint."""
     found = {}
     for snapshots in (20, 60):
         for pending in (5, 10):
@@ -77,7 +78,7 @@ def test_a_restart_costs_a_part_for_the_table_and_a_part_for_each_pending_checkp
             old = {e.name for e in FileIO(world.calls, IdSource().new_id).entries(f"{world.driver.root}/manifest")}
             _restart(world, calls)
             assert world.ids() == list(range(snapshots + pending)) and world.unknown_files() == []
-            # The first and the last are read once more, for the names of data files that are looked for; and the folder is listed
+            # The first and the last are read once more, to look for the names of data files; and the folder is listed
             # once more, to see that every manifest is there.
             assert sorted(calls.manifests[name] for name in calls.manifests if name in old) == [1] * (snapshots - 2) + [
                 2,
@@ -86,7 +87,8 @@ def test_a_restart_costs_a_part_for_the_table_and_a_part_for_each_pending_checkp
             assert calls.listed["manifest"] == 2
             found[snapshots, pending] = calls.by_name, sum(calls.manifests.values())
             print(
-                f"{pending} pending at {snapshots} snapshots: {calls.count} calls, {sum(calls.manifests.values())} manifests read"
+                f"{pending} pending at {snapshots} snapshots: {calls.count} calls, {sum(calls.manifests.values())} "
+                "manifests read"
             )
     for snapshots in (20, 60):
         (few, few_read), (many, many_read) = found[snapshots, 5], found[snapshots, 10]
@@ -104,7 +106,8 @@ def test_a_restart_costs_a_part_for_the_table_and_a_part_for_each_pending_checkp
 
 
 def test_a_file_that_another_writer_adds_in_the_middle_of_a_restart_is_refused():
-    """Three are pending. Before the third is published somebody adds its file: what was read for the first does not hide that."""
+    """Three checkpoints are pending.
+    Before the third one is published somebody adds its file: what was read for the first one does not hide that."""
     world = _with_pending(4, 3)
     table = open_table(FileIO(world.calls, IdSource().new_id), world.driver.root, for_writing=True)
     calls = CrashingCalls(world.calls)
@@ -127,7 +130,7 @@ def test_a_file_that_another_writer_adds_in_the_middle_of_a_restart_is_refused()
 
 
 def test_a_pending_record_is_read_once():
-    """But for the newest one, by which the journal tells whose it is."""
+    """The newest one is an exception: by it the journal tells whose it is."""
     world, ends = memory_world(restore="restore-and-continue", publish_every_batches=100), tuple(range(3, 33, 3))
     assert die_at_step("precommit.saved", len(ends), world, boundaries=ends)
     calls = _Counting(world.calls)

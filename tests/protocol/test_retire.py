@@ -30,7 +30,8 @@ def _names(world) -> set[str]:
 
 
 def test_the_state_and_the_journal_go_and_the_rows_and_other_applications_stay():
-    """What an application leaves in each snapshot for ever is taken out; a second time there is nothing to do."""
+    """What an application otherwise leaves in each snapshot for ever is taken out.
+    A second time there is nothing to do."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     other = World(world.calls, world.driver.root, application="other")
@@ -44,7 +45,7 @@ def test_the_state_and_the_journal_go_and_the_rows_and_other_applications_stay()
 
 
 def test_a_retired_name_is_new_again_although_it_was_the_last_one():
-    """The snapshot says that nobody is there: older ones that name it do not count."""
+    """The snapshot says that no application is there, so older ones that name it do not count."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
     assert _retire(world) and _names(world) == set()
@@ -54,7 +55,7 @@ def test_a_retired_name_is_new_again_although_it_was_the_last_one():
 
 
 def test_pending_rows_are_never_retired():
-    """They would be lost; the advice of the error is to publish them first, and works."""
+    """They would be lost. The advice of the error is to publish them first, and it works."""
     world = memory_world(restore="restore-and-continue")
     assert die_at_step("precommit.saved", 2, world, boundaries=(6, 9))
     with pytest.raises(Misuse) as refused:
@@ -106,14 +107,14 @@ def _names_in_all(world) -> set[str]:
 
 
 def test_a_query_into_several_tables_is_retired_in_each_of_them():
-    """Its rows stay; under its name another one begins."""
+    """Its rows stay, and another query begins under its name."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:2])
     rows = world.rows()
     assert _names_in_all(world) == {"streamsink@tables"}
     assert _retire_of_all(world)
     with pytest.raises(Misuse):
-        _retire_of_all(world)  # nothing of it is left, by which it could be known
+        _retire_of_all(world)  # Nothing is left of it by which it could be known.
     assert _names_in_all(world) == set() and world.rows() == rows
     assert world.file_io().names(f"{MANY_ROOT}/streamsink") == []
     world.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000009")
@@ -122,7 +123,7 @@ def test_a_query_into_several_tables_is_retired_in_each_of_them():
 
 
 def test_pending_rows_of_several_tables_are_never_retired():
-    """Also when some of the tables have theirs."""
+    """This holds even when some of the tables have their rows."""
     world = ManyWorld(restore="restore-and-continue")
     assert die_at_step("tables.table_published", 2, world, boundaries=BOUNDARIES)
     with pytest.raises(Misuse) as refused:
@@ -134,7 +135,7 @@ def test_pending_rows_of_several_tables_are_never_retired():
 
 
 def test_a_folder_in_which_nobody_wrote_is_no_table():
-    """The error is the one of a table that is not there."""
+    """The error is the one for a table that is not there."""
     world = ManyWorld(restore="restore-and-continue")
     with pytest.raises(Misuse) as refused:
         _retire_of_all(world)
@@ -143,7 +144,7 @@ def test_a_folder_in_which_nobody_wrote_is_no_table():
 
 @follows("retire.elsewhere")
 def test_one_table_of_several_says_where_its_application_retires():
-    """Nothing was done, and nothing was said."""
+    """Formerly nothing was done, and nothing was said."""
     world = ManyWorld(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:2])
     said = told("retire.elsewhere", lambda: retire(world.file_io(), f"{MANY_ROOT}/more_x", world.driver.options))
@@ -180,7 +181,7 @@ def test_an_application_whose_journal_is_lost_leaves_each_table_by_itself():
 @follows("retire.pending")
 @pytest.mark.parametrize("make, do", [(ManyWorld, _retire_of_all), (memory_world, _retire)])
 def test_a_name_is_not_retired_while_the_first_rows_of_the_next_one_are_pending(make, do):
-    """They are published where the table still has what was before them, which nobody could tell then."""
+    """They are published where the table still has what was before them, which nobody could tell after that."""
     world = make(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:1])
     first = world.driver.options

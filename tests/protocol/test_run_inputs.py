@@ -1,4 +1,5 @@
-"""Bounded runs that come again over other files: their rows are compared, and where that is not possible their user is asked."""
+"""Bounded runs that come again over other files:
+their rows are compared, and where that is not possible their user is asked."""
 
 import dataclasses
 
@@ -44,7 +45,8 @@ def _reading(monkeypatch, world, files: frozenset[str] | None, compared: QueryCo
     ],
 )
 def test_a_run_that_reads_other_files(known_by, files, compared, says, monkeypatch):
-    """Its rows decide where they can be compared; where they cannot, files that only came beside the first ones are no difference."""
+    """Its rows decide where they can be compared.
+    Where they cannot, files that only came beside the first ones make no difference."""
     world = memory_world(application="batch", restore="restore-and-continue")
     _reading(monkeypatch, world, OLD)
     run_job(world, "nightly", (0, 3))
@@ -74,7 +76,7 @@ def test_a_word_says_of_no_other_files_that_they_are_the_run(monkeypatch):
 
 
 def test_a_word_for_another_program_says_nothing_of_files_that_come_later(monkeypatch):
-    """Found by a walk: it was left in the job, and as many other rows were skipped."""
+    """Found by a walk: the word was left in the job, and later other rows of the same number were skipped."""
     world = memory_world(application="batch", restore="restore-and-continue")
     _reading(monkeypatch, world, OLD)
     run_job(world, "nightly", (0, 3))
@@ -90,7 +92,7 @@ def test_a_word_for_another_program_says_nothing_of_files_that_come_later(monkey
 
 
 def test_of_many_files_a_table_keeps_little():
-    """Of a million as much as of nine."""
+    """It keeps as much of a million files as of nine."""
     many = run_inputs.digests(f"file:/in/{number}" for number in range(1000))
     kept = run_inputs.kept(many)
     assert len(kept) == 9 and sum(map(len, kept)) <= 200 and set(kept[1:]) <= many

@@ -6,8 +6,6 @@ import re
 import pytest
 
 from streamsink.errors import Misuse, StreamsinkError
-from streamsink.journal.run_marks import Runs
-from streamsink.protocol.committable import KnownRun
 from streamsink.table.table import open_table
 from tests.crash.giving_up import follow
 from tests.crash.world import memory_world
@@ -19,7 +17,7 @@ from tests.table.foreign import Prepared
 
 @pytest.fixture
 def jobs():
-    """Three runs of one application, of which each has rows of its own."""
+    """Three runs of one application, each with rows of its own."""
     world = memory_world(application="batch", restore="restore-and-continue")
     ends = {"monday": (0, 3), "tuesday": (3, 6), "wednesday": (6, 9)}
     for run_id, rows in ends.items():
@@ -28,19 +26,20 @@ def jobs():
 
 
 def test_a_run_is_found_in_the_table_when_the_journal_was_deleted(jobs):
-    """A6: an old run id was written a second time although every snapshot was there."""
+    """A6: formerly an old run id was written a second time although every snapshot was there."""
     world, ends = jobs
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
     for run_id, rows in ends.items():
         run_job(world, run_id, rows)
     assert world.ids() == list(range(9))
     run_job(world, "thursday", (9, 12))
-    run_job(world, "monday", (0, 3))  # the new journal does not know it either, and says so by its identity
+    run_job(world, "monday", (0, 3))  # The new journal does not know it either, and its identity says so.
     assert world.ids() == list(range(12))
 
 
 def test_a_journal_whose_identity_was_deleted_does_not_answer_for_runs_that_it_never_knew(jobs):
-    """The journal was removed, and began anew; then the file that said so was damaged and deleted, as its error advises."""
+    """The journal was removed, and began anew.
+    Then the file that said so was damaged and deleted, as its error advises."""
     world, ends = jobs
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
     run_job(world, "thursday", (9, 12))
@@ -51,7 +50,8 @@ def test_a_journal_whose_identity_was_deleted_does_not_answer_for_runs_that_it_n
 
 
 def test_nor_does_it_where_the_table_says_nothing_of_the_application_any_more(jobs):
-    """Found by a walk: its own records were taken for all that there ever were, and such a run was written a second time."""
+    """Found by a walk:
+    the journal's own records were taken for all that there ever were, and such a run was written a second time."""
     world, ends = jobs
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
     run_job(world, "thursday", (9, 12))
@@ -67,7 +67,7 @@ def test_nor_does_it_where_the_table_says_nothing_of_the_application_any_more(jo
 
 
 def test_a_run_is_found_in_the_table_when_the_journal_is_an_older_copy(jobs):
-    """A6: the copy does not know the runs since, and nothing said that it was a copy."""
+    """A6: the copy does not know the runs since, and formerly nothing said that it was a copy."""
     world, ends = jobs
     io, root = io_of(world), f"{world.driver.root}/streamsink/batch"
     for name in ("record-2.json", "record-3.json", "done-2", "done-3", "runs/tuesday", "runs/wednesday"):
@@ -78,7 +78,8 @@ def test_a_run_is_found_in_the_table_when_the_journal_is_an_older_copy(jobs):
 
 
 def test_a_run_that_nobody_can_know_is_an_error_with_a_way_on(jobs):
-    """A6: journal gone and its snapshot expired: the token writes it, or takes it as seen."""
+    """A6: the journal is gone and the run's snapshot has expired.
+    The token either writes the run or takes it as seen."""
     world, ends = jobs
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
     expire(world, 1, 2)
@@ -94,7 +95,7 @@ def test_a_run_that_nobody_can_know_is_an_error_with_a_way_on(jobs):
 
 @pytest.mark.parametrize("damaged", [[3], [2], [2, 3]], ids=str)
 def test_runs_of_damaged_records_that_are_given_up_after_a_rollback_are_written_again(jobs, damaged):
-    """Nobody knows any more whose records they were: their runs were skipped in silence."""
+    """Nobody knows any more whose records they were. Formerly their runs were skipped in silence."""
     world, ends = jobs
     for to in range(newest_of(world) - 1, 0, -1):
         roll_back(world, to)
@@ -110,7 +111,7 @@ def test_runs_of_damaged_records_that_are_given_up_after_a_rollback_are_written_
 
 
 def test_each_run_that_is_given_up_is_named(jobs):
-    """The text named the first one only, and whoever ran that again lost the others."""
+    """Formerly the text named only the first one, and who ran that again lost the others."""
     world, ends = jobs
     for to in range(newest_of(world) - 1, 0, -1):
         roll_back(world, to)
@@ -126,7 +127,7 @@ def test_each_run_that_is_given_up_is_named(jobs):
 
 
 def test_a_run_that_is_published_is_not_forgotten_with_a_damaged_record(jobs):
-    """Its snapshot has expired, and the record behind it is damaged: it was written a second time."""
+    """Its snapshot has expired, and the record behind it is damaged. Formerly the run was written a second time."""
     world, ends = jobs
     roll_back(world, newest_of(world) - 1)
     expire(world, 1, 1)
@@ -142,7 +143,7 @@ def test_a_run_that_is_published_is_not_forgotten_with_a_damaged_record(jobs):
 
 
 def _run_each(world, ends) -> None:
-    """Each run again, as new where nobody can tell."""
+    """Repeat each run, as new where nobody can tell."""
     for run_id, rows in ends.items():
         try:
             run_job(world, run_id, rows)
@@ -155,7 +156,8 @@ def _run_each(world, ends) -> None:
 
 @pytest.mark.parametrize("pruned", [False, True], ids=["", "records between are pruned"])
 def test_runs_that_are_given_up_after_a_rollback_are_written_again(jobs, pruned):
-    """Their marks said that they are published, so that each was skipped in silence. Of a pruned record nobody knows whose it was."""
+    """Formerly their marks said that they are published, so that each was skipped in silence.
+    Nobody knows whose record a pruned one was."""
     world, ends = jobs
     if pruned:
         ends["thursday"] = (9, 12)
@@ -173,7 +175,8 @@ def test_runs_that_are_given_up_after_a_rollback_are_written_again(jobs, pruned)
 
 
 def test_a_journal_of_which_all_was_given_up_still_knows_every_run():
-    """It has no record any more, which looked like an older copy: each later run was undecidable once snapshots had expired."""
+    """It has no record any more.
+    Formerly that looked like an older copy, and each later run was undecidable once snapshots had expired."""
     world = memory_world(application="batch", restore="restore-and-continue")
     run_job(world, "monday", (0, 3))
     history.other_application(world, "other")
@@ -193,7 +196,8 @@ def test_a_journal_of_which_all_was_given_up_still_knows_every_run():
 
 
 def test_a_run_whose_record_was_pruned_is_undecidable_when_no_snapshot_tells_of_the_application():
-    """Given up beside expired history, its mark was dropped, and the journal said that it knew every run: the run was written again."""
+    """It was given up while history had expired. Formerly its mark was dropped, and the journal said that it knew every
+    run, so that the run was written again."""
     world = memory_world(application="batch", restore="restore-and-continue")
     history.of_others(world)
     run_job(world, "monday", (0, 3))
@@ -220,7 +224,7 @@ def test_a_run_whose_record_was_pruned_is_undecidable_when_no_snapshot_tells_of_
 @pytest.mark.parametrize("known_by", ["last", "mark", "snapshot"])
 @pytest.mark.parametrize("other", ["sources", "plan", "schema", "dates", "rows"])
 def test_other_data_under_the_id_of_a_published_run_is_no_repeated_run(known_by, other):
-    """Two jobs called streamsink.write under one id: the second returned 0, and its rows were lost."""
+    """Two jobs called streamsink.write under one id. Formerly the second call returned 0, and its rows were lost."""
     world = memory_world(application="batch", restore="restore-and-continue")
     run_job(world, "nightly", (0, 3))
     forget_record(world, known_by)
@@ -262,51 +266,6 @@ def test_what_cannot_be_compared_is_the_run_that_its_id_says(jobs, changed):
     assert world.ids() == list(range(9))
 
 
-@pytest.mark.parametrize("again", [1, 2])
-def test_a_mark_that_a_sleeper_makes_in_the_journal_of_another_table_says_nothing(again):
-    """Found by a walk: a driver had published its run, and slept while the table was dropped with its journal, and written by another run."""
-    world = _of_a_sleeper()
-    for _ in range(again):
-        run_job(world, "monday", (0, 3))
-    assert world.ids() == list(range(6))
-
-
-def test_a_sleeper_takes_no_mark_of_the_table_that_is_there_away():
-    """Found by a bred walk: the same run had been repeated in the new table, and a late mark of the dropped one let it come a second time."""
-    world = memory_world(application="batch", restore="restore-and-continue")
-    run_job(world, "monday", (0, 3))
-    io, runs = io_of(world), Runs(io_of(world), f"{world.driver.root}/streamsink/batch/runs")
-    late = KnownRun.from_json(io.read(f"{world.driver.root}/streamsink/batch/runs/monday"))
-    io.delete_tree(world.driver.root)
-    for run, rows in (("monday", (0, 3)), ("tuesday", (3, 6))):
-        run_job(world, run, rows)
-    runs.mark("monday", late)
-    run_job(world, "monday", (0, 3))
-    assert world.ids() == list(range(6))
-
-
-def test_a_run_has_a_mark_of_this_table_beside_that_of_a_sleeper():
-    """Its record was pruned and its snapshot has expired, so that nothing else says that the run is published."""
-    world = _of_a_sleeper(journal_retain=2)
-    for run, rows in (("monday", (0, 3)), ("wednesday", (6, 9)), ("thursday", (9, 12)), ("friday", (12, 15))):
-        run_job(world, run, rows)
-    expire(world, 1, newest_of(world) - 1)
-    run_job(world, "monday", (0, 3))
-    assert world.ids() == list(range(15))
-
-
-def _of_a_sleeper(**settings):
-    """A driver slept that had published monday, its table was dropped and written by tuesday, and then it made its mark."""
-    world = memory_world(application="batch", restore="restore-and-continue", **settings)
-    run_job(world, "monday", (0, 3))
-    io, mark = io_of(world), f"{world.driver.root}/streamsink/batch/runs/monday"
-    said = io.read(mark)
-    io.delete_tree(world.driver.root)
-    run_job(world, "tuesday", (3, 6))
-    io.write(mark, said)
-    return world
-
-
 @pytest.mark.parametrize(
     "mark", [b"", b'{"fingerprint": {"sour', b"null", b'{"fingerprint": null, "rows": null}'], ids=repr
 )
@@ -319,7 +278,7 @@ def test_a_mark_of_earlier_code_or_torn_by_a_power_failure_says_that_the_run_is_
 
 
 def test_rows_of_a_run_without_one_count_are_not_compared(jobs, monkeypatch):
-    """It draws rows by lot, say: repeated, it has others."""
+    """Such a run may, for example, sample at random: repeated, it has other rows."""
     world, _ = jobs
     whole = bounded_runs.job_of
     monkeypatch.setattr(bounded_runs, "job_of", lambda *given: dataclasses.replace(whole(*given), has_one_count=False))
@@ -328,7 +287,7 @@ def test_rows_of_a_run_without_one_count_are_not_compared(jobs, monkeypatch):
 
 
 def test_a_word_says_of_no_other_data_that_it_is_the_run(jobs):
-    """The option stays in the job, and the third data set under one id was skipped in silence."""
+    """The option stays in the job. Formerly the third data set under one id was skipped in silence."""
     world, _ = jobs
     plain = world.driver.options
     for rows in ((0, 4), (0, 5)):
@@ -342,7 +301,7 @@ def test_a_word_says_of_no_other_data_that_it_is_the_run(jobs):
 
 
 def test_a_run_that_was_accepted_as_seen_is_counted(jobs):
-    """Recorded without rows, it would be taken for one that had none."""
+    """Recorded without rows, it would be taken for a run that had none."""
     world, ends = jobs
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
     expire(world, 1, 2)
@@ -358,37 +317,3 @@ def test_a_run_that_was_accepted_as_seen_is_counted(jobs):
         run_job(world, "monday", (0, 4))
     assert "rows (found 4, recorded 3)" in str(refused.value)
     assert world.ids() == list(range(9))
-
-
-@pytest.mark.parametrize("is_whole", [True, False])
-def test_a_journal_of_another_past_does_not_say_that_a_run_is_published(is_whole):
-    """Found by a walk: its mark was believed although the table had gone back behind the run, and been written again. is_whole: all of history."""
-    world = memory_world(application="batch", restore="restore-and-continue", journal_retain=2)
-    journal = f"{world.driver.root}/streamsink/batch"
-    run_job(world, "monday", (0, 3))
-    of_all = _tree(world, world.driver.root)
-    run_job(world, "tuesday", (3, 6))
-    of_journal = _tree(world, journal)
-    _put_back(world, world.driver.root, of_all)
-    for run, rows in (("wednesday", (6, 9)), ("thursday", (9, 12))):
-        run_job(world, run, rows)
-    _put_back(world, journal, of_journal)
-    if not is_whole:
-        expire(world, 1, newest_of(world) - 1)
-        with pytest.raises(Misuse) as asked:
-            run_job(world, "tuesday", (3, 6))
-        assert asked.value.kind == "run.undecidable"
-        return
-    run_job(world, "tuesday", (3, 6))
-    run_job(world, "monday", (0, 3))
-    assert world.ids() == list(range(12))
-
-
-def _tree(world, folder: str) -> dict[str, bytes]:
-    return {path: file.data for path, file in world.calls._names.items() if path.startswith(f"{folder}/")}
-
-
-def _put_back(world, folder: str, tree: dict[str, bytes]) -> None:
-    io_of(world).delete_tree(folder)
-    for path, data in tree.items():
-        io_of(world).write(path, data)

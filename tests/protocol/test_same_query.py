@@ -1,8 +1,7 @@
-"""A3, A4, A13 without Spark: which batches are asked what their query is, what is an error, and what each way on does."""
+"""A3, A4, A13 without Spark: for which batches the query is compared, what is an error, and what each way on does."""
 
 import dataclasses
 import json
-import re
 
 import pytest
 
@@ -12,182 +11,11 @@ from streamsink.protocol.admission.admit import Past, admit
 from streamsink.protocol.committable import AppState, Batch, KnownRun, LastOfOther
 from streamsink.protocol.decision import Verdict
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.run.batch_rows import BatchRows
-from streamsink.protocol.same_query import QueryFingerprint, compare
-from streamsink.testing.driver import SparkCheckpoint
+from streamsink.protocol.same_query import compare
 from tests.crash.world import memory_world
-
-COLUMNS = {"position_columns": ("topic", "partition", "offset")}
-QUERY = QueryFingerprint(sources="aa", plan="bb", dates="cc", schema="dd", spark="4.1", comparable=True)
-
-
-def other(**parts):
-    return dataclasses.replace(QUERY, **parts)
-
-
-def kafka(start, end):
-    return (SourceRange({"t": {"0": start}}, {"t": {"0": end}}),)
-
-
-def files(start, end):
-    return (SourceRange({"logOffset": start}, {"logOffset": end}),)
-
-
-def state(sources, fingerprint=QUERY, checkpoint=5, query="q"):
-    recorded = Recorded().advanced(sources)
-    return AppState(query, 0, 1, checkpoint, checkpoint + 1, "r", "t", sources, recorded, fingerprint=fingerprint)
-
-
-def batch(sources, number=0, query="q2", fingerprint=QUERY, **more):
-    return Batch(number, query, "run", sources, fingerprint=fingerprint, **more)
-
-
-def decide(one, last, **options):
-    return admit(
-        one,
-        Past("lake/t", "t", last, lambda query, checkpoint: None, lambda run: KnownRun(False)),
-        SinkOptions.of("lake/t", options),
-    )
-
-
-def refused(kind, one, last, **options):
-    with pytest.raises(Misuse) as caught:
-        decide(one, last, **options)
-    message = str(caught.value)
-    assert caught.value.kind == kind, message
-    assert "lake/t" in message and "Nothing was written" in message
-    return message
-
-
-def token(message, option):
-    return re.search(rf"{option}='([0-9a-f]{{12}})'", message)[1]
-
-
-# -- rows that the batch function has combined -----------------------------------------------------------------------
-
-
-def test_rows_that_were_combined_are_not_filtered():
-    """One row stands for several, with the position of one of them: what came of old and new messages together was dropped or doubled."""
-    combined = batch(kafka(0, 70), combines="Deduplicate")
-    message = refused("positions.combined", combined, state(kafka(50, 60)), **COLUMNS)
-    assert "Deduplicate" in message and "startingOffsets=streamsink.starting_offsets(" in message
-    for word, verdict in (("accept_as_new", Verdict.NEW), ("accept_as_seen", Verdict.SEEN)):
-        assert decide(combined, state(kafka(50, 60)), **COLUMNS, **{word: token(message, word)}).verdict is verdict
-
-
-def test_rows_that_were_combined_go_on_where_old_and_new_ones_do_not_meet():
-    """Of a batch that is all old nothing is left, whatever was made of it. Without the columns nothing tells its rows."""
-    last = state(kafka(50, 60))
-    assert decide(batch(kafka(60, 70), combines="Aggregate"), last, **COLUMNS).verdict is Verdict.NEW
-    assert decide(batch(kafka(40, 60), number=4, combines="Aggregate"), last, **COLUMNS).verdict is Verdict.FILTER
-    assert (
-        decide(batch(kafka(0, 60), number=0, query="q2", combines="Aggregate"), last, **COLUMNS).verdict
-        is Verdict.FILTER
-    )
-    refused("positions.combined", batch(kafka(40, 60), number=4, combines="Aggregate"), last)
-    two = (SourceRange({"t": {"0": 40, "1": 10}}, {"t": {"0": 60, "1": 12}}),)
-    known = state((SourceRange({"t": {"0": 50, "1": 0}}, {"t": {"0": 60, "1": 10}}),))
-    refused("positions.combined", batch(two, number=4, combines="Aggregate"), known, **COLUMNS)
-
-
-# -- rows of which no plan shows whether they were ----------------------------------------------------------------------
-
-
-HIDDEN = other(comparable=False)
-
-
-def hiding(sources, number=6, query="q", by="MapInPandas"):
-    return batch(sources, number=number, query=query, fingerprint=HIDDEN, may_combine=by)
-
-
-def word_of_rows(one, last, **options):
-    return token(refused("positions.may-combine", one, last, **COLUMNS, **options), "accept_as_same")
-
-
-def test_rows_that_may_have_been_combined_are_asked_for_before_they_are_filtered():
-    back, last = hiding(kafka(40, 70), number=4), state(kafka(50, 60))
-    message = refused("positions.may-combine", back, last, **COLUMNS)
-    assert "MapInPandas" in message and "startingOffsets=streamsink.starting_offsets(" in message
-    for option, verdict in (
-        ("accept_as_same", Verdict.FILTER),
-        ("accept_as_new", Verdict.NEW),
-        ("accept_as_seen", Verdict.SEEN),
-    ):
-        assert decide(back, last, **COLUMNS, **{option: token(message, option)}).verdict is verdict
-
-
-def test_rows_that_may_have_been_combined_go_on_where_old_and_new_ones_do_not_meet():
-    last = state(kafka(50, 60))
-    assert decide(hiding(kafka(60, 70)), last, **COLUMNS).verdict is Verdict.NEW
-    assert decide(hiding(kafka(40, 60), number=4), last, **COLUMNS).verdict is Verdict.FILTER, "all of it is old"
-    assert (
-        decide(
-            hiding(kafka(40, 60), number=0, query="q2"),
-            dataclasses.replace(last, fingerprint=QUERY),
-            **COLUMNS,
-            accept_as_same=token(
-                refused("query.not-comparable", hiding(kafka(40, 60), number=0, query="q2"), last, **COLUMNS),
-                "accept_as_same",
-            ),
-        ).verdict
-        is Verdict.FILTER
-    )
-    two = (SourceRange({"t": {"0": 40, "1": 10}}, {"t": {"0": 60, "1": 12}}),)
-    known = state((SourceRange({"t": {"0": 50, "1": 0}}, {"t": {"0": 60, "1": 10}}),))
-    refused("positions.may-combine", hiding(two, number=4), known, **COLUMNS)
-
-
-def test_the_word_for_rows_is_of_one_replay():
-    """Of the batches that follow in it, of no later accident, of no other sink, and of nothing else that hides rows."""
-    back, last = hiding(kafka(40, 70), number=4), state(kafka(50, 60))
-    word = word_of_rows(back, last)
-    follows = dataclasses.replace(last, generation=1, checkpoint_id=4, record_id="r2")
-    assert word_of_rows(hiding(kafka(50, 90), number=5), follows) == word
-    assert word_of_rows(hiding(kafka(40, 70), number=4), follows, accept_as_same=word) != word, "it goes back once more"
-    assert word_of_rows(back, last, application="second", accept_as_same=word) != word
-    assert word_of_rows(hiding(kafka(40, 70), number=4, by="MapInArrow"), last, accept_as_same=word) != word
-
-
-def test_the_word_for_the_query_is_not_the_one_for_its_rows():
-    """Both questions of a lost checkpoint in one message; or one after another, and the second message keeps the first answer."""
-    lost, last = hiding(kafka(0, 70), number=0, query="q2"), state(kafka(50, 60), fingerprint=HIDDEN)
-    message = refused("query.not-comparable", lost, last, **COLUMNS)
-    word, both = token(message, "accept_as_same"), re.search(r"accept_as_same='(\w+ \w+)'", message)[1]
-    assert decide(lost, last, **COLUMNS, accept_as_same=both).verdict is Verdict.FILTER
-    second = refused("positions.may-combine", lost, last, **COLUMNS, accept_as_same=word)
-    assert f"accept_as_same='{both}'" in second
-    refused("query.not-comparable", lost, last, **COLUMNS, accept_as_same=both.split()[1])
-    assert "accept_as_same='" + both not in refused(
-        "query.not-comparable", lost, last, **COLUMNS, accept_as_same=both.split()[1]
-    )
-
-
-def test_a_batch_is_looked_at_again_before_it_is_filtered():
-    """A function may do with it what it did not do with the first batch of the run."""
-
-    class Later(BatchRows):
-        def described(self, batch):
-            return dataclasses.replace(batch, combines="Aggregate")
-
-        def count(self):
-            raise AssertionError("a micro-batch is not counted")
-
-        def write(self, checkpoint, group):
-            pytest.fail("rows of several are written")
-
-    world = memory_world(restore="restore-and-continue", **COLUMNS)
-    world.run(boundaries=(6, 9))
-    world.checkpoint = SparkCheckpoint("another", ends=[12])
-    sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
-    with pytest.raises(Misuse) as caught:
-        sink.run.micro_batch(world.driver.describe(world.checkpoint, 0), Later())
-    assert caught.value.kind == "positions.combined" and world.ids() == list(range(9))
-    sink.close()
-
-
-# -- the same query? -----------------------------------------------------------------------------------------------
+from tests.protocol.two_queries import COLUMNS, QUERY, batch, decide, files, kafka, other, refused, state, token
 
 
 def test_the_same_query_on_a_new_checkpoint_is_filtered():
@@ -206,13 +34,13 @@ def test_another_query_is_refused_and_the_part_that_differs_is_named_with_both_d
 
 
 def test_an_upgraded_query_of_the_same_checkpoint_is_not_asked():
-    """A batch that was planned again with other boundaries, by a program that was changed meanwhile."""
+    """The batch was planned again with other boundaries, by a program that was changed meanwhile."""
     upgraded = batch(kafka(50, 75), number=5, query="q", fingerprint=other(plan="new", spark="4.2", comparable=False))
     assert decide(upgraded, state(kafka(50, 60)), **COLUMNS).verdict is Verdict.FILTER
 
 
 def test_another_query_that_reads_only_new_positions_goes_on():
-    """A version 2 that starts at starting_offsets: nothing is filtered, so nothing is asked."""
+    """A version 2 starts at starting_offsets: nothing is filtered, so nothing is asked."""
     assert (
         decide(batch(kafka(60, 70), fingerprint=other(plan="new")), state(kafka(50, 60)), **COLUMNS).verdict
         is Verdict.NEW
@@ -239,7 +67,7 @@ def test_what_cannot_be_compared_is_an_error_and_no_guess(recorded, found, word)
 
 
 def test_a_certain_difference_comes_before_one_that_cannot_be_told():
-    """Other topics are another query, whatever Spark or Python function it runs on."""
+    """Other topics make another query, whatever Spark or Python function it runs on."""
     found = other(sources="zz", spark="4.2", comparable=False)
     assert "sources" in refused("query.other", batch(kafka(0, 70), fingerprint=found), state(kafka(50, 60)), **COLUMNS)
     assert compare(QUERY, other(plan="new", comparable=False)).differs, "a text that differs differs"
@@ -254,7 +82,7 @@ def test_accepted_as_the_same_it_is_filtered_by_this_token_only():
 
 
 def test_accepted_as_new_the_batches_after_it_are_new_too():
-    """One token covers the accident: recorded positions go back to the end of the batch that was accepted."""
+    """One token covers the accident: the recorded positions go back to the end of the accepted batch."""
     found, last = batch(kafka(0, 20), fingerprint=other(plan="new")), state(kafka(50, 60))
     word = token(refused("query.other", found, last, **COLUMNS), "accept_as_new")
     decision = decide(found, last, accept_as_new=word, **COLUMNS)
@@ -274,7 +102,7 @@ def test_accepted_as_seen_the_batch_is_recorded_and_the_batches_after_it_are_fil
 
 
 def test_under_a_name_of_its_own_another_query_is_new():
-    """The first way on of each of these errors: that name has no past."""
+    """This is the first way on of each of these errors: that name has no past."""
     assert (
         decide(batch(kafka(0, 70), fingerprint=other(plan="new")), None, application="second", **COLUMNS).verdict
         is Verdict.NEW
@@ -283,7 +111,7 @@ def test_under_a_name_of_its_own_another_query_is_new():
 
 
 def test_a_state_without_a_fingerprint_is_read_and_written_as_it_was():
-    """By earlier code: the field is there only when it is known."""
+    """Earlier code wrote it. The field is there only when the fingerprint is known."""
     plain = state(kafka(0, 1), fingerprint=None)
     assert "fingerprint" not in plain.to_json() and AppState.from_json(json.loads(json.dumps(plain.to_json()))) == plain
     known = state(kafka(0, 1))
@@ -291,7 +119,7 @@ def test_a_state_without_a_fingerprint_is_read_and_written_as_it_was():
 
 
 def test_every_record_carries_the_fingerprint_of_its_query():
-    """What the next checkpoint is compared with stands in the state of the newest snapshot."""
+    """What the next checkpoint is compared with is in the state of the newest snapshot."""
     world = memory_world(position_columns=("t", "p", "o"))
     world.run()
     same = world.driver.fingerprint
@@ -318,7 +146,7 @@ def test_position_columns_on_a_stateful_query_are_refused_at_its_first_batch():
     "sources", [kafka(0, 70), kafka(60, 70), files(0, 1)], ids=["overlap", "starting offsets", "files"]
 )
 def test_a_stateful_query_on_a_new_checkpoint_has_lost_its_state(sources):
-    """Also where it reads only new positions: what waited in the state is lost."""
+    """This holds even where it reads only new positions: what waited in the state is lost."""
     last = state(kafka(50, 60) if sources[0].numeric else files(4, 5))
     found = batch(sources, stateful=True)
     message = refused("query.state-lost", found, last)
@@ -328,7 +156,8 @@ def test_a_stateful_query_on_a_new_checkpoint_has_lost_its_state(sources):
 
 @pytest.mark.parametrize("make", [kafka, files])
 def test_a_stateful_query_whose_checkpoint_was_restored_goes_back(make):
-    """With other boundaries than at first: its results would come again. With the same ones it is a replay."""
+    """The batch has other boundaries than at first, so its results would come again.
+    With the same boundaries it is a replay."""
     found, last = batch(make(40, 55), number=4, query="q", stateful=True), state(make(50, 60))
     message = refused("query.state-lost", found, last)
     assert "goes back" in message
@@ -346,7 +175,7 @@ def test_a_stateful_query_that_goes_on_is_not_disturbed():
 
 @pytest.mark.parametrize("stateful", [True, False])
 def test_the_rows_of_a_replay_are_computed_for_their_state(stateful):
-    """Spark ends a stateful query whose batch was not computed; of any other query a replay costs nothing."""
+    """Spark ends a stateful query whose batch was not computed. A replay of any other query costs nothing."""
 
     class Counted(BatchRows):
         times = 0
@@ -380,7 +209,7 @@ def test_results_that_change_are_refused_unless_that_is_meant(mode):
 
 
 def test_a_complete_result_may_overwrite_but_changes_may_not():
-    """Each batch of complete mode is the whole result; one of update mode is the changes only."""
+    """Each batch of complete mode is the whole result; a batch of update mode is only the changes."""
     overwrite = {"mode": "overwrite", "overwrite_partition": {}}
     assert decide(batch(files(0, 1), output_mode="complete"), None, **overwrite).verdict is Verdict.NEW
     refused("query.output-mode", batch(files(0, 1), output_mode="update"), None, **overwrite)
@@ -395,7 +224,7 @@ def test_a_bounded_job_is_not_asked():
 
 
 def _copied(one, last, **options):
-    """The batch comes from a copy of the folder that is recorded."""
+    """The decision about a batch that comes from a copy of the recorded folder."""
     return decide(dataclasses.replace(one, place="copy"), dataclasses.replace(last, place="original"), **options)
 
 

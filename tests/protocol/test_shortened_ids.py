@@ -1,4 +1,4 @@
-"""A state of very many topics has their ids shortened, by which a topic is known again and another one is refused."""
+"""A state of very many topics has shortened ids, by which a topic is recognised and another one is refused."""
 
 import json
 
@@ -7,10 +7,10 @@ import pytest
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.decision import Verdict
 from streamsink.protocol.positions import SourceRange, same_id, shortened
-from tests.protocol.test_identity import COLUMNS, batch, decide, refused, state
+from tests.protocol.admitting import COLUMNS, batch, decide, refused, state
 
 MANY = 1_001
-# As Kafka's, 22 characters.
+# Like Kafka's ids they have 22 characters.
 OURS = {f"t{number:04}": f"{number:04}AbCdEfGhIjKlMnOpQr" for number in range(MANY)}
 
 
@@ -25,7 +25,7 @@ def _read(begin, end, ids):
 
 
 def _last(ids=OURS):
-    """As a snapshot says it."""
+    """The state as it is read back from a snapshot."""
     return AppState.from_json(json.loads(json.dumps(state(_read(50, 60, ids)).to_json())))
 
 
@@ -58,7 +58,7 @@ WHOLE, SHORT = OURS["t0001"], shortened(OURS["t0001"])
     ],
 )
 def test_a_short_id_is_one_of_many(one, other, is_same):
-    """Wherever they differ: a broker may count its topics."""
+    """It tells ids apart wherever they differ: a broker may count its topics."""
     assert same_id(one, other) == same_id(other, one) == is_same
     assert len(SHORT) == 11 and SHORT.startswith("000~")
 
@@ -85,7 +85,7 @@ def test_a_topic_that_was_created_again_is_refused():
 
 
 def test_a_topic_that_lost_messages_is_told_from_another_one():
-    """Its id is the same: the record goes back to where it ends now."""
+    """Its id is the same, so the record goes back to where the topic ends now."""
     given = batch(
         SourceRange(
             {topic: {"0": 60} for topic in OURS},

@@ -1,4 +1,5 @@
-"""A driver is paused, its successor restores and sweeps, the sleeper goes on: it is fenced, or its record is whole and published."""
+"""A driver is paused, its successor restores and sweeps, and the sleeper goes on:
+it is fenced, or its record is whole and published."""
 
 import contextlib
 import copy
@@ -22,13 +23,14 @@ BOUNDARIES = (3, 6, 9)
 STRIDE = 4
 _MOST_CALLS = 1_000
 _RESTARTS = 3
-# A death at these leaves files in staging, which a record could name or, because not all of them are there, could not.
+# A death at these steps leaves files in staging which a record could name, or could not because some of them are
+# missing.
 COMPLETE = ["precommit.before_record"]
 INCOMPLETE = ["task.file_closed", "write.staged"]
 
 
 def s3_world(**settings) -> World:
-    """On an S3 in memory."""
+    """A world on an S3 in memory."""
     root = "s3://bucket/shop.db/orders"
     return World(MemoryS3Calls(), root, make_io=lambda over: S3FileIO(over, IdSource().new_id, root), **settings)
 
@@ -39,7 +41,7 @@ _EACH_WORLD = pytest.mark.parametrize("make_world", WORLDS.values(), ids=WORLDS)
 
 
 def _started(make_world, **settings) -> World:
-    """After the first batch; Spark has planned the second."""
+    """A driver after its first batch, when Spark has planned the second one."""
     world = make_world(**settings)
     world.run(boundaries=BOUNDARIES[:1])
     world.checkpoint.ends.append(BOUNDARIES[1])
@@ -47,7 +49,7 @@ def _started(make_world, **settings) -> World:
 
 
 def _successor(world):
-    """Restored; of the same checkpoint, so that it takes over."""
+    """A successor that has restored. It has the same checkpoint, so that it takes over."""
     for _ in range(_RESTARTS):
         try:
             return world.driver.start(world.file_io(world.calls), world.checkpoint)
@@ -57,7 +59,8 @@ def _successor(world):
 
 
 def _goes_on(sink, world) -> BaseException | None:
-    """The second batch in this driver, and its end; Spark notes the batch when it returns. The error otherwise."""
+    """Write the second batch in this driver and end it; Spark notes the batch when it returns.
+    Returns the error if there is one."""
     try:
         sink.batch(world.driver.describe(world.checkpoint, 1))
     except (StreamsinkError, OSError) as ended:
@@ -66,25 +69,26 @@ def _goes_on(sink, world) -> BaseException | None:
         try:
             sink.close()
         except (StreamsinkError, OSError):
-            pass  # of a driver that has been superseded
+            pass  # A superseded driver may end with these.
     world.checkpoint.committed = 2
     return None
 
 
 def _check_at_the_end(world, what=""):
-    """The query is restarted and runs to its end: each row once, and no data file is left that nobody knows."""
+    """The query is restarted and runs to its end:
+    each row is there once, and no data file is left that nobody knows."""
     world.die()
     world.run(boundaries=BOUNDARIES)
     assert world.ids() == expected(BOUNDARIES), what
-    # A list that the sleeper wrote when its successor had looked for such is the one thing that stays.
+    # Only a list may stay that the sleeper wrote after its successor had looked for such lists.
     assert [name for name in world.unknown_files() if not name.startswith(("manifest-list-", "."))] == [], what
 
 
 @pytest.mark.parametrize("way", WAYS)
 @_EACH_WORLD
 def test_a_sleeper_that_is_overtaken_at_any_call(make_world, way, rng):
-    """Its successor restores before that call; then either one goes on first. The sleeper may get an error, the successor only one
-    that asks for a restart; what Spark was told is done is there."""
+    """Its successor restores before that call; then either of them goes on first. The sleeper may get an error, the
+    successor only one that asks for a restart. What Spark was told is done is there."""
     ends = set()
     for n in range(rng.randint(1, STRIDE), _MOST_CALLS, STRIDE):
         world, first = _started(make_world, **WAYS[way]), rng.choice(["sleeper", "successor"])
@@ -113,7 +117,7 @@ def test_a_sleeper_that_is_overtaken_at_any_call(make_world, way, rng):
 
 @follows("journal.overtaken")
 def test_a_sleeper_whose_record_comes_is_published_by_the_restart_that_the_error_asks_for():
-    """On S3; the restart goes on from there."""
+    """This happens on S3. The restart goes on from there."""
     world, successors = _started(s3_world), []
     sleeper = world.driver.start(world.file_io(world.calls), copy.deepcopy(world.checkpoint))
     arm("precommit.before_record", 1, lambda: successors.append(_successor(world)))
@@ -129,7 +133,8 @@ def test_a_sleeper_whose_record_comes_is_published_by_the_restart_that_the_error
 
 @_EACH_WORLD
 def test_a_sleeper_right_before_its_record(make_world):
-    """All is flushed and it has looked who owns the application. On a disk what it prepared is gone; on S3 its record comes, whole."""
+    """Everything is flushed, and the sleeper has checked who owns the application. On a disk what it prepared has been
+    deleted; on S3 its record comes, whole."""
     world, successors = _started(make_world), []
     sleeper = world.driver.start(world.file_io(world.calls), copy.deepcopy(world.checkpoint))
     arm("precommit.before_record", 1, lambda: successors.append(_successor(world)))
@@ -149,7 +154,8 @@ def test_a_sleeper_right_before_its_record(make_world):
 
 @_EACH_WORLD
 def test_a_sleeper_that_finds_its_files_swept_is_fenced(make_world):
-    """It has looked who owns the application; its successor publishes and sweeps, and the table is rolled back: it was a bare error."""
+    """It has checked who owns the application; then its successor publishes and sweeps, and the table is rolled back.
+    Formerly the store's bare error was raised."""
     world = _started(make_world)
     sleeper = world.driver.start(world.file_io(world.calls), copy.deepcopy(world.checkpoint))
 
@@ -168,7 +174,7 @@ def test_a_sleeper_that_finds_its_files_swept_is_fenced(make_world):
 
 
 def test_files_that_something_deletes_before_they_are_published_are_named_with_the_way_on():
-    """Not the bare error of the store: another engine's orphan cleaning, while the query runs."""
+    """Another engine's orphan cleaning deletes them while the query runs. The error is not the store's bare one."""
     world = _started(memory_world)
     sink = world.driver.start(world.file_io(world.calls), copy.deepcopy(world.checkpoint))
 
@@ -195,7 +201,8 @@ def _data_files(world, folder: str) -> list[str]:
 
 
 class _LatePreparing(FileIO):
-    """Pauses before the record's bytes are written: its own check of who owns the application may lie behind it."""
+    """Pauses before the record's bytes are written,
+    when the driver may already have checked who owns the application."""
 
     paused = None
 
@@ -207,7 +214,7 @@ class _LatePreparing(FileIO):
 
 
 def test_a_sleeper_whose_record_is_not_prepared_yet():
-    """On a disk: nothing of the record was there to be swept, so it must not come to exist."""
+    """On a disk nothing of the record was there to be swept, so it must not come to exist."""
     world, successors = _started(memory_world), []
     io = _LatePreparing(world.calls, IdSource().new_id)
     io.paused = lambda: successors.append(_successor(world))
@@ -225,7 +232,8 @@ def _staged(world) -> list[str]:
 @pytest.mark.parametrize("step", COMPLETE + INCOMPLETE)
 @_EACH_WORLD
 def test_what_a_dead_driver_staged_goes_as_soon_as_no_record_can_name_it(make_world, step):
-    """A death in the middle of writing: with the next start, however often. With all of it staged: when the number is taken."""
+    """After a death in the middle of writing it is deleted by the next start, however often that happens. If everything
+    was staged, it is deleted when the record's number is taken."""
     world = _started(make_world)
     for _ in range(3):
         assert die_at_step(step, 1, world, boundaries=BOUNDARIES)
@@ -239,7 +247,8 @@ def test_what_a_dead_driver_staged_goes_as_soon_as_no_record_can_name_it(make_wo
 
 
 def test_links_for_a_rollback_are_kept_of_the_record_alone():
-    """With on_rollback='republish' the record's own staging stays, and a dead driver's of the same number goes."""
+    """With on_rollback='republish' the record's own staging stays,
+    and a dead driver's staging of the same number is deleted."""
     world = _started(memory_world, on_rollback="republish")
     kept = _staged(world)
     assert kept and die_at_step("precommit.before_record", 1, world, boundaries=BOUNDARIES)
@@ -281,7 +290,7 @@ def test_a_driver_that_sleeps_while_its_table_is_restored_as_it_was_leaves_no_sn
 
 
 def test_a_driver_that_only_sleeps_while_it_commits_goes_on(monkeypatch):
-    """All that it has written is there."""
+    """Everything that it has written is there."""
     world = memory_world()
     world.run(boundaries=(6, 9))
     later = Clock.now_ms

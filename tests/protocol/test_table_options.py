@@ -1,4 +1,4 @@
-"""Options of the table that a commit needs are looked at before the record: a foreign writer may have set them wrong."""
+"""Options of the table that a commit needs are checked before the record: a foreign writer may have set them wrong."""
 
 import dataclasses
 
@@ -21,7 +21,7 @@ WRONG = {
 
 
 def _set(world, option, value) -> None:
-    """As ALTER TABLE of another engine."""
+    """Set an option, as ALTER TABLE of another engine does."""
     table = open_table(world.file_io(world.calls), world.driver.root, for_writing=False)
     old = table.latest_schema()
     options = (
@@ -32,7 +32,7 @@ def _set(world, option, value) -> None:
 
 @pytest.mark.parametrize("option", WRONG)
 def test_a_wrong_option_is_an_error_before_the_record(option):
-    """It names the option; set right, the query goes on."""
+    """The error names the option. Once it is set right the query goes on."""
     world = memory_world(table_options={})
     world.driver.options = dataclasses.replace(world.driver.options, commit_min_wait_ms=None, commit_max_wait_ms=None)
     world.run(boundaries=(3,))

@@ -1,4 +1,5 @@
-"""Marks that do not say where a record was published: torn by a power failure, or made by a start that found it published."""
+"""Marks that do not say where a record was published:
+they were torn by a power failure, or made by a start that found the record published."""
 
 import copy
 import dataclasses
@@ -29,7 +30,8 @@ from tests.table.foreign import Prepared
 
 @pytest.mark.parametrize("happened", ["rolled back", "and another came", "replaced"])
 def test_a_torn_mark_does_not_prove_that_its_record_is_there(happened):
-    """Its snapshot went, history before it has expired, and all that is retained since shows that its rows are not there. A walk lost them."""
+    """Found by a walk that lost rows: the record's snapshot was deleted, the history before it has expired, and
+    everything that is retained since shows that its rows are not there."""
     world = memory_world(restore="restore-and-continue")
     of_others(world)
     prepared = Prepared(world, 1)
@@ -47,7 +49,7 @@ def test_a_torn_mark_does_not_prove_that_its_record_is_there(happened):
 
 
 def test_a_torn_mark_of_a_record_that_a_rollback_took_is_given_up():
-    """The other advice of that error: what is given up is read again."""
+    """This is the other advice of that error: what is given up is read again."""
     world = memory_world(restore="restore-and-continue")
     of_others(world)
     world.run(boundaries=(3, 6))
@@ -65,7 +67,8 @@ def test_a_torn_mark_of_a_record_that_a_rollback_took_is_given_up():
 
 
 def test_a_torn_mark_is_trusted_where_nothing_speaks_against_it():
-    """What could tell has expired, and nothing happened to the table: its rows were compacted away. Nobody is asked, at any later start."""
+    """What could tell has expired, and nothing happened to the table: its rows were compacted away.
+    Nobody is asked, at any later start."""
     world = memory_world(restore="restore-and-continue")
     of_others(world)
     world.run(boundaries=(6,))
@@ -80,7 +83,7 @@ def test_a_torn_mark_is_trusted_where_nothing_speaks_against_it():
 
 
 def test_the_last_record_need_not_be_readable_for_its_mark_to_be_mended():
-    """It is published. The error for it had no way on: `give_up` found nothing to give up."""
+    """The record is published. Formerly the error for it had no way on: `give_up` found nothing to give up."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     tear_mark(world, 2)
@@ -91,7 +94,8 @@ def test_the_last_record_need_not_be_readable_for_its_mark_to_be_mended():
 
 @pytest.mark.parametrize("options", [{}, {"publish_every_batches": 3}], ids=["each-batch", "grouped"])
 def test_a_record_that_is_accepted_as_seen_is_the_only_one(options):
-    """The option stays: what is recorded after it is published, after a crash and in groups as well."""
+    """The option stays in the job.
+    What is recorded after that record is published, after a crash and in groups as well."""
     world = memory_world(restore="restore-and-continue", **options)
     of_others(world)
     assert die_at_step("commit.hinted", 1, world, boundaries=(6,))
@@ -111,7 +115,8 @@ def test_a_record_that_is_accepted_as_seen_is_the_only_one(options):
 
 @pytest.mark.parametrize("accident", ["killed before the mark", "torn"])
 def test_a_mark_that_does_not_say_where_is_mended_while_the_table_can_tell(accident):
-    """A rollback that happens later is seen by it, when neither our snapshots nor all since the record was made are there."""
+    """With the mended mark a later rollback is noticed,
+    even when neither our snapshots nor all snapshots since the record are there."""
     world = memory_world(restore="restore-and-continue")
     of_others(world)
     assert die_at_step("precommit.saved", 1, world, boundaries=(6,))
@@ -131,7 +136,7 @@ def test_a_mark_that_does_not_say_where_is_mended_while_the_table_can_tell(accid
 
 
 def test_a_mark_that_is_mended_by_a_driver_that_dies_is_mended_by_the_next():
-    """At any call of that start. The temporary file of the first one stood in the way of every later one."""
+    """The driver dies at any call of that start. Formerly its temporary file stood in the way of every later start."""
     before = memory_world(restore="restore-and-continue")
     of_others(before)
     before.run(boundaries=(6,))

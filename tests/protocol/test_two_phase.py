@@ -21,7 +21,7 @@ def _sink(world, query="00000000-0000-0000-0000-000000000001"):
 
 
 def _pre_commit(world, sink, start, end, batch_id):
-    """A checkpoint up to and with its pre-commit, not published."""
+    """A checkpoint up to and including its pre-commit, not published."""
     checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000001", [0] * batch_id + [end])
     if batch_id:
         checkpoint.ends[batch_id - 1] = start
@@ -43,7 +43,7 @@ def _save(world, sink, batch, decision, rows):
 
 
 def test_a_flush_that_fails_leaves_nothing_of_the_checkpoint(monkeypatch):
-    """Neither a record nor files, and not only after a restart: a full disk gets its room back."""
+    """Neither a record nor files are left, even before a restart: a full disk gets its room back."""
     world = memory_world()
     sink = _sink(world)
 
@@ -62,7 +62,7 @@ def test_a_flush_that_fails_leaves_nothing_of_the_checkpoint(monkeypatch):
 
 
 def test_a_batch_that_cannot_be_written_leaves_nothing_and_the_next_one_is_written():
-    """Neither a record nor files, and not only after a restart, when writing itself fails."""
+    """When writing itself fails, neither a record nor files are left, even before a restart."""
     world = memory_world()
     sink = _sink(world)
 
@@ -83,7 +83,7 @@ def test_a_batch_that_cannot_be_written_leaves_nothing_and_the_next_one_is_writt
 
 
 def test_what_a_zombie_gives_up_is_its_own():
-    """Its writing fails when its successor has pre-committed under the same number: the successor's files stay."""
+    """Its writing fails after its successor has pre-committed under the same number: the successor's files stay."""
     world = memory_world(restore="restore-and-continue")
     zombie = _sink(world)
     batch = world.driver.describe(SparkCheckpoint("00000000-0000-0000-0000-000000000001", [5]), 0)
@@ -96,7 +96,7 @@ def test_what_a_zombie_gives_up_is_its_own():
 
 
 def test_a_checkpoint_registered_twice_is_an_error():
-    """Flink's "repeatedly committed": the second pre-commit of one id changes nothing."""
+    """This is Flink's "repeatedly committed": the second pre-commit of one id changes nothing."""
     world = memory_world()
     sink = _sink(world)
     batch, decision = _pre_commit(world, sink, 0, 5, 0)
@@ -107,7 +107,8 @@ def test_a_checkpoint_registered_twice_is_an_error():
 
 
 def test_commit_up_to_checkpoint_publishes_all_pending_in_order_and_no_more():
-    """Three checkpoints pending, commit up to the second: two snapshots; the third stays pending and is restored."""
+    """With three checkpoints pending, a commit up to the second one makes two snapshots.
+    The third stays pending and is restored."""
     world = memory_world(restore="restore-and-continue")
     sink = _sink(world)
     _pending_chain(world, sink, [5, 9, 12])
@@ -121,7 +122,7 @@ def test_commit_up_to_checkpoint_publishes_all_pending_in_order_and_no_more():
 
 
 def _pending_chain(world, sink, ends):
-    """Pre-commits of several batches before any of them is published."""
+    """Pre-commits of several batches, of which none is published yet."""
     first = world.driver.describe(SparkCheckpoint("00000000-0000-0000-0000-000000000001", [ends[0]]), 0)
     decision = sink.protocol.admit(first)
     start = 0
@@ -132,7 +133,7 @@ def _pending_chain(world, sink, ends):
 
 
 def test_restore_and_fail_publishes_then_fails_on_purpose():
-    """The default policy; the start after it finds nothing to do."""
+    """This is the default policy. The start after it finds nothing to do."""
     world = memory_world()
     sink = _sink(world)
     _pre_commit(world, sink, 0, 5, 0)
@@ -155,7 +156,7 @@ def test_restore_and_continue_goes_on():
 
 
 def test_the_same_name_at_the_same_time_is_refused_and_the_first_is_not_harmed():
-    """Another checkpoint under a name that is held: an error that names the holder; the first one goes on."""
+    """Another checkpoint comes under a name that is held: the error names the holder, and the first query goes on."""
     world = memory_world()
     first = _sink(world)
     with pytest.raises(Fenced, match="application='...'") as caught:
@@ -167,7 +168,7 @@ def test_the_same_name_at_the_same_time_is_refused_and_the_first_is_not_harmed()
 
 
 def test_a_successor_of_the_same_checkpoint_fences_the_zombie():
-    """The zombie has a pre-commit, wakes up after its successor published it, and may publish nothing more."""
+    """The zombie has a pre-commit, wakes up after its successor has published it, and may publish nothing more."""
     world = memory_world(restore="restore-and-continue")
     zombie = _sink(world)
     _pre_commit(world, zombie, 0, 5, 0)
@@ -181,7 +182,8 @@ def test_a_successor_of_the_same_checkpoint_fences_the_zombie():
 
 
 def test_a_zombie_gives_no_file_its_name_back():
-    """What its successor has published others may have compacted and removed: it asks for its ownership before it touches a file."""
+    """Others may have compacted and removed what its successor has published, so it checks that it still owns the
+    application before it touches a file."""
     world = memory_world(restore="restore-and-continue", on_rollback="republish", partition_by=())
     zombie = _sink(world)
     _pre_commit(world, zombie, 0, 5, 0)
@@ -195,7 +197,7 @@ def test_a_zombie_gives_no_file_its_name_back():
 
 
 def test_each_guard_against_a_zombie_holds_alone():
-    """The owner's record, the taken record number and the epoch in the newest snapshot: each one is enough."""
+    """The owner's record, the taken record number and the epoch in the newest snapshot: each of them is enough."""
     world = memory_world(restore="restore-and-continue")
     zombie = _sink(world)
     committable = _committed(world, zombie)
@@ -219,7 +221,8 @@ def test_each_guard_against_a_zombie_holds_alone():
 
 
 def test_a_zombie_is_fenced_although_all_snapshots_that_could_tell_have_expired():
-    """It passed its own check, slept before reading the table, and finds a history without a word of its application."""
+    """It passed its own check, slept before it read the table,
+    and finds a history without a word of its application."""
     world = memory_world(restore="restore-and-continue")
     zombie = _sink(world)
     _pre_commit(world, zombie, 0, 5, 0)
@@ -240,7 +243,7 @@ def test_a_zombie_is_fenced_although_all_snapshots_that_could_tell_have_expired(
 
 
 def _expire_and_forget(world):
-    """A foreign snapshot 2 without our states, and snapshot 1 gone."""
+    """Add a foreign snapshot 2 without our states, and delete snapshot 1."""
     root, io = world.driver.root, FileIO(world.calls, IdSource().new_id)
     foreign = json.loads(io.read(f"{root}/snapshot/snapshot-1"))
     foreign.update(id=2, commitUser="foreign", properties={})
@@ -249,7 +252,7 @@ def _expire_and_forget(world):
 
 
 def test_publishing_a_record_twice_is_published_once():
-    """The committer recognises its own record in the newest snapshot, restored or not."""
+    """The committer recognises its own record in the newest snapshot, whether it is restored or not."""
     world = memory_world()
     sink = _sink(world)
     committable = _committed(world, sink)
@@ -260,7 +263,7 @@ def test_publishing_a_record_twice_is_published_once():
 
 
 def test_a_record_is_not_published_over_a_later_one():
-    """An error that ends the query: no restart could publish it, so that it is none that asks for one."""
+    """The error ends the query. No restart could publish the record, so the error does not ask for one."""
     world = memory_world()
     sink = _sink(world)
     _pending_chain(world, sink, [5, 9])
@@ -273,7 +276,7 @@ def test_a_record_is_not_published_over_a_later_one():
 
 
 def _committed(world, sink):
-    """One published checkpoint; its record."""
+    """Publish one checkpoint. Returns its record."""
     _pre_commit(world, sink, 0, 5, 0)
     committable = sink.protocol._journal.load(1)
     sink.protocol.commit_up_to_checkpoint(0)
@@ -281,7 +284,7 @@ def _committed(world, sink):
 
 
 def test_a_zombie_that_saves_first_is_published_by_its_successor_not_twice():
-    """Two drivers of one checkpoint want the same record number: one gets it, the other is told so."""
+    """Two drivers of one checkpoint want the same record number: one gets it, and the other is told so."""
     world = memory_world(restore="restore-and-continue")
     zombie, successor = _sink(world), None
     batch = world.driver.describe(SparkCheckpoint("00000000-0000-0000-0000-000000000001", [5]), 0)

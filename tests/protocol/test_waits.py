@@ -1,4 +1,5 @@
-"""How often a batch waits for the disk: once for what its record names and says, once for what its snapshot does, and once for each name."""
+"""How often a batch waits for the disk: once for what its record names and says, once for what its snapshot names and
+says, and once for each of the two names."""
 
 from streamsink.clock import IdSource
 from streamsink.storage.file_io import FileIO
@@ -7,7 +8,7 @@ from streamsink.testing.driver import SparkCheckpoint
 from tests.crash.world import memory_world
 from tests.protocol.query import QUERY
 
-_BEFORE = 3  # batches after which everything is as in all that follow
+_BEFORE = 3  # After so many batches everything is as in all batches that follow.
 
 
 class _Waits(CrashingCalls):
@@ -39,7 +40,8 @@ class _Waits(CrashingCalls):
 
 
 def test_a_batch_waits_four_times():
-    """File, manifest and the record's bytes; the record's name; lists, the snapshot's bytes and final names; the snapshot's name."""
+    """It waits for the file, the manifest and the record's bytes; for the record's name; for the lists, the snapshot's
+    bytes and final names; and for the snapshot's name."""
     world = memory_world(table_options={"manifest.merge-min-count": "1000"})
     calls = _Waits(world.calls, world.driver.root)
     sink = world.driver.start(FileIO(calls, IdSource().new_id), SparkCheckpoint(QUERY))
@@ -57,12 +59,13 @@ def test_a_batch_waits_four_times():
 
 
 def test_the_folder_of_a_new_partition_is_durable_with_the_record():
-    """Made before the record, with the same wait: so a power failure leaves a record whose files can get their names. Later it costs nothing."""
+    """It is made before the record and flushed by the same wait, so that a power failure leaves a record whose files
+    can get their names. Later it costs nothing."""
     world = memory_world(table_options={"manifest.merge-min-count": "1000"})
     calls = _Waits(world.calls, world.driver.root)
     sink = world.driver.start(FileIO(calls, IdSource().new_id), SparkCheckpoint(QUERY))
     ends, first, asked = [1, 2, 3, 4, 5], [], []
-    for batch_id in range(len(ends)):  # their partitions: a, b, none, a, b
+    for batch_id in range(len(ends)):  # Their partitions are a, b, none, a, b.
         calls.waits.clear()
         before = calls.by_name
         sink.batch(world.driver.describe(SparkCheckpoint(QUERY, ends), batch_id))

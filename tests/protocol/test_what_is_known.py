@@ -1,4 +1,5 @@
-"""What is not known stays not known: other writers, expired history, lost journals, and tables that take another one's place."""
+"""What is not known stays not known:
+other writers, expired history, lost journals, and tables that take another one's place."""
 
 import dataclasses
 import json
@@ -34,7 +35,8 @@ from tests.table.foreign import Prepared
     ids=["each", "one"],
 )
 def test_a_query_knows_what_it_has_not_published_itself(way):
-    """Others commit and expire while a group is pending: the running query asked its user whether it had published it."""
+    """Others commit and expire while a group is pending.
+    Formerly the running query asked its user whether it had published the group."""
     world = memory_world(restore="restore-and-continue", **way)
     world.run(boundaries=(3,))
     rows = world.driver.rows
@@ -54,7 +56,8 @@ def test_a_query_knows_what_it_has_not_published_itself(way):
 
 
 def _lost_history(world) -> None:
-    """Ours is published, a foreign writer commits, ours expires, and another application of streamsink commits."""
+    """Our batch is published, a foreign writer commits,
+    our snapshot expires, and another application of streamsink commits."""
     world.run(boundaries=(6, 9))
     Prepared(world).rename()
     expire(world, 1, newest_of(world) - 1)
@@ -62,7 +65,8 @@ def _lost_history(world) -> None:
 
 
 def test_an_application_whose_history_expired_goes_on_after_another_one_has_committed():
-    """A5: the other one's snapshot looked as if ours had never been here: a false `table.rolled-back`, for ever."""
+    """A5: the other application's snapshot looked as if ours had never been here:
+    a false `table.rolled-back`, for ever."""
     world = memory_world(restore="restore-and-continue")
     _lost_history(world)
     world.run(boundaries=(6, 9, 14))
@@ -78,7 +82,7 @@ def test_expired_history_is_not_published_again_after_another_one_has_committed(
 
 
 def test_without_its_journal_nobody_knows_it_and_the_answer_is_an_error():
-    """A5: instead of `history.incomplete` the whole source was written a second time."""
+    """A5: formerly, instead of `history.incomplete`, the whole source was written a second time."""
     world = memory_world()
     _lost_history(world)
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/streamsink")
@@ -91,7 +95,8 @@ def test_without_its_journal_nobody_knows_it_and_the_answer_is_an_error():
 
 @pytest.mark.parametrize("others_came", [False, True], ids=["ends before", "another in its place"])
 def test_a_rollback_is_seen_although_the_history_before_it_has_expired(others_came):
-    """A mark says which snapshot published the record: the table ends before it, or a later one has its number. It was a silent skip."""
+    """A mark says which snapshot published the record. The table ends before that snapshot, or a later one has its
+    number. Formerly the batch was skipped in silence."""
     world = memory_world(restore="restore-and-continue")
     of_others(world)
     world.run(boundaries=(6,))
@@ -106,7 +111,8 @@ def test_a_rollback_is_seen_although_the_history_before_it_has_expired(others_ca
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
 @pytest.mark.parametrize("is_torn", [False, True], ids=["whole", "torn"])
 def test_a_record_before_a_rollback_that_nothing_proves_is_asked_for(is_torn, way):
-    """Whatever its mark says. A walk: `republish` published what was behind it, and skipped its rows in silence."""
+    """It is asked for whatever its mark says.
+    Found by a walk: `republish` published what was behind the record, and skipped its rows in silence."""
     world = memory_world(restore="restore-and-continue", journal_retain=100)
     _rolled_back_beside_expired_history(world, to=2, others=2)
     if is_torn:
@@ -122,7 +128,7 @@ def test_a_record_before_a_rollback_that_nothing_proves_is_asked_for(is_torn, wa
 
 
 def test_a_record_before_a_rollback_that_a_snapshot_names_is_published():
-    """Nothing is asked where it can be seen."""
+    """Nothing is asked where a snapshot shows it."""
     world = memory_world(restore="restore-and-continue", journal_retain=100)
     _rolled_back_beside_expired_history(world, to=3, keep=3)
     tear_mark(world)
@@ -131,7 +137,8 @@ def test_a_record_before_a_rollback_that_a_snapshot_names_is_published():
 
 
 def test_records_that_were_pruned_before_a_rollback_are_not_taken_for_published():
-    """Nobody knows whether the rollback took them too: a walk lost their rows. What is given up is read again from where they end."""
+    """Nobody knows whether the rollback took them too. Formerly a walk lost their rows.
+    What is given up is read again from where they end."""
     world = memory_world(restore="restore-and-continue")
     _rolled_back_beside_expired_history(world, to=2)
     assert not io_of(world).exists(f"{world.driver.root}/streamsink/streamsink/record-1.json")
@@ -143,7 +150,8 @@ def test_records_that_were_pruned_before_a_rollback_are_not_taken_for_published(
 
 
 def _rolled_back_beside_expired_history(world, to: int, others: int = 1, keep: int | None = None) -> None:
-    """Snapshots 3 to 5 are ours, on two of others. Back to ``to``, more of others, and all before ``keep`` or the newest has expired."""
+    """Snapshots 3 to 5 are ours, on top of two of others. The table goes back to ``to``, others write more, and
+    everything before ``keep``, or before the newest snapshot, expires."""
     of_others(world)
     world.run(boundaries=(3, 6, 9))
     for number in range(newest_of(world) - 1, to - 1, -1):
@@ -155,7 +163,7 @@ def _rolled_back_beside_expired_history(world, to: int, others: int = 1, keep: i
 
 
 def test_verify_knows_that_expired_history_is_not_a_rollback():
-    """It called a whole table damaged as soon as the last snapshot of an application had expired."""
+    """Formerly it called a whole table damaged as soon as the last snapshot of an application had expired."""
     world = memory_world(restore="restore-and-continue")
     _lost_history(world)
     report = verify(io_of(world), world.driver.root)
@@ -175,13 +183,14 @@ def test_verify_knows_that_expired_history_is_not_a_rollback():
     ids=" ".join,
 )
 def test_what_a_dropped_table_left_is_named_with_the_way_on(left):
-    """A driver that was at work when the table was dropped writes there again; the next start found a folder that is neither."""
+    """A driver that was at work when the table was dropped writes there again.
+    The next start found a folder that is neither a table nor empty."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
     for name in [name for name in io_of(world).names(world.driver.root) if name not in left]:
         io_of(world).delete_tree(f"{world.driver.root}/{name}")
     for name in io_of(world).names(f"{world.driver.root}/snapshot"):
-        if name not in left:  # hints, which a driver writes that slept right before
+        if name not in left:  # A driver that slept right before writes these hints.
             io_of(world).delete(f"{world.driver.root}/snapshot/{name}")
     world.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000009")
     with pytest.raises(Misuse) as refused:
@@ -198,7 +207,8 @@ def test_what_a_dropped_table_left_is_named_with_the_way_on(left):
 
 @pytest.mark.parametrize("options", [{"on_rollback": "republish"}, {}], ids=["originals-stay", "final-names-stay"])
 def test_a_record_that_may_be_published_is_not_published_again(options):
-    """A9: killed before the mark, then every snapshot that could tell expired while the files stayed (under a tag): doubled."""
+    """A9: the driver was killed before the mark; then every snapshot that could tell expired, while the files stayed
+    (under a tag). Formerly the rows were doubled."""
     world = memory_world(restore="restore-and-continue", **options)
     assert die_at_step("commit.hinted", 2, world, boundaries=(6, 9))
     prepared = Prepared(world)
@@ -211,7 +221,7 @@ def test_a_record_that_may_be_published_is_not_published_again(options):
 
 
 def test_a_record_of_which_all_snapshots_since_are_there_is_pending_for_certain():
-    """A9, the other side: an expiry of what was before the record is no reason for an error."""
+    """A9, the other side: when only what was before the record has expired, that is no reason for an error."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
     Prepared(world).rename()
@@ -227,7 +237,7 @@ def test_a_record_of_which_all_snapshots_since_are_there_is_pending_for_certain(
 
 @pytest.mark.parametrize("step", ["precommit.saved", "commit.marked"], ids=["pending", "published"])
 def test_records_of_a_dropped_table_are_not_published_into_the_new_one(step):
-    """C3: the journal outlived its table; its pending rows went into one with other columns."""
+    """C3: the journal outlived its table, and its pending rows were published in a table with other columns."""
     world = memory_world(restore="restore-and-continue")
     assert die_at_step(step, 1, world, boundaries=(6,))
     io, root = io_of(world), world.driver.root
@@ -239,7 +249,7 @@ def test_records_of_a_dropped_table_are_not_published_into_the_new_one(step):
         world.run(boundaries=(6,))
     assert refused.value.kind == "table.recreated"
     assert table.table_id in str(refused.value) and f"{root}/streamsink/streamsink" in str(refused.value)
-    # The advice: delete that folder, and start a new checkpoint.
+    # The advice is to delete that folder and start a new checkpoint.
     io.delete_tree(f"{root}/streamsink/streamsink")
     world.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000009")
     world.run(boundaries=(6,))
@@ -284,7 +294,8 @@ def test_both_ways_on_that_the_conflict_names(option, expected):
 
 
 def test_an_overwrite_behind_pending_ones_of_its_own_is_no_conflict():
-    """A10: two are pending, and the first one's snapshot comes after the second one's record: nobody else has changed anything."""
+    """A10: two are pending, and the first one's snapshot comes after the second one's record.
+    Nobody else has changed anything."""
     world = memory_world(mode="overwrite", restore="restore-and-continue", publish_every_batches=5)
     assert die_at_step("precommit.saved", 2, world, boundaries=(6, 9))
     assert world.ids() == []
@@ -293,7 +304,7 @@ def test_an_overwrite_behind_pending_ones_of_its_own_is_no_conflict():
 
 
 def test_a_pending_overwrite_of_which_files_are_gone_says_so():
-    """A10: whether it is still meant is asked of an overwrite that can be published."""
+    """A10: whether it is still meant is asked only of an overwrite that can be published."""
     world = memory_world(mode="overwrite", restore="restore-and-continue")
     world.run(boundaries=(6,))
     assert die_at_step("precommit.saved", 1, world, boundaries=(6, 9))

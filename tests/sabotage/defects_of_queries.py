@@ -8,6 +8,7 @@ _PLAN_TEXT = "tests/protocol/test_plan_text.py"
 _KNOWN = "tests/protocol/test_what_is_known.py"
 _REPEATED = "tests/e2e/test_repeated_runs.py"
 _RUNS = "tests/protocol/test_runs.py"
+_RUN_MARKS = "tests/protocol/test_run_marks.py"
 _RUN_INPUTS = "tests/protocol/test_run_inputs.py"
 _SAME = "tests/protocol/test_same_query.py"
 _FILE_LOG = "tests/protocol/test_file_log.py"
@@ -18,6 +19,8 @@ _LOST = "tests/crash/test_lost_checkpoints_of_files.py"
 _SINKS = "tests/sinks/test_conformance.py"
 _PROOF = "tests/spark/test_position_proof.py"
 _RANGES = "tests/table/test_position_ranges.py"
+_COMBINED = "tests/protocol/test_combined_rows.py"
+_ROLLED_BACK = "tests/table/test_base_rolled_back.py"
 
 OF_QUERIES = (
     # -- the same query
@@ -55,9 +58,9 @@ OF_QUERIES = (
     Defect("A13: results that change are appended", "protocol/admission/query_rules.py:check_query",
            "batch.output_mode == APPEND or", "True or", (_SAME,)),
     Defect("rows made of several messages are filtered", "protocol/admission/admit_by_source.py:admit_by_position",
-           "if batch.combines and", "if False and", (_SAME,)),
+           "if batch.combines and", "if False and", (_COMBINED,)),
     Defect("rows made of old messages alone are refused", "protocol/admission/admit_by_source.py:admit_by_position",
-           "batch.combines and (relation.mixed or not options.position_columns)", "batch.combines", (_SAME,)),
+           "batch.combines and (relation.mixed or not options.position_columns)", "batch.combines", (_COMBINED,)),
     Defect("rows made of several files are filtered", "protocol/admission/files.py:_check_mixed",
            "if batch.combines:", "if False:", ("tests/protocol/test_files.py",)),
     Defect("what a static table went through counts", "spark/gateway/plan_text.py:_is_batch",
@@ -93,11 +96,11 @@ OF_QUERIES = (
     Defect("the batch before is not described", "spark/gateway/running.py:describe",
            ", before=told_before)", ")", ("tests/e2e/test_accidents_files.py",)),
     Defect("a mark of another table counts for this one", "journal/run_marks.py:Runs.known",
-           "found if same_id(found.table_id, table_id) else", "found if True else", (_RUNS,)),
+           "found if same_id(found.table_id, table_id) else", "found if True else", (_RUN_MARKS,)),
     Defect("where another table has a mark there is none for this one", "journal/run_marks.py:Runs.mark",
-           "if not same_id(self._read(folder, run).table_id, known.table_id):", "if False:", (_RUNS,)),
+           "if not same_id(self._read(folder, run).table_id, known.table_id):", "if False:", (_RUN_MARKS,)),
     Defect("a table takes another one's mark of a run away", "journal/run_marks.py:Runs.mark",
-           "folder = self._folder_of(known.table_id)", "self._io.delete(os.path.join(folder, run))", (_RUNS,)),
+           "folder = self._folder_of(known.table_id)", "self._io.delete(os.path.join(folder, run))", (_RUN_MARKS,)),
     Defect("a snapshot says the id alone", "sinks/paimon/past/history_of.py:known_run",
            "KnownRun.of(AppState.from_json(said)) if said is not None else KnownRun(True)", "KnownRun(True)", (_RUNS,)),
     Defect("a run without rows says no number", "protocol/committable.py:AppState.to_json",
@@ -179,17 +182,17 @@ OF_QUERIES = (
            "leaf.rdd().id() == rdd", "_names(leaf) == names",
            ("tests/e2e/test_rows_of_several.py::test_rows_that_may_be_of_several_are_not_filtered[deduplicate-checkpoint]",)),
     Defect("messages of which rows may have been made together are filtered", "protocol/admission/admit_by_source.py:admit_by_position",
-           "of_rows and relation.mixed", "False", (_SAME,)),
+           "of_rows and relation.mixed", "False", (_COMBINED,)),
     Defect("a batch of old messages alone is asked for its rows", "protocol/admission/admit_by_source.py:admit_by_position",
-           "of_rows and relation.mixed", "of_rows", (_SAME,)),
+           "of_rows and relation.mixed", "of_rows", (_COMBINED,)),
     Defect("files of which rows may have been made together are filtered", "protocol/admission/files.py:_check_mixed",
            "same is not None", "False", (_FILES,)),
     Defect("the word for rows outlives its replay", "protocol/admission/query_rules.py:word_of_rows",
-           "batch.query, generation,", "batch.query,", (_SAME,)),
+           "batch.query, generation,", "batch.query,", (_COMBINED,)),
     Defect("the word for rows takes the one for the query away", "protocol/admission/query_rules.py:with_word_of_rows",
-           "(token, word_of_copy(batch, last, last))", "()", (_SAME,)),
+           "(token, word_of_copy(batch, last, last))", "()", (_COMBINED,)),
     Defect("what was done with a run's first batch is done with all", "protocol/run/micro_batch.py:QueryRun._admitted",
-           "batch = rows.described(batch)", "pass", (_SAME,)),
+           "batch = rows.described(batch)", "pass", (_COMBINED,)),
     # -- files as positions
     Defect("A12: one answer lets the rest of a replay through", "protocol/admission/admit_by_source.py:admit_opaque",
            "is_next and not last.replaying", "is_next", (_FILES, _LOST)),
@@ -261,7 +264,7 @@ OF_QUERIES = (
     Defect("A7: sources without positions are asked for them", "protocol/positions.py:row_ranges",
            "if not all_numeric(sources):", "if not sources:", (_RANGES,)),
     Defect("a late snapshot goes although others have built on it", "table/commit/late.py:is_base_kept",
-           "if following is None or is_built_on(table, following, snapshot) is False:", "if True:", (_LATE,)),
+           "if following is None or is_built_on(table, following, snapshot) is False:", "if True:", (_ROLLED_BACK,)),
     Defect("A7: rows outside are counted and go on", "sinks/paimon/row_positions.py:judge", "if outside:", "if False:", (_RANGES,)),
     Defect("A7: a task does not look at its rows", "spark/rows/position_proof.py:ProvenWriter.write",
            "self._ranges.outside(batch)", "0", (_PROOF,)),

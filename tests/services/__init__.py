@@ -1,1 +1,2 @@
-"""Real servers for the tests: started on free ports of the loopback interface, ended by their process id."""
+"""Real servers for the tests:
+they are started on free ports of the loopback interface and ended by their process id."""

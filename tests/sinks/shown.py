@@ -30,7 +30,7 @@ def plain_files(path: str):
 
 
 def rows_of(file_io, root: str) -> list[int]:
-    """Ids in the files that manifests name."""
+    """The ids in the files that manifests name."""
     found = []
     for application in file_io.entries(f"{root}/commits"):
         folder = f"{root}/commits/{application.name}"

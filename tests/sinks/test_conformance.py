@@ -1,7 +1,10 @@
-"""The suite for sinks: the one that the docs show passes it, Paimon tables do, and one that breaks a rule does not."""
+"""The suite for sinks:
+the sink that the docs show passes it, Paimon tables do, and a sink that breaks a rule does not."""
 
+import io
 import json
 import os
+import tokenize
 
 import pyarrow as pa
 import pytest
@@ -26,13 +29,14 @@ MOST_LINES = 120
 
 
 def test_the_sink_of_the_docs_passes():
-    """Every call, in every way."""
+    """Every call is tried, in every way."""
     assert check_sink(plain_files, rows_of) > 1_500
 
 
 def test_it_is_short():
-    """An author writes no more than this."""
-    assert len([line for line in code().splitlines() if line.strip()]) <= MOST_LINES
+    """An author writes no more than this, in whatever lines the formatter puts it: logical lines are counted."""
+    tokens = tokenize.generate_tokens(io.StringIO(code()).readline)
+    assert sum(token.type == tokenize.NEWLINE for token in tokens) <= MOST_LINES
 
 
 def rows_of_table(file_io, root):
@@ -45,7 +49,7 @@ def rows_of_table(file_io, root):
     "options", [{}, {"publish_every_batches": 3}, {"publish_every_batches": 3, "publish_as": "one-snapshot"}], ids=str
 )
 def test_a_paimon_table_passes(options):
-    """A few hundred calls; tests/crash tries all of them, and more."""
+    """A few hundred calls are tried here; tests/crash tries all of them, and more."""
     assert check_sink(PaimonTable, rows_of_table, every=23, **options) > 50
 
 
@@ -70,11 +74,12 @@ def _manifest_of(committable) -> bytes:
 
 
 def _publishes_whatever_is_there(self, committable, *, expect, restored, fence):
-    """Neither the last record nor the name is looked at."""
+    """It looks neither at the last record nor at the name."""
     for file in committable.files:
         self._io.place(f"{self._path}/{file.staged}", f"{self._path}/{file.final}", True)
-    path = f"{self._path}/commits/{committable.application}/{committable.state.sequence:010}{committable.state.record_id}.json"
-    self._io.replace(path, _manifest_of(committable), committable.state.record_id)
+    state = committable.state
+    path = f"{self._path}/commits/{committable.application}/{state.sequence:010}{state.record_id}.json"
+    self._io.replace(path, _manifest_of(committable), state.record_id)
     return Published(committable.state.checkpoint_id, committable.state.sequence, 1)
 
 
@@ -126,18 +131,18 @@ def _is_never_ready(self, checkpoint, written, group):
 
 
 def _knows_what_is_published(self, application):
-    """And not what is recorded."""
+    """It does not know what is recorded."""
     names = [entry.name for entry in self._io.entries(f"{self._path}/commits") if entry.name != application]
     return {name: LastOfOther(state, True, said=state) for name in names if (state := self._newest(name))}
 
 
 def _publishes_unasked(self, committable, *, expect, restored, fence):
-    """The owner is not asked."""
+    """It does not check who the owner is."""
     return shown().PlainCommitter.publish(self, committable, expect=expect, restored=restored, fence=lambda: None)
 
 
 def _publishes_over_anything(self, committable, *, expect, restored, fence):
-    """The last record is not looked at."""
+    """It does not look at the last record."""
     newest = self._newest(committable.application)
     return shown().PlainCommitter.publish(
         self, committable, expect=newest.sequence if newest else 0, restored=restored, fence=fence
@@ -179,7 +184,7 @@ def test_a_sink_that_breaks_a_rule_does_not_pass(broken):
 
 
 def test_commands_for_tables_say_that_they_know_no_other_destination(tmp_path):
-    """They took the folder for that of several tables, and left files of their own in the journal."""
+    """Formerly they took the folder for that of several tables, and left files of their own in the journal."""
     io = local_file_io(flush=False)
     driver = MicroBatchDriver(
         str(tmp_path), SCHEMA, lambda first, end: rows(first, end), SinkOptions.of(str(tmp_path), {})
@@ -221,7 +226,7 @@ class _Lake:
 
 
 def test_what_the_name_before_has_lost_is_noticed():
-    """A record under another name went on over nothing, and what the first name had written was missing."""
+    """Formerly a record under another name went on over nothing, and what the first name had written was missing."""
     lake = _Lake()
     lake.run((3, 5))
     lake.record((3, 5, 8), application="new", adopt_from_batch=2)
@@ -261,7 +266,7 @@ def rows(first, end):
 
 @follows("option.of-tables")
 def test_an_option_of_tables_is_refused(tmp_path):
-    """It would have been ignored."""
+    """It would otherwise be ignored."""
     said = told("option.of-tables", lambda: to_sink(plain_files(str(tmp_path)), mode="overwrite"))
     said.says("mode", "Leave them out")
     to_sink(plain_files(str(tmp_path)))

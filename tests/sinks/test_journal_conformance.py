@@ -1,4 +1,4 @@
-"""The suite for journals: ours passes it, and one that breaks a rule does not."""
+"""The suite for journals: ours passes it, and a journal that breaks a rule does not."""
 
 import pytest
 

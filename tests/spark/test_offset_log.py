@@ -19,7 +19,7 @@ def named(*lines: str) -> str:
 
 
 def test_version_one_knows_sources_by_their_place():
-    """A line a source: a JSON text, any other text, or '-' for a source without a position."""
+    """There is one line a source: a JSON text, any other text, or '-' for a source without a position."""
     logged = parse(entry("v1", '{"t":{"0":5}}', "-", "opaque:text", '{"logOffset":3}'))
     assert logged.positions == {"0": {"t": {"0": 5}}, "1": None, "2": "opaque:text", "3": {"logOffset": 3}}
     assert logged.watermark_ms == 7000 and not logged.named
@@ -33,7 +33,7 @@ def test_version_two_says_the_source_before_the_first_colon():
 
 
 def test_version_two_has_names_when_the_query_evolves_its_sources():
-    """Also names that look like numbers."""
+    """Names may look like numbers."""
     logged = parse(named('refunds:{"logOffset":1}', '7:{"logOffset":9}'))
     assert logged.positions == {"7": {"logOffset": 9}, "refunds": {"logOffset": 1}} and logged.named
 
@@ -42,7 +42,8 @@ def test_version_two_has_names_when_the_query_evolves_its_sources():
     "text", ["", "v1", "v3\n{}\n1", "v2\n{}\nno colon", "v2\n{}\n0:1\n0:2", "V1\n{}\n-", "v2\n{}\nname:1"]
 )
 def test_anything_else_is_refused(text):
-    """A torn entry, a newer format, a line without a source, a source twice, or a name without source evolution."""
+    """This is a torn entry, a newer format, a line without a source,
+    a source that comes twice, or a name without source evolution."""
     with pytest.raises(UnknownFormat):
         parse(text)
 
@@ -54,20 +55,20 @@ def pairs(before, after, order=(), streams=None):
 
 
 def test_a_source_goes_on_where_the_entry_before_left_it():
-    """Of one version, in any order of the lines; named ones come in the order of the query."""
+    """The entries are of one version, with their lines in any order; named sources come in the order of the query."""
     assert pairs(entry("v1", "1", "2"), entry("v1", "3", "4")) == [("", 1, 3), ("", 2, 4)]
     assert pairs(entry("v2", "1:2", "0:1"), entry("v2", "0:3", "1:4")) == [("", 1, 3), ("", 2, 4)]
     assert pairs(named("b:2", "a:1"), named("a:3", "b:4"), ["b", "a"]) == [("b", 2, 4), ("a", 1, 3)]
 
 
 def test_the_first_entry_has_no_starts():
-    """Nor have sources that the entry before does not have."""
+    """Neither have sources that the entry before does not have."""
     assert pairs(None, entry("v1", "3", "4")) == [("", None, 3), ("", None, 4)]
     assert pairs(entry("v1", "1"), entry("v1", "3", "4"), streams=[]) == [("", None, 3), ("", None, 4)]
 
 
 def test_named_sources_may_come_and_go():
-    """A source that is new has no start; one that is gone has no range."""
+    """A new source has no start, and one that is gone has no range."""
     assert pairs(named("a:1", "b:2"), named("c:9", "b:3"), ["c", "b"]) == [("c", None, 9), ("b", 2, 3)]
 
 
@@ -79,7 +80,7 @@ def test_a_log_may_go_on_in_version_two():
 
 
 def test_a_dataframe_that_is_used_twice_has_two_places_and_one_line():
-    """In version 2; in version 1 it has two lines. Both say the same of the batch."""
+    """It has one line in version 2, and two in version 1. Both say the same of the batch."""
     first, second = entry("v2", "1:5", "2:1"), entry("v2", "1:6", "2:2")
     assert pairs(first, second, streams=[0, 1, 0]) == [("", 1, 2), ("", 5, 6), ("", 1, 2)]
     assert pairs(entry("v1", "1", "5", "1"), second, streams=[0, 1, 0]) == [("", 1, 2), ("", 5, 6), ("", 1, 2)]

@@ -1,4 +1,4 @@
-"""Where something lies, by which it is told from another one."""
+"""How the place of something is written down, by which it is told from another one."""
 
 import pytest
 

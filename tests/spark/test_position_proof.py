@@ -1,4 +1,4 @@
-"""A writer whose rows are looked at first: what it counts, on its way from a task to the driver; without Spark."""
+"""A writer that checks its rows first: what it counts, on its way from a task to the driver; without Spark."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,7 +52,8 @@ def proven(folder, pieces, told: bool):
 
 @pytest.mark.parametrize("told", [False, True])
 def test_rows_are_counted_and_written_without_the_columns(tmp_path, told):
-    """By the columns themselves, or by what the JVM says of each row: the same counts, in all batches together."""
+    """The counts are the same from the columns themselves and from what the JVM says of each row,
+    in all batches together."""
     flags = [{OUTSIDE: pa.array(flags)} if told else {} for flags in ([False, True, True], [False, False], [])]
     pieces = [rows([10, 9, 20], **flags[0]), rows([19, 12], **flags[1])]
     (found,) = proven(tmp_path, pieces, told)
@@ -65,7 +66,7 @@ def test_rows_are_counted_and_written_without_the_columns(tmp_path, told):
 
 @pytest.mark.parametrize("told", [False, True])
 def test_rows_that_lie_in_their_batch_are_handed_on(tmp_path, told):
-    """And a writer without rows hands back nothing."""
+    """A writer without rows hands back nothing."""
     (found,) = proven(tmp_path, [rows([10, 19], **({OUTSIDE: pa.array([False, False])} if told else {}))], told)
     assert (found.rows, found.outside, len(found.written)) == (2, 0, 1)
     judge("table", BATCH, OPTIONS, {}, (found.rows, found.outside))

@@ -1,4 +1,4 @@
-"""The stores that the same tests run on: the local disk, the model in memory, a real HDFS, a real S3."""
+"""The stores on which the same tests run: the local disk, the model in memory, a real HDFS, a real S3."""
 
 import uuid
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class BackEnd:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def io(self, calls: Calls | None = None) -> FileIO:
-        """FileIO over these calls, such as ones that crash, or over the store's own."""
+        """A FileIO over these calls, such as ones that crash, or over the store's own."""
         calls, new_id = calls or self.calls, IdSource().new_id
         if self.kind == "hdfs":
             return HdfsFileIO(calls, new_id)
@@ -37,7 +37,7 @@ class BackEnd:
 
 
 def back_end(kind: str, request) -> BackEnd:
-    """One of ``ALL``; its server is started when it is the first test that needs it."""
+    """One of ``ALL``. Its server is started when this is the first test that needs it."""
     name = uuid.uuid4().hex
     if kind == "hdfs":
         uri = request.getfixturevalue("hdfs_cluster").uri

@@ -1,4 +1,5 @@
-"""An S3 in memory: the requests of ``S3Calls`` over a dictionary, so that ``S3FileIO`` runs in tests that run thousands of times."""
+"""An S3 in memory:
+the requests of ``S3Calls`` over a dictionary, so that ``S3FileIO`` runs in tests that run thousands of times."""
 
 import errno
 import itertools
@@ -8,7 +9,8 @@ from streamsink.storage.s3_calls import S3Calls, Upload
 
 
 class MemoryS3Calls(Calls):
-    """Objects are there whole or not at all, there are no folders, and an upload is seen when it is finished. Keys have S3's limit."""
+    """Objects are there whole or not at all, there are no folders, and an upload is visible when it is finished.
+    Keys have S3's limit."""
 
     name_limits = S3Calls.name_limits
 

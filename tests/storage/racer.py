@@ -1,4 +1,4 @@
-"""One process of a race: creates numbered names, if absent, and prints those that it won."""
+"""One process of a race: creates numbered names if they are absent, and prints those that it won."""
 
 import json
 import sys

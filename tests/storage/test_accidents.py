@@ -1,4 +1,5 @@
-"""The main job's accidents on a real HDFS and a real S3, without Spark: each row once, or an error that says what happened."""
+"""The main job's accidents on a real HDFS and a real S3, without Spark:
+each row is there once, or an error says what happened."""
 
 import collections
 import copy
@@ -38,7 +39,7 @@ def world(make_world):
 
 
 def test_a_replay_changes_nothing(world):
-    """Spark's commit log is gone: every batch comes again."""
+    """Spark's commit log is gone, so every batch comes again."""
     world.checkpoint.committed = 0
     world.run(boundaries=(*BOUNDARIES, 8))
     assert world.ids() == expected((8,))
@@ -52,7 +53,7 @@ def test_an_old_copy_of_the_checkpoint_with_other_boundaries_is_filtered_by_row(
 
 
 def test_a_deleted_checkpoint_is_filtered_by_row_or_refused(make_world, world):
-    """A new query that reads from the beginning; without position columns it gets an error before anything is written."""
+    """A new query reads from the beginning. Without position columns it gets an error before anything is written."""
     fresh = make_world()
     fresh.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000002")
     with pytest.raises(Misuse) as caught:
@@ -65,7 +66,7 @@ def test_a_deleted_checkpoint_is_filtered_by_row_or_refused(make_world, world):
 
 
 def test_two_queries_under_one_name_do_not_meet(make_world, world):
-    """The second is refused while the first lives, which is not harmed."""
+    """The second query is refused while the first one lives, which is not harmed."""
     sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
     second = make_world(**POSITIONS)
     second.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000003")
@@ -81,7 +82,7 @@ def test_two_queries_under_one_name_do_not_meet(make_world, world):
 
 
 def test_a_restart_fences_a_driver_that_still_runs(make_world, world):
-    """The same checkpoint in two drivers: the newer one goes on, the older one writes nothing more."""
+    """Two drivers have the same checkpoint: the newer one goes on, and the older one writes nothing more."""
     old = world.driver.start(world.file_io(world.calls), copy.deepcopy(world.checkpoint))
     world.run(boundaries=(*BOUNDARIES, 9))
     sleeper = copy.deepcopy(world.checkpoint)
@@ -94,7 +95,7 @@ def test_a_restart_fences_a_driver_that_still_runs(make_world, world):
 
 
 def test_expired_history_is_no_gap(world):
-    """All snapshots but the newest are gone; its properties answer."""
+    """All snapshots except the newest one are gone, and its properties answer."""
     io = world.file_io(world.calls)
     for number in (1,):
         io.delete(f"{world.driver.root}/snapshot/snapshot-{number}")
@@ -104,7 +105,8 @@ def test_expired_history_is_no_gap(world):
 
 
 def test_a_rolled_back_table_is_an_error_and_mended_on_request(make_world, world):
-    """The newest snapshot is gone: refused before anything is written; with on_rollback='republish' the journal gives the batch back."""
+    """The newest snapshot is gone, and the query is refused before anything is written. With on_rollback='republish'
+    the journal gives the batch back."""
     world.file_io(world.calls).delete(f"{world.driver.root}/snapshot/snapshot-2")
     with pytest.raises(Misuse) as caught:
         world.run(boundaries=(*BOUNDARIES, 9))
@@ -117,7 +119,7 @@ def test_a_rolled_back_table_is_an_error_and_mended_on_request(make_world, world
 
 
 def test_a_table_recreated_under_the_query_is_an_error(make_world, world):
-    """Another query made a new table at the same path: the running one writes nothing into it."""
+    """Another query made a new table at the same path, and the running query writes nothing into it."""
     sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
     world.file_io(world.calls).delete_tree(world.driver.root)
     other = make_world(**POSITIONS)
@@ -134,7 +136,7 @@ def test_a_table_recreated_under_the_query_is_an_error(make_world, world):
 
 
 def test_removed_metadata_is_an_error(world):
-    """All snapshots are gone, the journal knows better: refused, and nothing is written."""
+    """All snapshots are gone, and the journal knows better: the query is refused, and nothing is written."""
     world.file_io(world.calls).delete_tree(f"{world.driver.root}/snapshot")
     with pytest.raises(Misuse) as caught:
         world.run(boundaries=(*BOUNDARIES, 9))
@@ -144,7 +146,8 @@ def test_removed_metadata_is_an_error(world):
 
 @pytest.mark.parametrize("kind", REMOTE)
 def test_writers_at_once_lose_nothing_although_one_is_killed(kind, request):
-    """Four processes on one table, one of them ended by SIGKILL and started again: every row once, ids without a hole."""
+    """Four processes write to one table, and one of them is ended by SIGKILL and started again:
+    every row is there once, and ids have no hole."""
     made = back_end(kind, request)
     table = f"{made.root}/shop.db/raced"
     streamsink.create_table(table, writer.SCHEMA, store_options=made.options)

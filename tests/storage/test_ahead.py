@@ -1,4 +1,4 @@
-"""What another program still writes is flushed meanwhile, and no error of the disk is lost with it."""
+"""What another program is still writing is flushed meanwhile, and no error of the disk is lost by that."""
 
 import errno
 import os
@@ -15,7 +15,8 @@ _LONG_S = 60
 
 
 class _Disk(PosixCalls):
-    """Says when a file is flushed. A file named ``bad`` cannot be, and the disk says so once, as Linux does; ``gone`` vanishes before."""
+    """Records when a file is flushed.
+    A file named ``bad`` cannot be flushed, and the disk says so once, as Linux does; ``gone`` vanishes before."""
 
     def __init__(self):
         self.looks = threading.Semaphore(0)
@@ -56,7 +57,8 @@ def _write(path, text: str) -> None:
 
 
 def test_a_file_is_flushed_whenever_it_has_grown(tmp_path):
-    """Also one in a folder that comes into being later; a hidden one never, and one that has not grown not again."""
+    """This includes a file in a folder that comes into being later. A hidden file is never flushed, and one that has
+    not grown is not flushed again."""
     disk = _Disk()
     with FlushAhead(_io(disk), str(tmp_path / "out")):
         _write(tmp_path / "out" / "_temporary" / "0" / "part", "one")
@@ -80,7 +82,7 @@ def test_an_error_that_the_disk_says_once_fails_the_block(tmp_path):
 
 
 def test_the_error_of_the_block_goes_first(tmp_path):
-    """It says what went wrong; the thread has ended."""
+    """It says what went wrong. The thread has ended."""
     disk = _Disk()
     with pytest.raises(ValueError, match="the job"):
         with FlushAhead(_io(disk), str(tmp_path)):
@@ -101,9 +103,9 @@ def test_files_come_and_go(tmp_path):
 
 
 def test_nothing_is_flushed_where_nothing_is_to_be(tmp_path):
-    """``flush=False``."""
+    """That is ``flush=False``."""
     disk = _Disk()
     _write(tmp_path / "file", "x")
     with FlushAhead(_io(disk, flush=False), str(tmp_path)):
-        assert disk.looks.acquire(timeout=_LONG_S) and disk.looks.acquire(timeout=_LONG_S)  # the first look is over
+        assert disk.looks.acquire(timeout=_LONG_S) and disk.looks.acquire(timeout=_LONG_S)  # The first look is over.
     assert disk.flushed == []

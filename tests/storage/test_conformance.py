@@ -1,4 +1,5 @@
-"""What a store promises, as tests that every back end passes: what is atomic, what is durable, what a missing name means."""
+"""What a store promises, as tests that every back end passes:
+what is atomic, what is durable, what a missing name means."""
 
 import collections
 import json
@@ -19,13 +20,13 @@ RACERS, NAMES, MANY_NAMES = 8, 40, 20_000
 
 @pytest.fixture(params=ALL)
 def store(request):
-    """(FileIO, root folder) of each back end."""
+    """The (FileIO, root folder) of each back end."""
     made = back_end(request.param, request)
     return made.io(), made.root
 
 
 def test_create_if_absent_makes_its_folders_and_wins_once(store):
-    """The second one gets False, and the first one's bytes stay; no temporary file is left."""
+    """The second call gets False, and the first one's bytes stay. No temporary file is left."""
     io, root = store
     path = f"{root}/a/b/snapshot-1"
     assert io.create_if_absent(path, b"first") is True
@@ -35,7 +36,7 @@ def test_create_if_absent_makes_its_folders_and_wins_once(store):
 
 
 def _race(made, names):
-    """Processes race to create these names: one winner each, and its bytes are the ones that are there."""
+    """Let processes race to create these names. Each name has one winner, whose bytes are the ones that are there."""
     program = str(Path(__file__).with_name("racer.py"))
     command = [sys.executable, program, made.root, json.dumps(dict(made.options))]
     racers = [
@@ -57,14 +58,14 @@ def _race(made, names):
 
 @pytest.mark.parametrize("kind", ["local", *REMOTE])
 def test_of_many_racing_processes_one_wins(kind, request):
-    """Eight processes, 40 names."""
+    """Eight processes race for 40 names."""
     _race(back_end(kind, request), NAMES)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", REMOTE)
 def test_of_many_racing_processes_one_wins_for_long(kind, request):
-    """Eight processes, 20,000 names."""
+    """Eight processes race for 20,000 names."""
     _race(back_end(kind, request), MANY_NAMES)
 
 
@@ -78,7 +79,7 @@ def test_write_refuses_a_taken_name(store):
 
 
 def test_adopt_is_idempotent_and_keeps_the_source_when_asked(store):
-    """Done twice it ends in the same state; with both names gone it says so."""
+    """Done twice it ends in the same state. When both names are gone it says so."""
     io, root = store
     for keep in (False, True):
         source, target = f"{root}/staged-{keep}", f"{root}/dt=1/bucket-0/data-{keep}"
@@ -102,7 +103,7 @@ def test_replace_replaces(store):
 
 
 def test_missing_names(store):
-    """Nothing there: None, False, empty; reading raises FileNotFoundError."""
+    """What is not there is None, False or empty; reading it raises FileNotFoundError."""
     io, root = store
     assert (io.size(f"{root}/x"), io.exists(f"{root}/x"), io.entries(f"{root}/x")) == (None, False, [])
     io.delete(f"{root}/x")
@@ -112,7 +113,7 @@ def test_missing_names(store):
 
 
 def test_folders_are_listed_as_such_and_have_no_bytes(store):
-    """A folder is no file of some bytes; whether one without files is there is the store's own affair."""
+    """A folder is not a file of some bytes. Whether a folder without files is there is the store's own affair."""
     io, root = store
     io.make_dir(f"{root}/d/e")
     io.write(f"{root}/d/e/file", b"1")
@@ -122,7 +123,8 @@ def test_folders_are_listed_as_such_and_have_no_bytes(store):
 
 
 def test_names_of_every_kind(store):
-    """What partition values become: blanks, percent signs, letters of the world, signs that URIs and patterns know."""
+    """These are names that partition values become:
+    with blanks, percent signs, letters of the world, and signs that URIs and patterns know."""
     io, root = store
     names = ["dt=2026-01-01 00%3A00", "ü#?*[x]&+", "a=b'c"]
     for name in names:
@@ -133,7 +135,7 @@ def test_names_of_every_kind(store):
 
 
 def test_a_long_listing_is_whole(store):
-    """More entries than an object store lists at once; deleting the folder leaves none."""
+    """It has more entries than an object store lists at once. Deleting the folder leaves none."""
     io, root = store
     for number in range(1_100):
         io.mark(f"{root}/l/{number:05}")
@@ -145,7 +147,7 @@ def test_a_long_listing_is_whole(store):
 
 @pytest.mark.parametrize("size", [0, 10, 40_000_000])
 def test_an_output_is_whole_once_it_is_closed(store, size):
-    """Written in pieces, of any size; ``tell`` counts."""
+    """It is written in pieces of any size, and ``tell`` counts."""
     io, root = store
     io.make_dir(f"{root}/o")
     stream = io.open_output(f"{root}/o/data")
@@ -159,7 +161,8 @@ def test_an_output_is_whole_once_it_is_closed(store, size):
 
 
 def test_an_output_that_is_given_up_can_be_deleted(store):
-    """Closed by itself, as an aborted task does, then deleted: nothing is there, nor is anything unfinished."""
+    """It is closed by itself, as an aborted task does, and then deleted:
+    nothing is there, and nothing is left unfinished."""
     io, root = store
     io.make_dir(f"{root}/g")
     stream = io.open_output(f"{root}/g/data")
@@ -171,7 +174,7 @@ def test_an_output_that_is_given_up_can_be_deleted(store):
 
 
 def test_delete_tree_leaves_nothing(store):
-    """No file at any depth, and no folder."""
+    """No file is left at any depth, and no folder."""
     io, root = store
     io.write(f"{root}/t/a", b"1")
     io.write(f"{root}/t/s/b", b"2")
@@ -180,7 +183,7 @@ def test_delete_tree_leaves_nothing(store):
 
 
 def test_power_failure_forgets_what_was_not_flushed():
-    """The model of the memory back end itself: names need their folder synced, bytes need a flush."""
+    """This tests the model of the memory back end itself: names need their folder synced, and bytes need a flush."""
     calls = MemoryCalls()
     io = FileIO(calls, IdSource().new_id)
     io.make_dir("/t")
@@ -199,7 +202,7 @@ def test_power_failure_forgets_what_was_not_flushed():
 
 
 def test_a_mark_is_set_once_and_again(store):
-    """Its name is the message; setting it twice is fine."""
+    """Its name is the message, and setting it twice is fine."""
     io, root = store
     io.mark(f"{root}/m/done-1")
     io.mark(f"{root}/m/done-1")

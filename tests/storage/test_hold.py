@@ -10,7 +10,8 @@ from streamsink.storage.hold import BeatingHold
 from tests.storage.back_ends import ALL, back_end
 
 BEAT_MS = 150
-# Nobody outlives the first because the machine is slow; the second is for those that are dead anyway.
+# The first is so long that nobody outlives it because the machine is slow; the second is for drivers that are dead
+# anyway.
 LONG_LEASE_MS, SHORT_LEASE_MS = 60_000, 900
 
 
@@ -25,7 +26,7 @@ def holds(request):
 
 
 def test_a_rival_is_kept_out_while_the_holder_lives_and_let_in_after_its_release(holds):
-    """Released, there is nothing to wait for."""
+    """Once it is released there is nothing to wait for."""
     first, second = holds(), holds()
     assert first.allows(None)
     first.keep(1)
@@ -51,12 +52,13 @@ def test_a_restart_of_the_same_query_is_let_in_at_once(holds):
 
 @pytest.mark.parametrize("kind", ["hdfs", "s3"])
 def test_a_lease_of_a_dead_driver_expires(kind, request):
-    """No beat for one lease length: taken over, whether it died after a beat or before its first one."""
+    """Without a beat for one lease length it is taken over,
+    whether its driver died after a beat or before its first one."""
     made = back_end(kind, request)
     folder = f"{made.root}/streamsink/app"
     dead = BeatingHold(made.io(), folder, BEAT_MS, SHORT_LEASE_MS)
     dead.keep(1)
-    dead._ended.set()  # its process is gone: no beat and no release any more
+    dead._ended.set()  # Its process is gone: there is no beat and no release any more.
     dead._thread.join()
     rival = BeatingHold(made.io(), folder, BEAT_MS, SHORT_LEASE_MS)
     assert rival.allows(1) is True
@@ -65,7 +67,7 @@ def test_a_lease_of_a_dead_driver_expires(kind, request):
 
 @pytest.mark.parametrize("kind", ["hdfs", "s3"])
 def test_a_superseded_driver_stops_beating(kind, request):
-    """A newer owner exists: its hold is nobody's business any more."""
+    """There is a newer owner, so its hold does not matter to anybody any more."""
     made = back_end(kind, request)
     folder = f"{made.root}/streamsink/app"
     old = BeatingHold(made.io(), folder, BEAT_MS, LONG_LEASE_MS)
@@ -78,7 +80,8 @@ def test_a_superseded_driver_stops_beating(kind, request):
 
 @pytest.mark.parametrize("kind", ["local"])
 def test_a_forked_child_holds_nothing(kind, request):
-    """A pool of processes that outlives its driver kept every other query of that name out, and the error named a process that was gone."""
+    """Formerly a pool of processes that outlived its driver kept every other query of that name out,
+    and the error named a process that was gone."""
     made = back_end(kind, request)
     folder = f"{made.root}/streamsink/app"
     made.io().make_dir(folder)

@@ -1,4 +1,5 @@
-"""What a journal keeps of the files that its records were made of: all of them, whatever is pruned, at a cost that does not grow."""
+"""What a journal keeps of the files that its records were made of:
+all of them, whatever is pruned, at a cost that does not grow."""
 
 import dataclasses
 import hashlib
@@ -26,7 +27,8 @@ FOLDER = f"{ROOT}/streamsink/streamsink"
 
 
 class Journal:
-    """A journal over calls that are counted; each record is published at once. retain: how many it remembers."""
+    """A journal over calls that are counted, each of whose records is published at once.
+    retain: how many records it retains."""
 
     def __init__(self, retain: int, calls: MemoryCalls | None = None):
         self.inner = calls or MemoryCalls()
@@ -34,7 +36,7 @@ class Journal:
         self.start()
 
     def start(self) -> None:
-        """A new start of its query."""
+        """Start its query anew."""
         self.calls = CrashingCalls(self.inner)
         self.log = FileJournal(FileIO(self.calls, IdSource().new_id), ROOT, "streamsink", self.retain)
         self.log.claim("q", 0)
@@ -47,7 +49,7 @@ class Journal:
     def record(
         self, first: int, last: int, per_batch: int = 1, tells: bool = True, since: int = 0, other: int = 0
     ) -> None:
-        """other: what is added to the numbers of the files."""
+        """Record a batch. other: what is added to the numbers of the files."""
         for number in range(first, last + 1):
             read = recorded_files.entries(source(number + other, per_batch)) if tells else None
             state = AppState("q", 0, 1, number, number, f"id-{number}", "t", (), files_from=since)
@@ -79,7 +81,7 @@ def all_seen(known: recorded_files.KnownFiles, first: int, last: int, per_batch:
 @pytest.mark.parametrize("retain", [2, 7, 63, 64, 65, 100])
 @pytest.mark.parametrize("last", [3, 64, 65, 130, 300])
 def test_what_is_pruned_stays_known(retain, last):
-    """Whatever is retained: each file, and none besides."""
+    """Whatever is retained, each file is known, and none besides."""
     journal = Journal(retain)
     journal.record(1, last)
     assert len(journal.log.retained()) == min(retain, last)
@@ -101,7 +103,7 @@ def test_restarts_and_another_retention_leave_no_hole():
 
 
 def test_the_cost_of_a_batch_does_not_grow_and_the_number_of_files_stays_small():
-    """Calls of each 400 batches after the first 1,200 of 6,000; and what a later start has to read."""
+    """The calls of each 400 batches after the first 1,200 of 6,000 are compared, and what a later start has to read."""
     journal = Journal(2)
     spent = []
     for first in range(1, 6_000, 400):
@@ -123,7 +125,8 @@ def last_of(names: list[str]) -> int:
 
 
 def test_a_source_that_tells_no_files_pays_nothing():
-    """Kafka: the same calls as with files, but for the files; nothing is listed, nothing is read; a start pays nothing either."""
+    """For Kafka there are the same calls as with files, without those for the files: nothing is listed and nothing is
+    read, and a start pays nothing either."""
     journal = Journal(2)
     journal.record(1, 2, tells=False)
     before = journal.calls.by_name
@@ -139,7 +142,7 @@ def test_a_source_that_tells_no_files_pays_nothing():
 
 @pytest.mark.parametrize("hole", [range(1, 2), range(50, 51), range(90, 101)])
 def test_one_record_that_tells_no_files_is_enough_not_to_know(hole):
-    """Whether it is retained or pruned."""
+    """It does not matter whether it is retained or pruned."""
     journal = Journal(5)
     for number in range(1, 101):
         journal.record(number, number, tells=number not in hole)
@@ -149,7 +152,7 @@ def test_one_record_that_tells_no_files_is_enough_not_to_know(hole):
 
 
 def test_files_that_do_not_count_any_more_are_left_out():
-    """Records before ``since`` are of another query: whatever was put together with what."""
+    """Records before ``since`` are of another query, whatever was put together with what."""
     journal = Journal(3)
     journal.record(1, 50)
     journal.record(51, 400, since=51)
@@ -171,7 +174,7 @@ def test_a_file_is_missing_and_nothing_is_known():
 
 
 def test_each_damage_is_refused_and_names_the_file_and_the_way_out():
-    """Truncated anywhere, or one byte altered."""
+    """The file is truncated anywhere, or one byte is altered."""
     journal = Journal(3)
     journal.record(1, 5)
     [name] = journal.names("files-.*")
@@ -195,7 +198,7 @@ def test_each_damage_is_refused_and_names_the_file_and_the_way_out():
 
 
 def _put_together_and_not_deleted() -> Journal:
-    """199 records, of which the small files of the first 189 are still beside the large one."""
+    """A journal with 199 records, in which the small files of the first 189 are still beside the large one."""
     journal = Journal(2)
     journal.record(1, 3 * 64 - 1)
     older = {name: journal.inner.read(f"{FOLDER}/{name}") for name in journal.names("files-0-.*")}
@@ -210,7 +213,7 @@ def _put_together_and_not_deleted() -> Journal:
 
 
 def test_small_files_that_were_not_deleted_do_not_come_to_light_when_records_are_given_up():
-    """The large one is divided, and covers fewer of them."""
+    """The large file is divided, and covers fewer of them."""
     journal = _put_together_and_not_deleted()
     _given_up(journal, 100)
     journal.record(101, 300, other=10_000)
@@ -220,14 +223,14 @@ def test_small_files_that_were_not_deleted_do_not_come_to_light_when_records_are
 
 
 def test_a_crash_between_putting_together_and_deleting_is_harmless():
-    """Both are there: the larger one counts, and the next start goes on from it."""
+    """Both are there: the larger file counts, and the next start goes on from it."""
     journal = _put_together_and_not_deleted()
     journal.record(200, 400)
     assert all_seen(journal.known(), 1, 400) and len(journal.known()) == 400
 
 
 def _given_up(journal: Journal, base: int) -> None:
-    """The records behind ``base`` that are there, by a process of its own."""
+    """Give up the records behind ``base`` that are there, by a process of its own."""
     journal.restart()
     journal.log.give_up([number for number in journal.log.retained() if number > base], base=base)
     assert journal.log.last_sequence() <= base
@@ -252,7 +255,8 @@ def _given_up(journal: Journal, base: int) -> None:
 def test_files_of_records_that_are_given_up_are_not_known_and_those_of_the_next_ones_of_their_numbers_are(
     retain, last, base
 ):
-    """Rows of the one would be left out as if they were here, rows of the other be written twice."""
+    """Otherwise rows of the given-up ones would be left out as if they were here,
+    and rows of the next ones would be written twice."""
     journal = Journal(retain)
     journal.record(1, last, per_batch=2)
     _given_up(journal, base)
@@ -278,7 +282,8 @@ def test_records_that_are_given_up_with_pruned_ones_before_them_leave_no_wrong_k
 
 
 def _as_earlier_code_wrote(journal: Journal, version: int) -> None:
-    """All of its files: entries without the path alone; of version 1 without counts, too."""
+    """Turn all of its files into those of earlier code:
+    entries without the path alone; in version 1 without counts, too."""
     for name in journal.names("files-.*"):
         path, counts = f"{FOLDER}/{name}", 4 * (int(name.split("-")[3]) + 1 - int(name.split("-")[2]))
         body = journal.inner.read(path).partition(b"\n")[2]
@@ -296,7 +301,7 @@ def _as_earlier_code_wrote(journal: Journal, version: int) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_files_of_earlier_code_are_put_together_with_others(version):
-    """Each file stays known; a path with another time is known where the entry says it."""
+    """Each file stays known. A path with another time is known where the entry says it."""
     journal = Journal(2)
     journal.record(1, 2 * 64)
     _as_earlier_code_wrote(journal, version)
@@ -317,7 +322,8 @@ def test_files_of_earlier_code_are_put_together_with_others(version):
 
 @pytest.mark.parametrize("retain, is_known", [(100, False), (2, True)])
 def test_files_of_earlier_code_are_read_and_go_whole_when_some_of_their_records_are_given_up(retain, is_known):
-    """It did not write down how many each record has: where one of them is pruned nothing is known any more, and it is asked for."""
+    """Earlier code did not write down how many entries each record has: where one of the records is pruned nothing is
+    known any more, and its user is asked."""
     journal = Journal(retain)
     journal.record(1, 101)
     _as_earlier_code_wrote(journal, 1)
@@ -330,7 +336,8 @@ def test_files_of_earlier_code_are_read_and_go_whole_when_some_of_their_records_
 
 
 def test_a_death_while_records_are_given_up_leaves_no_wrong_knowledge():
-    """At each I/O call, also with the power: a file is known as long as its record is there. Called again it ends the same."""
+    """It happens at each I/O call, even with a power failure: a file is known as long as its record is there. When the
+    command is called again it ends the same."""
     for power, call in itertools.product((False, True), range(1, 40)):
         journal = Journal(3)
         journal.record(1, 9)
@@ -353,7 +360,7 @@ def test_a_death_while_records_are_given_up_leaves_no_wrong_knowledge():
 
 
 def test_a_batch_without_recorded_sources_tells_nothing():
-    """A bounded job, a source of another kind, and sources of which one is."""
+    """This is a bounded job, a source of another kind, or several sources of which one is of another kind."""
     known = SourceRange(None, {"logOffset": 0}, files=(SourceFile("file:///in/a", 1),))
     other = SourceRange(None, {"t": {"0": 5}})
     assert (
@@ -379,5 +386,6 @@ def test_a_million_files(capsys):
     assert len(known) == 1_000_000 and all_seen(known, 1, 10_000, per_batch=100) and reads < 300
     with capsys.disabled():
         print(
-            f"\nRESULT 1,000,000 files: {recorded / 10_000:.2f} ms a batch of 100; a start reads {reads} files and knows all in {loaded:.0f} ms"
+            f"\nRESULT 1,000,000 files: {recorded / 10_000:.2f} ms a batch of 100; a start reads {reads} files and "
+            f"knows all in {loaded:.0f} ms"
         )

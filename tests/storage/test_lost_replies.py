@@ -1,4 +1,5 @@
-"""A creation whose reply is lost is settled by looking: won, lost, not done, or an error that says that nobody knows."""
+"""A creation whose reply is lost is settled by looking:
+won, lost, not done, or an error that says that nobody knows."""
 
 import pytest
 
@@ -25,7 +26,7 @@ def _io(calls):
 
 
 def _number_of(name, memory):
-    """Which call of a creation is the first one of this name."""
+    """The number of the first call of this name within a creation."""
     counting = CrashingCalls(memory)
     _io(counting).create_if_absent("/root/other", b"x")
     memory.unlink("/root/other")
@@ -40,7 +41,7 @@ def test_done_and_reply_lost_is_won(memory):
 
 
 def test_failed_on_a_taken_name_is_lost(memory):
-    """Another one's bytes are there: ours never were."""
+    """Another writer's bytes are there, and ours never were."""
     _io(memory).create_if_absent(PATH, b"theirs")
     calls = CrashingCalls(memory, _number_of("link", memory), Mode.ERROR)
     assert _io(calls).create_if_absent(PATH, b"ours") is False
@@ -49,7 +50,7 @@ def test_failed_on_a_taken_name_is_lost(memory):
 
 @pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPEATED])
 def test_failed_on_a_name_that_others_may_replace_is_unknown(memory, mode):
-    """Ours may have been there before another one's: only a store that says that the name was taken settles it."""
+    """Ours may have been there before another writer's. Only a store that says that the name was taken settles it."""
     _io(memory).create_if_absent(PATH, b"theirs")
     calls = CrashingCalls(memory, _number_of("link", memory), mode)
     if mode is Mode.REPEATED:
@@ -60,7 +61,7 @@ def test_failed_on_a_name_that_others_may_replace_is_unknown(memory, mode):
 
 
 def test_failed_and_not_there_is_the_failure(memory):
-    """The caller hears of the first error; nothing is there."""
+    """The caller gets the first error, and nothing is there."""
     calls = CrashingCalls(memory, _number_of("link", memory), Mode.ERROR)
     with pytest.raises(OSError, match="injected"):
         _io(calls).create_if_absent(PATH, b"ours")
@@ -68,7 +69,7 @@ def test_failed_and_not_there_is_the_failure(memory):
 
 
 class _NoInodes(MemoryCalls):
-    """Does not tell that two names are of one file, as some network file systems."""
+    """Does not tell that two names belong to one file, like some network file systems."""
 
     def link(self, source, target):
         return target not in self._names and super().link(source, target)
@@ -76,7 +77,7 @@ class _NoInodes(MemoryCalls):
 
 @pytest.fixture(params=[MemoryCalls, _NoInodes, PosixCalls], ids=["memory", "no-inodes", "disk"])
 def place(request, tmp_path):
-    """Calls and a folder of theirs."""
+    """Calls of a store, and a folder of the test's own."""
     calls = request.param()
     root = str(tmp_path) if request.param is PosixCalls else "/root"
     FileIO(calls, IdSource().new_id).make_dir(root)
@@ -85,7 +86,8 @@ def place(request, tmp_path):
 
 @pytest.mark.parametrize("name", ["link", "unlink"])
 def test_done_and_repeated_by_the_client_is_won(place, name):
-    """The repeated call finds the name taken, by our own file: it is ours all the same, and no temporary file is left."""
+    """The repeated call finds the name taken by our own file:
+    it is ours all the same, and no temporary file is left."""
     inner, path = place
     calls = CrashingCalls(inner)
     _io(calls).create_if_absent(f"{path}-other", b"x")
@@ -98,7 +100,7 @@ def test_done_and_repeated_by_the_client_is_won(place, name):
 
 @pytest.mark.parametrize("make", [MemoryCalls, PosixCalls], ids=["memory", "disk"])
 def test_a_store_that_knows_tells_that_two_names_are_of_one_file(make, tmp_path):
-    """Giving a name twice is fine; a name of another file of the same bytes is taken."""
+    """To give a name twice is fine; a name of another file with the same bytes is taken."""
     calls = make()
     io = _io(calls)
     io.make_dir(str(tmp_path))
@@ -112,7 +114,7 @@ def test_a_store_that_knows_tells_that_two_names_are_of_one_file(make, tmp_path)
 
 
 def test_a_name_that_was_ours_is_durable_when_it_is_called_ours():
-    """Found out by reading: the folder is synced then as well."""
+    """It is ours because a look found it, and then the folder is synced as well."""
     memory = _NoInodes()
     _io(memory).make_dir("/root")
     calls = CrashingCalls(memory, _number_of("link", memory), Mode.REPEATED)
@@ -129,7 +131,7 @@ class _BlindWhenTaken(MemoryCalls):
 
 
 def test_a_taken_name_that_cannot_be_read_back_is_unknown():
-    """Whose it is nobody knows: it is not called lost."""
+    """Nobody knows whose it is, so it is not called lost."""
     calls = _BlindWhenTaken()
     io = _io(calls)
     io.make_dir("/root")
@@ -150,7 +152,7 @@ class _BlindAfterLink(MemoryCalls):
 
 
 def test_what_cannot_be_read_back_is_unknown_and_left_alone():
-    """Neither won nor lost; the temporary file stays for the next start to sweep."""
+    """It is neither won nor lost. The temporary file stays for the next start to sweep."""
     calls = _BlindAfterLink()
     io = _io(calls)
     with pytest.raises(OutcomeUnknown) as caught:
@@ -160,7 +162,7 @@ def test_what_cannot_be_read_back_is_unknown_and_left_alone():
 
 
 def test_a_creation_that_another_one_overtakes_at_any_call_has_one_winner(memory):
-    """Whenever the other one comes, between a look and the name too: one of them wins, and its bytes stay."""
+    """Whenever the other one comes, even between a look and the name, one of them wins, and its bytes stay."""
     steps = CrashingCalls(memory)
     _io(steps).create_if_absent("/root/other", b"x")
     won_at = []

@@ -1,4 +1,5 @@
-"""A pending record that is torn, truncated or altered is refused by name; nothing in it could run code or show a value."""
+"""A pending record that is torn, truncated or altered is refused by name;
+nothing in it could run code or show a value."""
 
 import dataclasses
 import json
@@ -35,7 +36,7 @@ def _record(world):
 
 
 def test_every_truncation_is_refused(world):
-    """At each length short of the whole."""
+    """It is truncated at each length short of the whole."""
     data = _record(world)
     for length in range(len(data)):
         with pytest.raises(Corrupt) as caught:
@@ -44,7 +45,7 @@ def test_every_truncation_is_refused(world):
 
 
 def test_every_altered_byte_is_refused(world):
-    """One bit flipped, at each place."""
+    """One bit is flipped, at each place."""
     data = _record(world)
     for place in range(len(data)):
         altered = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
@@ -57,7 +58,7 @@ def test_every_altered_byte_is_refused(world):
 
 
 def test_a_damaged_record_stops_the_start_and_says_the_way_out(world):
-    """Never a guess: nothing is published, nothing deleted."""
+    """Nothing is guessed: nothing is published and nothing deleted."""
     data = _record(world)
     world.calls._names[RECORD].data = data[:-10]
     before = sorted(world.calls._names)
@@ -77,7 +78,7 @@ def test_a_newer_version_is_refused(world):
 
 
 def test_a_record_is_json_without_row_values(world):
-    """Paths, counts and positions only: the statistics, which are values, stay in the manifest."""
+    """It has paths, counts and positions only: the statistics, which are values, stay in the manifest."""
     body = json.loads(_record(world).split(b"\n", 1)[1])
     assert set(body) == {"application", "files", "payload", "state", "watermark_ms"}
     assert set(body["files"][0]) == {"staged", "final", "size", "rows"}
@@ -85,7 +86,7 @@ def test_a_record_is_json_without_row_values(world):
 
 
 def test_an_altered_manifest_of_a_pending_checkpoint_is_refused(world):
-    """Its checksum stands in the record."""
+    """Its checksum is in the record."""
     manifest = json.loads(_record(world).split(b"\n", 1)[1])["payload"]["manifest"]["staged"]
     path = f"/lake/shop.db/orders/{manifest}"
     data = world.calls.read(path)
@@ -108,7 +109,8 @@ def test_a_missing_file_of_a_pending_checkpoint_stops_the_start(world):
 
 @pytest.mark.parametrize("keep", [False, True], ids=["", "keep-staging"])
 def test_a_sweep_keeps_the_files_of_records_that_are_not_published(world, keep):
-    """Whenever it is called: only what no record names goes, and of published records what nobody needs to mend a rollback."""
+    """Whenever it is called it deletes only what no record names, and,
+    of published records, what is not needed to mend a rollback."""
     root, io = world.driver.root, FileIO(world.calls, IdSource().new_id)
     record = decode_record(_record(world), RECORD)
     named = sorted(
@@ -128,7 +130,8 @@ def test_a_sweep_keeps_the_files_of_records_that_are_not_published(world, keep):
 
 @pytest.mark.parametrize("published", [False, True])
 def test_a_sweep_takes_what_other_epochs_staged_for_the_number_of_a_record(world, published):
-    """Also where the files of published records are kept: a power failure may bring back what their writer had deleted."""
+    """It does so even where the files of published records are kept:
+    a power failure may bring back what their writer had deleted."""
     root, io = world.driver.root, FileIO(world.calls, IdSource().new_id)
     record = decode_record(_record(world), RECORD)
     log = FileJournal(io, root, "streamsink", 2, keep_staging=True)
@@ -145,7 +148,8 @@ def test_a_sweep_takes_what_other_epochs_staged_for_the_number_of_a_record(world
 
 
 def test_a_driver_whose_journal_was_removed_owns_nothing_of_the_next_one():
-    """Which counts its epochs anew: with the same number it was taken for the owner, and deleted what the other one had staged."""
+    """The next journal counts its epochs anew. Formerly, with the same number, the driver was taken for the owner, and
+    deleted what the other driver had staged."""
     io = FileIO(MemoryCalls(), IdSource().new_id)
     first, second = (FileJournal(io, "/lake/t", "app", 2) for _ in range(2))
     writer = first.claim("query", 0)
@@ -163,7 +167,7 @@ def test_a_driver_whose_journal_was_removed_owns_nothing_of_the_next_one():
 
 
 def test_a_record_that_is_not_marked_stays_and_so_does_all_after_it(world):
-    """Whatever the journal retains: without holes, and nothing that may be pending goes."""
+    """Whatever the journal retains, there are no holes, and nothing that may be pending is deleted."""
     record = decode_record(_record(world), RECORD)
     io = FileIO(world.calls, IdSource().new_id)
     log = FileJournal(io, world.driver.root, "streamsink", 2)

@@ -1,4 +1,5 @@
-"""What is special about S3: requests that the client repeats by itself, servers that ignore conditions, uploads in parts."""
+"""What is special about S3:
+requests that the client repeats by itself, servers that ignore conditions, uploads in parts."""
 
 import uuid
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.storage.back_ends import back_end
 
 @pytest.fixture
 def lossy(s3_server):
-    """(relay, FileIO through it, root)."""
+    """The relay, a FileIO through it, and a root."""
     root = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}"
     with LossyRelay(int(s3_server.endpoint.rpartition(":")[2])) as relay:
         options = {**s3_server.options, "s3.endpoint": f"http://127.0.0.1:{relay.port}"}
@@ -29,7 +30,7 @@ def lossy(s3_server):
 @pytest.mark.parametrize("interim", [False, True], ids=["done", "half-done"])
 @pytest.mark.parametrize("losses", [1, 2])
 def test_a_creation_whose_reply_was_lost_is_won(lossy, losses, interim):
-    """The client repeats the request and is refused by its own object: that is no other writer's."""
+    """The client repeats the request and is refused because of its own object, which is no other writer's."""
     relay, io, root = lossy
     relay.to_lose, relay.interim = losses, interim
     assert io.create_if_absent(f"{root}/snapshot-1", b"ours") is True
@@ -38,7 +39,7 @@ def test_a_creation_whose_reply_was_lost_is_won(lossy, losses, interim):
 
 
 def test_a_creation_that_another_writer_won_is_lost_although_its_reply_was_lost(lossy):
-    """Even when both wrote the same bytes: the mark of the try tells."""
+    """This holds even when both wrote the same bytes: the mark of the attempt tells."""
     relay, io, root = lossy
     assert io.create_if_absent(f"{root}/snapshot-1", b"same") is True
     relay.to_lose = 1
@@ -60,7 +61,7 @@ def test_a_big_output_survives_lost_replies(lossy):
 
 
 def test_a_query_whose_replies_get_lost_writes_each_row_once(lossy):
-    """Every so often in a run of several batches."""
+    """Replies are lost every so often in a run of several batches."""
     relay, io, root = lossy
     world = World(io._calls, f"{root}/shop.db/orders", make_io=lambda calls: S3FileIO(calls, IdSource().new_id, root))
     for at in range(2, 9):
@@ -73,8 +74,8 @@ def test_a_query_whose_replies_get_lost_writes_each_row_once(lossy):
 
 @pytest.fixture
 def ignoring(s3_server):
-    """(root, FileIO of calls) of a server that never hears of a condition."""
-    calls = S3Calls({**s3_server.options, "s3.session-token": ""})  # a client of its own
+    """A root, and a FileIO of calls to a server that never sees a condition."""
+    calls = S3Calls({**s3_server.options, "s3.session-token": ""})  # It has a client of its own.
     calls._client.meta.events.register(
         "before-sign.s3.PutObject", lambda request, **_: request.headers.__delitem__("If-None-Match")
     )
@@ -83,7 +84,7 @@ def ignoring(s3_server):
 
 
 def test_a_server_that_ignores_the_condition_is_found_out_and_refused(ignoring):
-    """It would write over, and say that all is well."""
+    """It would write over an object and say that all is well."""
     root, calls, make_io = ignoring
     assert make_io(calls).atomic_create is False
     world = World(calls, root, make_io=make_io)
@@ -94,7 +95,8 @@ def test_a_server_that_ignores_the_condition_is_found_out_and_refused(ignoring):
 
 
 def test_a_probe_that_another_writer_sweeps_away_is_made_again(s3_server):
-    """It looks as if the server wrote over, once; one that does is found out by doing it each time."""
+    """Once it looks as if the server wrote over it.
+    A server that really does so is found out because it does so each time."""
     calls = S3Calls(s3_server.options)
     root = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}/shop.db/orders"
     put, swept = calls.put_new, []
@@ -112,7 +114,8 @@ def test_a_probe_that_another_writer_sweeps_away_is_made_again(s3_server):
 
 
 def test_a_probe_that_is_swept_while_it_is_looked_at_was_refused(s3_server):
-    """The server said that the name is taken, and so it knows the condition; whose it was cannot be asked any more."""
+    """The server said that the name is taken, so it knows the condition.
+    Whose the name was cannot be asked any more."""
     calls = S3Calls(s3_server.options)
     root = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}/shop.db/orders"
     look, swept = calls._is_mine, []
@@ -150,7 +153,7 @@ def test_a_reply_that_breaks_while_it_is_asked_whose_a_name_is_is_an_error_of_th
 
 
 def test_a_server_that_ignores_the_condition_is_written_under_a_lock(ignoring, tmp_path):
-    """Two applications in turns, a replay among them: every row of each once."""
+    """Two applications write in turns, with a replay among their batches: every row of each is there once."""
     root, calls, make_io = ignoring
     settings = {"lock": f"jdbc:sqlite:{tmp_path}/locks.db"}
     first, second = (World(calls, root, make_io=make_io, application=name, **settings) for name in ("first", "second"))
@@ -162,7 +165,7 @@ def test_a_server_that_ignores_the_condition_is_written_under_a_lock(ignoring, t
 
 
 def test_uploads_that_were_never_finished_are_given_up_at_the_next_start(request):
-    """A killed task leaves parts that no listing shows, and that cost money."""
+    """A killed task leaves parts that no listing shows and that cost money."""
     made = back_end("s3", request)
     world = World(made.calls, f"{made.root}/shop.db/orders", make_io=made.io)
     world.run(boundaries=(3,))
@@ -175,7 +178,7 @@ def test_uploads_that_were_never_finished_are_given_up_at_the_next_start(request
 
 
 def test_no_option_of_the_store_is_shown(s3_server):
-    """Not in the text form of options and stores, nor in an error about them."""
+    """It is neither in the text form of options and stores, nor in an error about them."""
     options = SinkOptions.of("t", {"store_options": s3_server.options})
     secret = s3_server.options["s3.secret-key"]
     assert secret not in repr(options) and secret not in repr(store_of("s3://lake/t", s3_server.options))
@@ -200,7 +203,7 @@ def test_no_option_of_the_store_is_shown(s3_server):
     ],
 )
 def test_paths_keep_their_spelling(given, spelled):
-    """URIs as they are, local paths absolute."""
+    """URIs stay as they are, and local paths become absolute."""
     assert table_path(given) == spelled
 
 
@@ -221,6 +224,6 @@ def test_paths_keep_their_spelling(given, spelled):
     ],
 )
 def test_paths_that_name_no_table_are_refused(given):
-    """Before anything is opened."""
+    """The refusal comes before anything is opened."""
     with pytest.raises(Misuse):
         table_path(given)

@@ -1,4 +1,5 @@
-"""What is flushed together: all of it, on every kind of calls; an error is raised when nothing is under way any more."""
+"""What is flushed together is flushed wholly, on every kind of calls.
+An error is raised only when nothing is under way any more."""
 
 import errno
 import os
@@ -14,7 +15,7 @@ from streamsink.testing.memory import MemoryCalls
 
 
 class _Slow(PosixCalls):
-    """Closing takes a while; that of the file named ``bad`` fails at once. Remembers who flushed what."""
+    """Closing a file takes a while; closing the file named ``bad`` fails at once. Remembers who flushed what."""
 
     def __init__(self):
         self.flushed: list[str] = []
@@ -32,7 +33,7 @@ class _Slow(PosixCalls):
 
 
 def test_files_are_flushed_by_several_threads_and_folders_with_them(tmp_path):
-    """On the local disk."""
+    """This is on the local disk."""
     calls = _Slow()
     io = FileIO(calls, IdSource().new_id)
     with io.flush_group() as group:
@@ -46,7 +47,7 @@ def test_files_are_flushed_by_several_threads_and_folders_with_them(tmp_path):
 
 @pytest.mark.parametrize("bad", range(4))
 def test_one_error_is_raised_when_all_have_ended(tmp_path, bad):
-    """Whichever of them it is: so nobody still writes to a file that the caller now deletes."""
+    """It may be any of the errors. By then nobody still writes to a file that the caller deletes next."""
     calls = _Slow()
     group = FileIO(calls, IdSource().new_id).flush_group()
     for number in range(4):
@@ -57,7 +58,7 @@ def test_one_error_is_raised_when_all_have_ended(tmp_path, bad):
 
 
 def test_what_was_not_flushed_is_forgotten_by_a_power_failure_and_what_was_is_not():
-    """Files, and names of folders whose sync was put off."""
+    """This holds for files, and for names of folders whose sync was put off."""
     calls = MemoryCalls()
     io = FileIO(calls, IdSource().new_id)
     io.make_dir("/t")
@@ -76,7 +77,7 @@ def test_what_was_not_flushed_is_forgotten_by_a_power_failure_and_what_was_is_no
 
 
 def test_a_group_that_is_given_up_leaves_its_files_closed(tmp_path):
-    """An error in the middle of it: nothing is flushed, the names are there to be swept."""
+    """After an error in the middle of it nothing is flushed, and the names are there to be swept."""
     io = FileIO(PosixCalls(), IdSource().new_id)
     with pytest.raises(FileExistsError):
         with io.flush_group() as group:
@@ -87,7 +88,7 @@ def test_a_group_that_is_given_up_leaves_its_files_closed(tmp_path):
 
 
 def test_a_prepared_creation_is_one_or_is_given_up(tmp_path):
-    """The bytes are written ahead; the name is given once."""
+    """The bytes are written ahead, and the name is given once."""
     io = FileIO(PosixCalls(), IdSource().new_id)
     path = f"{tmp_path}/snapshot-1"
     for unique in ("a", "b", "c"):

@@ -1,6 +1,7 @@
 """One writer process of several on one table of any store: ``writer.py ROOT STORE_OPTIONS APPLICATION BATCHES ROWS``.
 
-Its source is the same each time and its checkpoint says that nothing was done: what is published is recognised and skipped.
+Its source is the same each time and its checkpoint says that nothing was done: what is published is recognised and
+skipped.
 """
 
 import json
@@ -16,7 +17,7 @@ SCHEMA = pa.schema([("application", pa.string()), ("id", pa.int64())])
 
 
 def main(root: str, options: str, application: str, batches: int, rows: int) -> None:
-    """``batches`` micro-batches of ``rows`` rows under one application's name."""
+    """Write ``batches`` micro-batches of ``rows`` rows under one application's name."""
 
     def make(start, end):
         return pa.RecordBatch.from_pydict(

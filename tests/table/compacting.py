@@ -1,4 +1,4 @@
-"""Committing what a compaction did: a COMPACT snapshot under a user of its own, never a sink's."""
+"""Commits what a compaction did: a COMPACT snapshot under a user of its own, never a sink's."""
 
 from collections.abc import Iterable
 
@@ -14,11 +14,12 @@ from streamsink.table.table import Table
 def commit_messages(
     table: Table, options: SinkOptions, messages: Iterable[CommitMessage], commit_user: str, identifier: int
 ) -> list[Committed]:
-    """Commit these messages as Paimon does: the append part, then the compact part, each as a snapshot of its own when it has
-    anything. A crash between them loses the compaction only, of which the next one finds the same input.
+    """Commit these messages as Paimon does: the append part and then the compact part, each as a snapshot of its own if
+    it has anything. A crash between them loses only the compaction, whose input the next one finds again.
 
-    commit_user: of maintenance, never one of a sink, whose later checkpoints an identifier of maintenance would hide.
-    Raises: Conflict, which is not retried, when another commit changed the files meanwhile; else as ``TableCommit.commit``.
+    commit_user: of maintenance, never one of a sink: an identifier of maintenance would hide the sink's later
+    checkpoints. Raises Conflict, which is not retried, when another commit changed the files meanwhile; otherwise as
+    ``TableCommit.commit``.
     """
     append, compact = collect(messages)
     commit, name = TableCommit(table, options), IdSource().new_id()
@@ -31,7 +32,7 @@ def commit_messages(
 
 
 def commit_compaction(table: Table, options: SinkOptions, messages: Iterable[CommitMessage]) -> Committed:
-    """Commit one compaction. Raises as ``TableCommit.commit``."""
+    """Commit one compaction. Raises what ``TableCommit.commit`` raises."""
     return commit_messages(
         table, options, messages, f"streamsink-compact-{IdSource().new_id()}", BATCH_COMMIT_IDENTIFIER
     )[0]

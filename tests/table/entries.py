@@ -22,7 +22,7 @@ OPTIONS = SinkOptions.of(ROOT, {"commit_min_wait_ms": 0, "commit_max_wait_ms": 0
 
 
 def part(name: str | None) -> bytes:
-    """Partition bytes of the column ``part``."""
+    """Partition bytes with this value of the column ``part``."""
     return encode_row((name,), TEXT)
 
 
@@ -35,7 +35,7 @@ def data_file(
 
 
 def add(name: str, partition: bytes = EMPTY_ROW, buckets: int = -1, bucket: int = 0, **file) -> ManifestEntry:
-    """An ADD entry."""
+    """An ADD entry for a synthetic file."""
     return ManifestEntry(FileKind.ADD, partition, bucket, buckets, data_file(name, **file))
 
 

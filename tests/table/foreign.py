@@ -1,4 +1,5 @@
-"""Another writer as Paimon's own are on a bare local disk: prepares a snapshot, and renames it over whatever has its number."""
+"""Another writer, as Paimon's own writers are on a bare local disk:
+it prepares a snapshot and renames it over whatever has its number."""
 
 import dataclasses
 import os
@@ -36,7 +37,7 @@ class _Held(FileIO):
 
 
 class Prepared:
-    """A foreign commit of three rows, built on the newest snapshot there is now; ``rename`` publishes it."""
+    """A foreign commit of three rows, built on the newest snapshot that there is now; ``rename`` publishes it."""
 
     def __init__(self, world: World, number: int = 0):
         self._calls = world.calls
@@ -47,13 +48,14 @@ class Prepared:
         other.driver.rows = lambda start, end: _shifted(rows(start, end), first)
         io = _Held(world.calls, IdSource().new_id)
         other.driver.run(io, other.checkpoint, (3,))
-        io.delete_tree(f"{self.root}/streamsink/{name}")  # a foreign writer has no journal
+        io.delete_tree(f"{self.root}/streamsink/{name}")  # A foreign writer has no journal.
         self.ids = [first, first + 1, first + 2]
         # Paimon's writers carry no properties of others forward.
         self.snapshot = dataclasses.replace(Snapshot.from_json(io.held, "held"), properties=None, commit_user=name)
 
     def rename(self, time_millis: int | None = None) -> None:
-        """Publish, over whatever has the number. ``time_millis``: as if it had been prepared then."""
+        """Publish the snapshot over whatever has its number.
+        ``time_millis``: let it look as if it had been prepared then."""
         io = FileIO(self._calls, IdSource().new_id)
         snapshot = self.snapshot
         if time_millis is not None:
@@ -84,13 +86,13 @@ def files_of_record(world, sequence):
 
 
 def compact(world, count: int | None = None) -> None:
-    """Another writer rewrites files of our record, so many of them or all: the same rows, under other names."""
+    """Another writer rewrites files of our record, all or so many of them: the same rows, under other names."""
     table = opened(world)
     mine = {file.final.rsplit("/", 1)[-1] for file in record_of(world, 2).files[:count]}
     old = [e for e in table.manifests.entries_of(table.snapshots.latest()) if e.file.file_name in mine]
     assert old
     commit(table, Changes((*(e.deleting for e in old), *rewritten(table, old))), user="compactor", kind="COMPACT")
-    newest = table.snapshots.latest()  # Paimon's compactor carries no properties of others
+    newest = table.snapshots.latest()  # Paimon's compactor carries no properties of others.
     plain = dataclasses.replace(newest, properties=None)
     table.file_io.replace(table.layout.snapshot(newest.id), plain.to_json(), IdSource().new_id())
 

@@ -1,8 +1,9 @@
 """A process that commits to a table, may be killed at any time, and goes on where its query's checkpoint says.
 
-    python -m tests.table.killed_committer TABLE APPLICATION BATCHES ROWS FOLDER [RETRIES]
+python -m tests.table.killed_committer TABLE APPLICATION BATCHES ROWS FOLDER [RETRIES]
 
-FOLDER holds what Spark's checkpoint would: ``<application>.committed``; and ``<application>.attempts``, one line a commit.
+FOLDER holds what Spark's checkpoint would hold: ``<application>.committed``; and ``<application>.attempts``, one line a
+commit.
 """
 
 import os
@@ -22,7 +23,7 @@ SCHEMA = pa.schema([("application", pa.string()), ("id", pa.int64())])
 
 
 class DurableCheckpoint(SparkCheckpoint):
-    """How many batches are committed stands in a file."""
+    """A checkpoint that keeps in a file how many batches are committed."""
 
     def __init__(self, query: str, ends: list[int], file: Path):
         self.file = file
@@ -37,12 +38,13 @@ class DurableCheckpoint(SparkCheckpoint):
 
 
 def committed(file: Path) -> int:
-    """Batches that the query's checkpoint has as committed."""
+    """How many batches the query's checkpoint has as committed."""
     return int(file.read_text()) if file.exists() else 0
 
 
 def main(table: str, application: str, batches: int, rows: int, folder: Path, retries: int | None) -> None:
-    """``batches`` micro-batches of ``rows`` rows under one application's name, from where the last process was killed."""
+    """Write ``batches`` micro-batches of ``rows`` rows under one application's name,
+    from where the last process was killed."""
 
     def make(start, end):
         return pa.RecordBatch.from_pydict(

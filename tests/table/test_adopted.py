@@ -1,4 +1,4 @@
-"""Files of another program become files of a checkpoint: checked, flushed and named, or refused as a whole."""
+"""Files of another program become files of a checkpoint: they are checked, flushed and named, or refused as a whole."""
 
 import datetime
 
@@ -29,7 +29,7 @@ class Place:
         self.io.make_dir(FOLDER)
 
     def put(self, name: str, rows: pa.Table | bytes, **how) -> None:
-        """Not flushed."""
+        """Put a file into the folder without flushing it."""
         stream = self.io.open_output(f"{FOLDER}/{name}")
         if isinstance(rows, bytes):
             stream.write(rows)
@@ -49,7 +49,7 @@ def rows(*ids: int, schema: pa.Schema = ARROW) -> pa.Table:
 
 
 def test_files_are_named_in_staging_and_survive_a_power_failure(place):
-    """Their bytes are flushed; empty ones, checksums and marks are gone with the folder."""
+    """Their bytes are flushed. Empty files, checksums and marks are deleted with the folder."""
     place.put("part-00000-x-c000.zstd.parquet", rows(1, 2))
     place.put(".part-00000-x-c000.zstd.parquet.crc", b"crc")
     place.put("part-00001-x-c000.zstd.parquet", rows())
@@ -72,7 +72,7 @@ def test_files_are_named_in_staging_and_survive_a_power_failure(place):
 
 @pytest.mark.parametrize("count", [4, 6, 0])
 def test_other_rows_than_were_given_are_refused(place, count):
-    """One too few, one too many: nothing gets a name."""
+    """With one row too few or too many nothing gets a name."""
     place.put("part-0.parquet", rows(1, 2, 3))
     place.put("part-1.parquet", rows(4, 5))
     with pytest.raises(Corrupt, match=f"given {count} rows, and its files hold 5.*large_batches='tasks'") as refused:
@@ -97,7 +97,7 @@ NANOS = pa.schema([ARROW.field(0), ("at", pa.timestamp("ns")), ARROW.field(2)])
     ids=["fewer", "order", "name", "nanoseconds", "torn", "empty"],
 )
 def test_another_form_than_the_table_s_is_refused(place, bad):
-    """INT96, say, of a setting that was not honoured."""
+    """The form may be INT96, for example, of a setting that was not honoured."""
     place.put("part-0.parquet", rows(1))
     place.put("part-1.parquet", bad)
     with pytest.raises(Corrupt, match="part-1.parquet") as refused:
@@ -114,7 +114,7 @@ def test_int96_is_refused(place):
 
 @pytest.mark.parametrize("statistics", [True, False], ids=["counted", "uncounted"])
 def test_a_null_where_the_table_has_not_null_is_refused(place, statistics):
-    """Also when the file does not say how many it has."""
+    """This holds even when the file does not say how many nulls it has."""
     optional = pa.schema([("id", pa.int64()), *list(ARROW)[1:]])
     data = pa.Table.from_pylist([{"id": 1}, {"id": None}], schema=optional)
     place.put("part-0.parquet", data, write_statistics=statistics)
@@ -124,7 +124,7 @@ def test_a_null_where_the_table_has_not_null_is_refused(place, statistics):
 
 
 def test_stats_modes_of_the_table_are_kept(place):
-    """As for files of our own."""
+    """They hold as for files of our own."""
     schema = new_schema(
         parse_ddl("id BIGINT, name STRING"), (), {"metadata.stats-mode": "counts", "fields.name.stats-mode": "none"}
     )
@@ -135,7 +135,7 @@ def test_stats_modes_of_the_table_are_kept(place):
 
 
 def test_unknown_statistics_are_no_statistics(place):
-    """A file that has none: no bound and no count of nulls, so that no reader skips it."""
+    """A file that has none gets no bound and no count of nulls, so that no reader skips it."""
     schema = new_schema(parse_ddl("id BIGINT, name STRING"), (), {})
     place.put("part-0.parquet", rows(1, 2).select(["id", "name"]), write_statistics=["id"])
     (file,) = adopt_files(place.io, FOLDER, schema, 2)
@@ -153,7 +153,7 @@ def test_unknown_statistics_are_no_statistics(place):
     ids=["nan", "not-utf-8"],
 )
 def test_one_row_group_without_bounds_leaves_none_to_the_file(place, ddl, values):
-    """A NaN that the program's bounds leave out, a text whose bound is none, in the second of two row groups."""
+    """The second of two row groups has a NaN that the program's bounds leave out, or a text whose bound is none."""
     schema = new_schema(parse_ddl(ddl), (), {})
     place.put("part-0.parquet", pa.table({ddl[0]: values}), row_group_size=2)
     (file,) = adopt_files(place.io, FOLDER, schema, 4)
@@ -175,7 +175,8 @@ def test_one_row_group_without_bounds_leaves_none_to_the_file(place, ddl, values
     ],
 )
 def test_bounds_of_floats_are_taken_only_from_a_version_that_does_not_hide_nan(place, made_by, known):
-    """parquet-mr from 1.18 on leaves a NaN out of its bounds, as writers that we do not know may: a filter would miss the row."""
+    """parquet-mr from 1.18 on leaves a NaN out of its bounds, as writers that we do not know may do:
+    a filter would miss the row."""
     schema = new_schema(parse_ddl("d DOUBLE, f FLOAT, id BIGINT"), (), {})
     written = pa.BufferOutputStream()
     rows = {"d": pa.array([1.0, 3.0]), "f": pa.array([2.0, 5.0], pa.float32()), "id": pa.array([1, 2])}

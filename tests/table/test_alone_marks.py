@@ -1,7 +1,9 @@
-"""A mark says that its snapshot has the record's state alone, by whichever way that came, so that a rollback behind it is no proof of the rows.
+"""A mark says that its snapshot has the record's state alone, however that came about, so that a rollback behind it is
+no proof of the rows.
 
-In each test the rows of record 2 are behind a snapshot that another writer's rename has replaced, a compaction has rewritten them, and the
-state that was published alone goes with a rollback. They must not be published again unasked.
+In each test the rows of record 2 are behind a snapshot that another writer's rename has replaced, a compaction has
+rewritten them, and a rollback takes the state that was published alone. The rows must not be published again without a
+question.
 """
 
 import contextlib
@@ -37,7 +39,8 @@ CARRIED = pytest.mark.parametrize("is_carried", [True, False], ids=["state-carri
 
 
 def _replace(world, replacing: Prepared) -> None:
-    """A third writer builds on our snapshot 2, another's rename takes its place, and a compaction rewrites the rows."""
+    """A third writer builds on our snapshot 2,
+    another writer's rename takes its place, and a compaction rewrites the rows."""
     third = Prepared(world, 1)
     replacing.rename()
     third.rename()
@@ -45,7 +48,7 @@ def _replace(world, replacing: Prepared) -> None:
 
 
 def _back(world, to: int, is_carried: bool) -> None:
-    """The table goes back to this snapshot, another application writes it, and all before expires."""
+    """The table goes back to this snapshot, another application writes to it, and everything before that expires."""
     for number in range(newest_of(world), to, -1):
         io_of(world).delete(f"{world.driver.root}/snapshot/snapshot-{number}")
     other_application(world, "merging")
@@ -55,7 +58,8 @@ def _back(world, to: int, is_carried: bool) -> None:
 
 
 def _is_asked(world, ends, word: str = r"set accept_as_seen='(\w+)'") -> None:
-    """Told that the rows are there, the query goes on with each row once. word: where the message has the one for these rows."""
+    """When the start is told that the rows are there, the query goes on with each row once.
+    word: where the message has the word for these rows."""
     accept(world, on_rollback="republish")
     accept(world, accept_as_seen=refused(world, "journal.undecidable", ends).find(word))
     world.run(boundaries=ends)
@@ -77,7 +81,7 @@ def test_of_a_group_of_records(is_carried):
 
 @pytest.mark.parametrize("way", [{"publish_as": "one-snapshot"}, {}], ids=str)
 def test_rows_of_a_group_that_were_there_and_went_while_it_was_published(way):
-    """They were lost: the state said that they were there."""
+    """Formerly they were lost: the state said that they were there."""
     world = memory_world(**SETTINGS, **way)
     world.run(boundaries=THREES[:1])
     replacing = Prepared(world)
@@ -92,9 +96,8 @@ def test_rows_of_a_group_that_were_there_and_went_while_it_was_published(way):
         io_of(world).replace(f"{world.driver.root}/snapshot/LATEST", b"1", IdSource().new_id())
 
     arm("commit.before_filter", 1, roll_back)
-    with contextlib.suppress(
-        StreamsinkError
-    ):  # a group is found to be another one; a single record is found by the next batch
+    # With a group the rollback is found at once; with a single record the next batch finds it.
+    with contextlib.suppress(StreamsinkError):
         world.run(boundaries=THREES)
     faults.arm(None)
     accept(world, on_rollback="republish")
@@ -103,7 +106,7 @@ def test_rows_of_a_group_that_were_there_and_went_while_it_was_published(way):
 
 
 def test_its_snapshot_was_replaced_too():
-    """Without a rollback, and with default options."""
+    """There is no rollback, and the options are the defaults."""
     world, _ = published_not_marked(table_options=MERGES)
     compact(world)
     late = Prepared(world, 3)
@@ -117,7 +120,8 @@ def test_its_snapshot_was_replaced_too():
 
 
 def test_its_snapshot_was_replaced_and_so_was_the_next_one():
-    """Found by reading: what its user had said of the first record was taken for the next one too, whose rows were lost."""
+    """Found by reading:
+    what its user had said of the first record was taken for the next one too, whose rows were lost."""
     world, _ = published_not_marked(table_options=MERGES)
     compact(world)
     late = Prepared(world, 3)
@@ -154,7 +158,8 @@ def test_of_what_its_user_has_seen(is_carried):
 
 
 def _marked_and_alone():
-    """The record was marked where its snapshot was replaced, and the driver died before it marked its state, which it had published alone."""
+    """The record was marked where its snapshot was then replaced.
+    The driver published its state alone, and died before it marked that."""
     world = memory_world(**SETTINGS)
     world.run(boundaries=BOUNDARIES[:1])
     replacing = Prepared(world)
@@ -165,7 +170,7 @@ def _marked_and_alone():
 
 
 def test_where_the_driver_died_before_it_marked_that():
-    """The record had a mark, of the snapshot that was replaced."""
+    """The record had the mark of the replaced snapshot."""
     world = _marked_and_alone()
     world.run(boundaries=ENDS[:2])
     assert mine_of(world) == expected(ENDS[:2])
@@ -175,7 +180,8 @@ def test_where_the_driver_died_before_it_marked_that():
 
 @pytest.mark.parametrize("is_started_again", [True, False])
 def test_where_the_driver_died_before_it_marked_that_and_the_rows_went_too(is_started_again):
-    """The mark of the snapshot that was replaced said nothing of a table that went back behind it and is longer than that again."""
+    """The mark of the replaced snapshot said nothing of a table that
+    went back behind it and then grew longer than that again."""
     world = _marked_and_alone()
     if is_started_again:
         world.run(boundaries=ENDS[:2])
@@ -193,7 +199,7 @@ def test_where_the_driver_died_before_it_marked_that_and_the_rows_went_too(is_st
 
 @CARRIED
 def test_where_marks_were_torn(is_carried):
-    """A start finds out where the last one is, and no other."""
+    """A start finds out where the last record is, and where no other one is."""
     world, _ = published_not_marked(table_options=MERGES, journal_retain=5)
     compact(world)
     world.run(boundaries=ENDS)
@@ -252,7 +258,7 @@ def test_where_publishing_gave_no_answer(is_carried):
 
 
 def _built_on(world, snapshot: Snapshot) -> Snapshot:
-    """Another writer's next one, without rows of its own."""
+    """Another writer's next snapshot, without rows of its own."""
     table, unique = world.table(NAME), IdSource().new_id()
     lists = {
         "base": write_manifest_list(table.manifests.base_of(snapshot) + table.manifests.delta_of(snapshot)),
@@ -291,7 +297,7 @@ def _go_back(world, name: str, to: int) -> None:
 
 @pytest.mark.parametrize("is_alone", [True, False])
 def test_dead_letters_come_again_with_the_state(is_alone):
-    """Both tables go back to one time; the rows are there still, the dead letters are not."""
+    """Both tables go back to one time: the rows are still there, and the dead letters are not."""
     world = LettersWorld(journal_retain=5, on_rollback="republish")
     world.run(boundaries=(6,))
     second = _built_on(world, world.table(NAME).snapshots.load(1))

@@ -1,4 +1,5 @@
-"""The table commit: safe between processes, right over foreign writers, fenced where history has expired, constant in cost."""
+"""The table commit is safe between processes, right over foreign writers,
+fenced where history has expired, and constant in cost."""
 
 import collections
 
@@ -18,7 +19,8 @@ def _table(world):
 
 
 def test_a_writer_that_slept_past_expiry_is_fenced_and_leaves_nothing():
-    """Its snapshot number is free again because it has expired: publishing there would put the old table first."""
+    """Its snapshot number is free again because that snapshot has expired:
+    to publish there would put the old table first."""
     world = memory_world()
     world.run(boundaries=(3,))
     sleeper = world.driver.start(FileIO(world.calls, IdSource().new_id), world.checkpoint)
@@ -56,7 +58,7 @@ def test_a_writer_that_slept_past_expiry_is_fenced_and_leaves_nothing():
     ],
 )
 def test_damaged_metadata_is_refused_by_the_name_of_its_file(damage, kind):
-    """A torn, altered or missing file of the table: an error that names it, and nothing is written over it."""
+    """A file of the table is torn, altered or missing: the error names it, and nothing is written over it."""
     world = memory_world()
     world.run(boundaries=(3,))
     what, content = damage
@@ -83,7 +85,7 @@ def _path_of(world, what):
 
 
 def test_a_rollback_under_a_running_query_is_an_error_and_can_be_mended():
-    """The newest snapshots are gone: the next batch says so; with the option the journal publishes them again."""
+    """The newest snapshots are gone, and the next batch says so. With the option the journal publishes them again."""
     for option, mended in (("fail", False), ("republish", True)):
         world = memory_world(on_rollback=option, journal_retain=10)
         world.run(boundaries=(3, 6, 9))
@@ -103,7 +105,7 @@ def test_a_rollback_under_a_running_query_is_an_error_and_can_be_mended():
 
 
 def test_a_rollback_is_mended_by_the_running_query_itself():
-    """No restart in between: the next batch publishes the lost ones again, under lists of new names."""
+    """There is no restart in between: the next batch publishes the lost ones again, under lists with new names."""
     world = memory_world(on_rollback="republish", journal_retain=10)
     sink = world.driver.start(FileIO(world.calls, IdSource().new_id), world.checkpoint)
     world.checkpoint.ends = [3, 6, 9, 12]

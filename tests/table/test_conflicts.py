@@ -25,7 +25,8 @@ def _refused(kind, base, delta, commit_kind="COMPACT", order=None):
 
 
 def test_a_file_is_added_once_and_deleted_once():
-    """Added twice, deleted twice, deleted without having been added, or added and deleted by one commit."""
+    """It is a conflict when a file is added twice, deleted twice,
+    deleted without having been added, or added and deleted by one commit."""
     a, b = add("a"), add("b")
     _refused("commit.already-in-the-map", [a], [a])
     _refused("commit.already-in-the-map", [], [a, a])
@@ -36,7 +37,7 @@ def test_a_file_is_added_once_and_deleted_once():
 
 
 def test_an_upgrade_is_no_conflict():
-    """The level is part of a file's identity: DELETE at level 0 and ADD at level 5 is how Paimon moves a file up."""
+    """The level is part of a file's identity: Paimon moves a file up by DELETE at level 0 and ADD at level 5."""
     assert conflicts.check([add("a")], [add("a").deleting, add("a", level=5)], "COMPACT") == [add("a", level=5)]
 
 
@@ -65,7 +66,7 @@ def _order(*types):
     ],
 )
 def test_sorted_files_of_a_bucket_do_not_overlap(kind, low, middle, high):
-    """Key ranges at one level, in the key's own order; other buckets, levels and level 0 are free."""
+    """Key ranges at one level, in the key's own order, must not. Other buckets, other levels and level 0 are free."""
 
     def key(value):
         return encode_row((value,), [parse_type(kind)])
@@ -94,7 +95,8 @@ def _compaction(before, after, partition=None):
 
 
 def test_a_compaction_is_committed_under_a_user_of_its_own():
-    """COMPACT, Paimon's identifier of maintenance, no state of any application lost, counts right."""
+    """The snapshot is COMPACT with Paimon's identifier of maintenance;
+    no application's state is lost, and the counts are right."""
     table = new_table(MemoryCalls())
     commit(
         table, Changes((add("a", part("x"), rows=1), add("b", part("x"), rows=1))), application="app", state={"n": 1}
@@ -108,7 +110,7 @@ def test_a_compaction_is_committed_under_a_user_of_its_own():
 
 
 def test_the_second_compaction_of_a_file_is_refused():
-    """Whatever was committed between: the first removed the file."""
+    """The first one removed the file, whatever was committed in between."""
     table = new_table(MemoryCalls())
     commit(table, Changes((add("a", part("x")), add("b", part("x")), add("z", part("y")))))
     commit_compaction(table, OPTIONS, [_compaction(["a", "b"], ["c"])])
@@ -121,7 +123,8 @@ def test_the_second_compaction_of_a_file_is_refused():
 
 
 def test_what_writing_and_compacting_did_becomes_two_snapshots():
-    """One message: APPEND, then COMPACT with the same identifier; deleting files makes the first an OVERWRITE."""
+    """One message gives an APPEND and then a COMPACT with the same identifier.
+    If files are deleted the first one is an OVERWRITE."""
     table = new_table(MemoryCalls())
     message = CommitMessage(
         part("x"),
@@ -147,7 +150,7 @@ def _index(name, kind, partition, sign=FileKind.ADD, **more):
 
 
 def test_index_files_are_carried_and_go_with_their_partition():
-    """Every commit keeps the index manifest; an overwrite removes the entries of what it overwrites, and no others."""
+    """Every commit keeps the index manifest. An overwrite removes the entries of what it overwrites, and no others."""
     table = new_table(MemoryCalls())
     of_x = (
         _index("h1", HASH_INDEX, "x"),
@@ -164,7 +167,7 @@ def test_index_files_are_carried_and_go_with_their_partition():
 
 
 def test_a_deletion_vector_goes_with_its_file():
-    """Rows that another commit deleted meanwhile would come back with the compacted file."""
+    """Otherwise rows that another commit deleted meanwhile would come back with the compacted file."""
     table = new_table(MemoryCalls())
     vector = _index("dv1", DELETION_VECTORS_INDEX, "x", dv_ranges=(DeletionVectorRange("a", 1, 22, 1),))
     commit(table, Changes((add("a", part("x")),), (vector,)))
@@ -180,7 +183,8 @@ def test_a_deletion_vector_goes_with_its_file():
 
 
 def test_strict_mode_gives_up_after_another_users_compaction_or_overwrite():
-    """Since the safe snapshot, on the same partition; its own snapshots and other partitions are no reason."""
+    """It counts since the safe snapshot and on the same partition.
+    The user's own snapshots and other partitions are no reason."""
     table = new_table(MemoryCalls(), options={"commit.strict-mode.last-safe-snapshot": "1"})
     commit(table, Changes((add("a", part("x")), add("b", part("x")))), user="writer")
     commit_messages(table, OPTIONS, [_compaction(["a"], ["c"])], "compactor", 1)
@@ -193,7 +197,7 @@ def test_strict_mode_gives_up_after_another_users_compaction_or_overwrite():
 
 
 def test_duplicate_files_are_discarded_when_the_table_says_so():
-    """The same files again: no row twice, and the commit is recorded all the same."""
+    """The same files come again: no row is there twice, and the commit is recorded all the same."""
     table = new_table(MemoryCalls(), options={"commit.discard-duplicate-files": "true"})
     commit(table, Changes((add("a", part("x")), add("b", part("y")))))
     commit(table, Changes((add("a", part("x")), add("c", part("x")))))
@@ -202,7 +206,7 @@ def test_duplicate_files_are_discarded_when_the_table_says_so():
 
 
 def test_the_tables_retry_options_count_where_the_sink_gives_none():
-    """Precedence: the sink's option, the table's, the default."""
+    """The order is the sink's option, the table's, the default."""
     options = OPTIONS.of("t", {"commit_max_retries": 5})
     given = {
         "commit.max-retries": "7",

@@ -1,4 +1,4 @@
-"""Tables that could not be written are not made, and one that is made at this moment is found."""
+"""Tables that could not be written are not created, and a table that is created at this moment is found."""
 
 import pytest
 
@@ -22,7 +22,7 @@ from tests.table.entries import ROOT, add, commit, live, new_table, part
     ],
 )
 def test_a_partition_column_of_a_type_that_has_no_folders_is_refused(tmp_path, ddl, options):
-    """By its name, before the table is made."""
+    """The error names it, before the table is created."""
     path = tmp_path / "lake" / "orders"
     with pytest.raises(Misuse, match="'p'") as refused:
         streamsink.create_table(str(path), ddl, ["p"], options)
@@ -31,7 +31,7 @@ def test_a_partition_column_of_a_type_that_has_no_folders_is_refused(tmp_path, d
 
 
 class _Sleeps(FileIO):
-    """``meanwhile`` happens before it first looks what stands at the table's path."""
+    """Lets ``meanwhile`` happen before it first looks what stands at the table's path."""
 
     meanwhile = None
 
@@ -44,7 +44,8 @@ class _Sleeps(FileIO):
 
 @pytest.mark.parametrize("columns", ["id BIGINT, part STRING, version BIGINT", "id BIGINT"])
 def test_a_table_that_another_one_creates_at_this_moment_is_that_table(columns):
-    """Two queries begin at once: the second one found a folder that was not empty, and no way on. Other columns are a conflict."""
+    """Two queries begin at once. Formerly the second one found a folder that was not empty, and no way on.
+    Other columns are a conflict."""
     calls = MemoryCalls()
     sleeper = _Sleeps(calls, IdSource().new_id)
     sleeper.meanwhile = lambda: commit(new_table(calls), Changes((add("a", part("x")),)))

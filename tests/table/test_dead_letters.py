@@ -1,4 +1,5 @@
-"""Rows that do not fit: each kind is found alone, with its reason, and kept whole as text; the others are written."""
+"""Rows that do not fit: each kind is found alone, with its reason, and kept whole as text;
+the other rows are written."""
 
 import datetime
 import decimal
@@ -37,7 +38,8 @@ def _table(ddl: str):
         ("v DECIMAL(5, 2)", pa.decimal128(20, 4), [D("999.99"), D("-1.5"), None], [D("1000"), D("0.001")], "data.cast"),
         ("v BIGINT", pa.string(), ["12", "-7", None], ["", " 12", "1.5", "x", "9223372036854775808"], "data.cast"),
         ("v DECIMAL(5, 2)", pa.string(), ["1.25", "7"], ["1.255", "1000", "one"], "data.cast"),
-        # Arrow takes hexadecimal digits for the bits of a number, and lets a decimal of too many digits come round to another one
+        # Arrow takes hexadecimal digits for the bits of a number, and turns a decimal with too many digits into another
+        # one.
         (
             "v INT",
             pa.string(),
@@ -93,7 +95,7 @@ def _table(ddl: str):
         ("v DATE", pa.string(), ["2026-11-21"], ["2026-02-30", "21.11.2026"], "data.cast"),
         ("v BOOLEAN", pa.string(), ["true", "false", "TRUE", "1", "0"], ["yes", "T", "01", "2", ""], "data.cast"),
         ("v TIMESTAMP(6)", pa.string(), ["2026-11-21 12:00:00.123456"], ["noon", "2026-11-21T12:00:00Z"], "data.cast"),
-        # without a zone an instant would be a guess
+        # Without a zone an instant would be a guess.
         (
             "v TIMESTAMP(6) WITH LOCAL TIME ZONE",
             pa.string(),
@@ -113,7 +115,7 @@ def _table(ddl: str):
     ],
 )
 def test_only_the_bad_rows_are_set_aside(ddl, arrow, good, bad, kind, rng):
-    """Whatever their order, each once and with its reason; the good ones keep their order."""
+    """Whatever their order, each is set aside once and with its reason. The good rows keep their order."""
     values = [(value, True) for value in good * 20] + [(value, False) for value in bad]
     rng.shuffle(values)
     table = _table(ddl)
@@ -127,7 +129,7 @@ def test_only_the_bad_rows_are_set_aside(ddl, arrow, good, bad, kind, rng):
 
 
 def test_no_reason_repeats_a_value():
-    """What stands in the reason is the type; the value is in the row."""
+    """The reason has the type; the value is in the row."""
     schema = _table("v BIGINT, w VARCHAR(2)").latest_schema()
     _, refused = Screen(schema)(pa.RecordBatch.from_pydict({"v": ["secret-1"], "w": ["secret-2"]}))
     [row] = refused
@@ -146,13 +148,14 @@ def test_no_reason_repeats_a_value():
     ],
 )
 def test_what_every_row_would_break_stays_an_error(ddl, arrow):
-    """A missing or additional column, a type that never converts without loss: before anything is written."""
+    """This is a missing or additional column, or a type that never converts without loss.
+    The error comes before anything is written."""
     with pytest.raises(Misuse):
         fit_by_value(_table(ddl), from_arrow_schema(pa.schema([("v", arrow)])), SinkOptions())
 
 
 def test_a_table_that_may_widen_makes_room_instead():
-    """widen_types: the wider value is written, not set aside."""
+    """With widen_types the wider value is written, not set aside."""
     table = _table("v INT NOT NULL")
     schema = fit_by_value(table, from_arrow_schema(pa.schema([("v", pa.int64())])), SinkOptions(widen_types=True))
     fitting, refused = Screen(schema)(pa.RecordBatch.from_pydict({"v": pa.array([2**40, None])}))
@@ -160,7 +163,7 @@ def test_a_table_that_may_widen_makes_room_instead():
 
 
 def test_a_dead_letter_keeps_the_whole_row_and_its_position():
-    """All columns of the query as text, but the routing column; position columns as columns too."""
+    """It has all columns of the query except the routing column as text, and position columns as columns too."""
     rows = pa.RecordBatch.from_pydict(
         {
             "id": [1, 2],
@@ -190,7 +193,7 @@ def test_a_dead_letter_keeps_the_whole_row_and_its_position():
 
 
 def test_a_position_column_may_not_hide_a_column_of_the_dead_letters():
-    """Its name is the query's choice."""
+    """The position column's name is the query's choice."""
     with pytest.raises(Misuse, match="'row'"):
         dead_letter_fields(from_arrow_schema(pa.schema([("row", pa.int64())])))
 
@@ -228,7 +231,7 @@ def test_a_position_column_may_not_hide_a_column_of_the_dead_letters():
     ids=str,
 )
 def test_the_text_form_of_each_type(arrow, value, text):
-    """Strict JSON that a reader can turn back."""
+    """It is strict JSON that a reader can turn back."""
     [line] = rows_to_json(pa.RecordBatch.from_pydict({"v": pa.array([value], arrow)}))
     assert json.loads(line, parse_constant=lambda word: pytest.fail(word)) == {"v": text}
 
@@ -249,7 +252,8 @@ def test_text_that_is_not_utf_8_keeps_its_bytes():
     ],
 )
 def test_a_date_that_has_no_folder_is_set_aside(ddl, arrow, values):
-    """Of a table whose folders have dates as text, where years beyond four digits have none. The others of the batch are written."""
+    """The table's folders have dates as text, where years beyond four digits have none.
+    The other rows of the batch are written."""
     schema = new_schema(parse_ddl(ddl), ("day",), {"partition.legacy-name": "false"})
     rows = pa.RecordBatch.from_pydict({"day": pa.array(values, arrow), "v": pa.array([1, 2, 3], pa.int32())})
     fitting, refused = Screen(schema, Folders(schema, "/lake/t", NameLimits()))(rows)

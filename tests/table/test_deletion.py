@@ -1,4 +1,4 @@
-"""Files are deleted in few places, each of which knows what may be named: any other one is found here."""
+"""Files are deleted in few places, each of which knows what may be named. This finds any other place."""
 
 import ast
 from pathlib import Path
@@ -28,16 +28,18 @@ _DELETING = {
 # Where methods of these names are called, and why that is right. A new line here needs a reason as good as these.
 ALLOWED = {
     "streamsink/table/history/deletion.py": "the one way for files of a table: it looks at what is retained",
-    # The stores themselves: what was asked for, and temporary files of the very call that made them.
+    # The stores themselves: they delete what was asked for, and temporary files of the very call that made them.
     "streamsink/storage/calls.py": "the calls themselves, and a file whose first write failed",
     "streamsink/storage/hdfs.py": "the calls themselves, and the temporary file of a creation that lost",
-    "streamsink/storage/s3_calls.py": "the calls themselves, and an object of this try's own that the server kept in part",
+    "streamsink/storage/s3_calls.py": "the calls themselves, and a part of an object of this try's own",
     "streamsink/storage/s3.py": "a folder that is asked for, and a probe",
     "streamsink/storage/file_io.py": "the contract itself, and the temporary file of the call that made it",
     # The journal, which Paimon's snapshots never name.
     "streamsink/storage/hold.py:forget": "the hold of an epoch before the last two",
     "streamsink/journal/owners.py:_prune": "owners before the last two",
-    "streamsink/journal/file_journal.py:forget": "published records beyond those that are retained, and then their marks",
+    "streamsink/journal/file_journal.py:forget": (
+        "published records beyond those that are retained, and then their marks"
+    ),
     "streamsink/journal/file_journal.py:discard": "the staging folder of a checkpoint of its own that has no record",
     "streamsink/journal/file_journal.py:sweep": "what Staging found to be of nobody, and temporary files",
     "streamsink/journal/file_journal.py:give_up": "records that can never be published, on purpose only",
@@ -54,7 +56,7 @@ ALLOWED = {
 
 
 def _callers(tree: ast.AST, function: str = ""):
-    """(innermost function, line) of each use of such a method, called or handed on."""
+    """Yield (innermost function, line) of each place where such a method is called or passed on."""
     for node in ast.iter_child_nodes(tree):
         inside = node.name if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else function
         if isinstance(node, ast.Attribute) and node.attr in _DELETING:
@@ -63,7 +65,8 @@ def _callers(tree: ast.AST, function: str = ""):
 
 
 def test_nobody_deletes_files_but_those_who_know_what_is_named():
-    """A caller that is not listed is a new way to delete what a snapshot names: let it go through table/history/deletion.py."""
+    """A caller that is not listed is a new way to delete what a snapshot names:
+    let it go through table/history/deletion.py."""
     found = {}
     for path in LIBRARY:
         name = str(path.relative_to(ROOT_FOLDER))
@@ -78,7 +81,7 @@ def test_nobody_deletes_files_but_those_who_know_what_is_named():
 
 @pytest.fixture
 def table():
-    """Three snapshots, whose commits never merge."""
+    """Three snapshots, whose commits never merge manifests."""
     made = new_table(CrashingCalls(MemoryCalls()), options={"manifest.merge-min-count": "1000"})
     for name in ("a", "b", "c"):
         commit(made, Changes((add(name, part("x")),)))
@@ -91,7 +94,7 @@ def _files(table):
 
 @pytest.mark.parametrize("look", Look)
 def test_of_all_files_of_a_table_nothing_goes(table, look):
-    """Whoever asks for all of them: each is named, or is not of the kind that a try of a commit makes."""
+    """Deletion is asked for all of them: each is named, or is not of the kind that an attempt to commit makes."""
     data = f"{ROOT}/bucket-0/data-x.parquet"
     checkpoint_s = table.layout.manifest("manifest-8d9f-0")
     for path in (data, checkpoint_s):
@@ -104,7 +107,7 @@ def test_of_all_files_of_a_table_nothing_goes(table, look):
 
 @pytest.mark.parametrize("look", Look)
 def test_what_nothing_names_goes(table, look):
-    """Lists and manifests of a try, and hidden temporary files; durably."""
+    """Lists and manifests of an attempt, and hidden temporary files, are deleted durably."""
     paths = [
         table.layout.manifest(f"{kind}-{try_name('mine', 4, 1)}{end}")
         for kind, end in (
@@ -124,7 +127,8 @@ def test_what_nothing_names_goes(table, look):
 
 
 def test_snapshots_before_a_try_are_not_looked_at(table):
-    """The name says which number it was for: a sweep costs what came since, however many snapshots are retained."""
+    """The file's name says for which snapshot number it was made:
+    a sweep costs what came since, however many snapshots are retained."""
     calls, asked = table.file_io._calls, {}
     for number in (4, 3, 1):
         path = table.layout.manifest(f"manifest-{try_name('mine', number, 1)}-m0")
@@ -136,7 +140,7 @@ def test_snapshots_before_a_try_are_not_looked_at(table):
 
 
 def test_a_name_of_an_earlier_version_is_looked_for_everywhere(table):
-    """It does not say its number."""
+    """Such a name does not say its number."""
     named = table.layout.manifest("manifest-list-mine-1-0")
     first = table.snapshots.load(1)
     table.file_io.write(named, table.file_io.read(table.layout.manifest(first.base_manifest_list)))
@@ -149,7 +153,7 @@ def test_a_name_of_an_earlier_version_is_looked_for_everywhere(table):
 
 
 def test_a_damaged_list_keeps_what_it_may_name(table):
-    """Which names are in it is not known."""
+    """Nobody knows which names are in it."""
     calls = table.file_io._calls._inner
     calls._names[table.layout.manifest(table.snapshots.load(3).delta_manifest_list)].data = b"Obj"
     with pytest.raises(Corrupt):

@@ -1,4 +1,5 @@
-"""Partition values that Python's own dates and datetimes cannot hold: Spark has them, and Paimon has them, so they are partitions."""
+"""Partition values that Python's own dates and datetimes cannot hold:
+Spark has them and Paimon has them, so they are partitions."""
 
 import datetime
 
@@ -10,7 +11,8 @@ from streamsink.errors import Misuse
 from tests.compat.arrow_writer import ArrowSink
 
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
-_BEFORE, _AFTER = -_EPOCH - 400, datetime.date.max.toordinal() - _EPOCH + 400  # days, in the years -1 and 10001
+# These are days, in the years -1 and 10001.
+_BEFORE, _AFTER = -_EPOCH - 400, datetime.date.max.toordinal() - _EPOCH + 400
 _DAY_MICROS = 86_400_000_000
 
 
@@ -39,7 +41,8 @@ def test_a_partition_of_the_year_minus_one_or_ten_thousand_and_one_is_written_an
 @pytest.mark.parametrize("kind, unit", [(pa.date32(), 1), (pa.timestamp("us"), _DAY_MICROS)], ids=["DATE", "TIMESTAMP"])
 @pytest.mark.parametrize("day", [_BEFORE, _AFTER])
 def test_a_year_for_which_java_has_no_folder_of_its_own_is_refused_by_name(tmp_path, kind, unit, day):
-    """With partition.legacy-name=false Java gives the years 1 and 10001 one folder, and -1 one with a slash in its name."""
+    """With partition.legacy-name=false Java gives the years 1 and 10001 one folder,
+    and -1 a folder with a slash in its name."""
     stored = pa.int32() if pa.types.is_date32(kind) else pa.int64()
     rows = pa.table({"id": pa.array([1], pa.int64()), "at": pa.array([day * unit], stored).cast(kind)})
     path = str(tmp_path / "orders")

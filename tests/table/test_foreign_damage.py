@@ -1,4 +1,5 @@
-"""What another writer, or a tool, has put into the table and no reader can read is found by whoever builds on it or reads it."""
+"""What another writer, or a tool,
+has put into the table and no reader can read is found by whoever builds on it or reads it."""
 
 import dataclasses
 import io
@@ -33,7 +34,7 @@ def _one_more(records):
 
 
 def _altered(world, change):
-    """Another writer's commit comes, with a manifest that nobody here can read; its size is what its list says."""
+    """Another writer commits a manifest that nobody here can read; its size is what its list says."""
     prepared = Prepared(world)
     table = open_table(FileIO(world.calls, IdSource().new_id), world.driver.root, for_writing=False)
     [meta] = table.manifests.delta_of(prepared.snapshot)
@@ -68,13 +69,13 @@ def test_a_start_does_not_build_on_entries_that_nobody_can_read(change, kind):
 @pytest.mark.parametrize("change, kind", [(_newer_version, "manifest.version"), (_one_more, "manifest.corrupt")])
 @pytest.mark.parametrize("settings", [{}, {"publish_every_batches": 2}], ids=["sync", "grouped"])
 def test_a_running_query_does_not_build_on_them_either(change, kind, settings, monkeypatch):
-    """The batch after that commit is refused, also when a sound one has come on top of it."""
+    """The batch after that commit is refused, even when a sound commit has come on top of it."""
     world = memory_world(**NO_MERGE, **settings)
     query = Query(world)
     query.batch(1)
     query.batch(2)
     path = _altered(world, change)
-    with monkeypatch.context() as patch:  # the one who builds on it does not look
+    with monkeypatch.context() as patch:  # The writer of the sound commit does not look.
         patch.setattr(manifests, "check_blocks", lambda *_: None)
         patch.setattr(manifest, "check_version", lambda *_: None)
         Prepared(world, 1).rename()
@@ -108,7 +109,7 @@ def test_a_batch_reads_no_manifest_of_its_own():
 
 
 def _without(world, column):
-    """A data file of the table is replaced by one that lacks a column of its schema."""
+    """Replace a data file of the table by one that lacks a column of its schema."""
     path = min(p for p in world.calls._names if "/part=" in p and p.endswith(".parquet"))
     file = world.calls._names[path]
     sink = pa.BufferOutputStream()
@@ -118,7 +119,7 @@ def _without(world, column):
 
 
 def test_a_column_that_a_file_lacks_is_no_null():
-    """Its schema has the column, so its rows had values there; of a column that came later there are none."""
+    """The file's schema has the column, so its rows had values there. They have none of a column that came later."""
     world = memory_world()
     world.run(boundaries=ENDS)
     path, whole = _without(world, "id")
@@ -130,7 +131,7 @@ def test_a_column_that_a_file_lacks_is_no_null():
 
 
 def test_verify_looks_into_data_files_when_it_is_asked_to():
-    """Rows and columns stand in each file's own footer."""
+    """Each file's own footer has its rows and columns."""
     world = memory_world()
     world.run(boundaries=ENDS)
     table = FileIO(world.calls, IdSource().new_id)

@@ -1,4 +1,5 @@
-"""Which files in the folders of a table are a commit's, told by their names; and that nothing goes that anything retained names."""
+"""Which files in the folders of a table belong to a commit, as their names say;
+and that nothing is deleted that anything retained names."""
 
 import dataclasses
 import json
@@ -18,7 +19,8 @@ from tests.table.foreign import Prepared
 
 
 def test_all_files_of_a_commit_s_tries_are_found_and_no_others(rng):
-    """Lists, manifests, index manifests and temporary files, of each try; among files of commits that were not asked for."""
+    """Lists, manifests, index manifests and temporary files of each attempt are found,
+    among files of commits that were not asked for."""
     table = new_table(MemoryCalls())
     names = [str(uuid.UUID(int=rng.getrandbits(128))) for _ in range(60)]
     manifest_dir, snapshot_dir = table.layout.manifest_dir, table.layout.snapshot_dir
@@ -61,7 +63,8 @@ def _io(world):
 
 
 def _dead_before_the_mark(published: bool = True) -> World:
-    """Batches 0 to 2 are done. The driver is killed in batch 3, right after publishing (before the mark), or right before it."""
+    """Batches 0 to 2 are done.
+    The driver is killed in batch 3, right after publishing (before the mark) or right before it."""
     world = memory_world(**_MERGING)
     world.run(boundaries=_BATCHES[:3])
     assert die_at_step("commit.published" if published else "commit.before_publish", 1, world, boundaries=_BATCHES)
@@ -96,7 +99,8 @@ def _opened(world):
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["streamsink", "foreign"])
 def test_merged_manifests_that_a_snapshot_built_on_a_replaced_one_names_stay(streaming):
-    """Killed before the mark; another writer builds on the snapshot; a rename replaces it: the restart's sweep leaves the table whole."""
+    """The driver is killed before the mark, another writer builds on the snapshot, and a rename replaces it. The
+    restart's sweep leaves the table whole."""
     world = memory_world(**_MERGING)
     world.run(boundaries=_BATCHES[:3])
     replacing = Prepared(world)
@@ -124,7 +128,8 @@ def test_merged_manifests_that_a_snapshot_built_on_a_replaced_one_names_stay(str
     ["tag/tag-kept", "changelog/changelog-4", "branch/branch-b/snapshot/snapshot-4", "branch/branch-b/tag/tag-kept"],
 )
 def test_what_a_tag_a_changelog_or_a_branch_names_stays(holder):
-    """Published, killed before the mark, held by another name, rolled back: the restart publishes it again, and the copy is readable."""
+    """The snapshot is published, its driver killed before the mark, the snapshot is held by another name and rolled
+    back. The restart publishes it again, and the copy is readable."""
     world = _dead_before_the_mark()
     _copy(world, "snapshot/snapshot-4", holder, tagCreateTime=[2026, 11, 22, 1, 2, 3, 4], tagTimeRetained=86400)
     for name in ("snapshot-4", "LATEST"):
@@ -135,7 +140,7 @@ def test_what_a_tag_a_changelog_or_a_branch_names_stays(holder):
 
 
 def test_what_nothing_names_goes_although_there_are_tags_and_branches():
-    """Of other snapshots, before and after."""
+    """These are of other snapshots, before and after."""
     world = _dead_before_the_mark(published=False)
     left = world.unknown_files()
     assert left
@@ -147,7 +152,7 @@ def test_what_nothing_names_goes_although_there_are_tags_and_branches():
 
 @pytest.mark.parametrize("damage", [b"{", b""], ids=["torn", "empty"])
 def test_a_tag_that_cannot_be_read_keeps_everything_and_stops_nobody(damage):
-    """What it names is not known: nothing is deleted, and the restart goes on."""
+    """Nobody knows what it names: nothing is deleted, and the restart goes on."""
     world = _dead_before_the_mark(published=False)
     left = [name for name in world.unknown_files() if name.startswith("manifest-list-")]
     assert left

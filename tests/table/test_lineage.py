@@ -1,4 +1,5 @@
-"""Snapshots that stand among those of a table, and that its newest one does not descend from: what they name is not in the table for that."""
+"""Snapshots that stand among those of a table although its newest one does not descend from them:
+what they name is not in the table for that."""
 
 import dataclasses
 
@@ -17,7 +18,7 @@ from tests.table.foreign import Prepared, compact, rewritten
 
 
 def _put(table, number: int, snapshot) -> None:
-    """As a writer's rename does it, over whatever has the number."""
+    """Put a snapshot over whatever has its number, as a writer's rename does."""
     table.file_io.replace(
         table.snapshots.path(number), dataclasses.replace(snapshot, id=number).to_json(), IdSource().new_id()
     )
@@ -31,8 +32,9 @@ def _table(world):
 @pytest.mark.parametrize("is_expired", [False, True], ids=["whole", "expired"])
 @pytest.mark.parametrize("step", ["commit.published", "commit.marked"], ids=["not marked", "marked"])
 def test_a_compaction_that_lost_its_line_proves_nothing(is_expired, step):
-    """It had rewritten our files when another writer's rename replaced ours, and came itself over a third one's, on which a fourth one
-    had built. Its delta names our files, and they are not in the table: they were taken for published, and were lost."""
+    """The compaction had rewritten our files when another writer's rename replaced ours, and replaced itself a third
+    writer's snapshot, on which a fourth one had built. Its delta names our files, and they are not in the table.
+    Formerly they were taken for published, and were lost."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:1])
     replacing = Prepared(world)
@@ -53,7 +55,7 @@ def test_a_compaction_that_lost_its_line_proves_nothing(is_expired, step):
 
 
 def _lists(table, base, delta) -> dict:
-    """Of a snapshot: names and sizes of manifest lists of these manifests."""
+    """The names and sizes of a snapshot's manifest lists, which have these manifests."""
     found = {}
     for kind, metas in (("base", base), ("delta", delta)):
         name, data = f"manifest-list-{IdSource().new_id()}-0", write_manifest_list(metas)
@@ -63,7 +65,8 @@ def _lists(table, base, delta) -> dict:
 
 
 def _another_on(table, snapshot, number: int, *, delta=()) -> None:
-    """A writer's snapshot that is built on this one, in the place of the one with that number. delta: manifests that it brings."""
+    """A writer's snapshot that is built on this one and takes the place of the one with that number.
+    delta: manifests that it adds."""
     other = dataclasses.replace(
         snapshot,
         properties=None,
@@ -77,8 +80,8 @@ def _another_on(table, snapshot, number: int, *, delta=()) -> None:
 @pytest.mark.parametrize("is_expired", [False, True], ids=["whole", "expired"])
 @pytest.mark.parametrize("line", ["lost", "kept", "unknown"])
 def test_one_of_several_tables_and_a_line_of_snapshots(line, is_expired):
-    """Ours at 2 was replaced, and snapshot 3, which was built on ours, rewrites our files. line: whether the newest is built on that; or, as
-    two in a row were replaced, nobody knows."""
+    """Our snapshot 2 was replaced, and snapshot 3, which was built on ours, rewrites our files. line: whether the
+    newest snapshot is built on that; or, because two in a row were replaced, nobody knows."""
     world = TwoTables()
     world.run(boundaries=ENDS[:1])
     assert die_at_step("commit.published", 1, world, boundaries=ENDS[:2])
@@ -103,7 +106,7 @@ def test_one_of_several_tables_and_a_line_of_snapshots(line, is_expired):
 
 
 def _rewriting(table, mine) -> ManifestFileMeta:
-    """A manifest that puts the same rows under other names into the place of what these add."""
+    """A manifest that replaces the rows of these manifests by the same rows under other names."""
     old = [entry for meta in mine for entry in table.manifests.read(meta.file_name)]
     entries = [entry.deleting for entry in old] + rewritten(table, old)
     name, data = f"manifest-{IdSource().new_id()}-0", write_manifest(entries)
@@ -112,7 +115,8 @@ def _rewriting(table, mine) -> ManifestFileMeta:
 
 
 def test_what_stands_above_the_newest_snapshot_proves_nothing():
-    """A rollback by hand has left a snapshot behind a hole. It names our files, which are not in the table: they were taken for published."""
+    """A rollback by hand has left a snapshot behind a hole.
+    It names our files, which are not in the table. Formerly they were taken for published."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:1])
     table = _table(world)

@@ -1,4 +1,5 @@
-"""A commit whose I/O fails or whose replies are lost, at each call: it says truly whether it happened, and happens once."""
+"""A commit whose I/O fails or whose replies are lost, at each call:
+it says truly whether it happened, and happens once."""
 
 import collections
 
@@ -71,7 +72,7 @@ def _files(table) -> list[str]:
 
 
 class _NoInodes(MemoryCalls):
-    """Does not tell that two names are of one file."""
+    """Does not tell that two names belong to one file."""
 
     def link(self, source, target):
         return target not in self._names and super().link(source, target)
@@ -79,7 +80,8 @@ class _NoInodes(MemoryCalls):
 
 @pytest.mark.parametrize("make", [MemoryCalls, _NoInodes], ids=["inodes", "no-inodes"])
 def test_a_snapshot_that_is_refused_by_its_own_name_keeps_its_lists(make):
-    """The server gives the name, the reply is lost, the client repeats and hears that the name is taken: published once, readable."""
+    """The server gives the name, the reply is lost, the client repeats the call and hears that the name is taken. It is
+    published once, and is readable."""
     calls = _table(make())
     crashing = CrashingCalls(calls)
     table = open_table(FileIO(crashing, IdSource().new_id), ROOT, for_writing=True)
@@ -101,7 +103,8 @@ def test_a_snapshot_that_is_refused_by_its_own_name_keeps_its_lists(make):
 @pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST, Mode.REPEATED], ids=lambda m: m.value)
 @pytest.mark.parametrize("kind", COMMITS)
 def test_a_commit_says_truly_whether_it_happened(kind, mode, rng):
-    """Returned: it is there, once. Raised: it is not there, and doing it again works. Other writers beside it lose nothing."""
+    """If it returned, it is there, once. If it raised, it is not there, and doing it again works.
+    Other writers beside it lose nothing."""
     action, after = COMMITS[kind]
     failed = survived = 0
     for n in range(1 + rng.randrange(STRIDE), 500, STRIDE):

@@ -22,7 +22,7 @@ from streamsink.testing.memory import MemoryCalls
 
 
 class Bench:
-    """Manifests of a table that has nothing else, in memory, with the calls counted."""
+    """The manifests of a table that has nothing else, in memory, with the calls counted."""
 
     def __init__(self, partition_types=("STRING", "INT")):
         self.types = [parse_type(name) for name in partition_types]
@@ -66,7 +66,8 @@ class Bench:
 
 
 def test_live_files_are_adds_without_a_delete_anywhere():
-    """A DELETE kills an ADD even when the ADD is later; another level is another identity; what is added twice is there twice."""
+    """A DELETE cancels an ADD even when the ADD is later;
+    another level is another identity; what is added twice is there twice."""
     bench = Bench(())
     added, later, other = (bench.entry(FileKind.ADD, (), name) for name in ("1", "2", "3"))
     upgraded = replace(added, file=replace(added.file, level=5))
@@ -84,7 +85,8 @@ VALUES = [None, "", "a", "b", "\U0001f600", "zz"]
 
 
 def test_entries_of_some_partitions_are_those_of_a_full_read(rng):
-    """Nulls, empty strings, DELETEs in other manifests: pruning by the list's stats and by entry loses and adds nothing."""
+    """With nulls, empty strings and DELETEs in other manifests,
+    pruning by the list's stats and by entry loses and adds nothing."""
     bench = Bench()
     for _ in range(60):
         names = [f"f{i}" for i in range(12)]
@@ -111,7 +113,7 @@ def test_entries_of_some_partitions_are_those_of_a_full_read(rng):
     "wanted, read", [((("b", 2),), 1), ((("b", 3),), 0), (((None, 1),), 0), ((("a", 1), ("c", 3)), 2)]
 )
 def test_manifests_without_the_wanted_partitions_are_not_opened(wanted, read):
-    """One read for each manifest that may hold one of them, besides the two lists."""
+    """There is one read for each manifest that may hold one of them, besides the two lists."""
     bench = Bench()
     metas = [bench.manifest([bench.entry(FileKind.ADD, (p, n), p)]) for p, n in (("a", 1), ("b", 2), ("c", 3))]
     snapshot = bench.snapshot(metas)
@@ -128,7 +130,8 @@ def names(entries) -> list[str]:
 
 
 class History:
-    """Random commits of a table, with what must be live after each. Every file is added once and deleted at most once."""
+    """Random commits of a table, with what must be live after each.
+    Every file is added once and deleted at most once."""
 
     def __init__(self, bench: Bench, rng):
         self.bench, self.rng = bench, rng
@@ -150,7 +153,8 @@ class History:
 
 
 def test_merging_never_changes_what_is_live(rng):
-    """Random ADDs and DELETEs, merged after each commit under random options: the oracle's live files, each once."""
+    """Random ADDs and DELETEs are merged after each commit under random options.
+    The live files are the oracle's, each once."""
     merges = 0
     for _ in range(8):
         bench = Bench(rng.choice([(), ("STRING",), ("STRING", "INT")]))
@@ -175,7 +179,8 @@ def test_merging_never_changes_what_is_live(rng):
 
 
 def test_minor_merging_cancels_pairs_and_keeps_the_other_deletes():
-    """The big manifest before the run stays; its file stays hidden; what the run itself adds and deletes is gone."""
+    """The big manifest before the run stays, and its file stays hidden.
+    What the run itself adds and deletes is gone."""
     bench = Bench()
     big = bench.manifest([bench.entry(FileKind.ADD, ("a", 1), f"a{i}" * 20) for i in range(2000)])
     run = [
@@ -198,7 +203,8 @@ def test_minor_merging_cancels_pairs_and_keeps_the_other_deletes():
 
 
 def test_the_cost_of_minor_merging_does_not_grow_with_the_table():
-    """By sizes alone, 20,000 commits: few manifests at any time, and the bytes written per commit stay what they were."""
+    """By sizes alone, over 20,000 commits:
+    there are few manifests at any time, and the bytes written per commit stay what they were."""
     options, head, entry = MergeOptions.of({}), 3_300, 100
     metas, written, most = [], [], 0
 
@@ -221,7 +227,7 @@ def full_options(target: int) -> dict[str, str]:
 
 
 def test_full_merging_leaves_no_delete_and_keeps_manifests_out_of_reach():
-    """Big manifests of partitions without a DELETE keep their very file; one that holds a deleted file is rewritten."""
+    """Big manifests of partitions without a DELETE keep their very file. One that holds a deleted file is rewritten."""
     bench = Bench()
     big = [bench.manifest([bench.entry(FileKind.ADD, (p, 1), f"{p}{i}") for i in range(300)]) for p in "abc"]
     small = [
@@ -239,7 +245,7 @@ def test_full_merging_leaves_no_delete_and_keeps_manifests_out_of_reach():
 
 
 def test_a_big_manifest_that_only_might_hold_a_deleted_file_is_kept():
-    """Its partitions reach over the deleted file's, but the file is not in it."""
+    """Its partitions include the deleted file's, but the file is not in it."""
     bench = Bench()
     wide = bench.manifest([bench.entry(FileKind.ADD, (p, 1), f"{p}{i}") for p in "ac" for i in range(300)])
     add = bench.manifest([bench.entry(FileKind.ADD, ("b", 1), "b0"), bench.entry(FileKind.ADD, ("b", 1), "b1")])
@@ -250,7 +256,7 @@ def test_a_big_manifest_that_only_might_hold_a_deleted_file_is_kept():
 
 
 def test_full_merging_waits_for_the_threshold_and_needs_more_than_one_manifest():
-    """One byte below the threshold nothing happens; a single small manifest is never rewritten."""
+    """One byte below the threshold nothing happens. A single small manifest is never rewritten."""
     bench = Bench()
     metas = [bench.manifest([bench.entry(FileKind.ADD, ("a", i), f"a{i}")]) for i in range(4)]
     total = sum(meta.file_size for meta in metas)
@@ -261,7 +267,8 @@ def test_full_merging_waits_for_the_threshold_and_needs_more_than_one_manifest()
 
 
 def test_rewritten_manifests_roll_at_the_target_size():
-    """Each but the last reaches the target and none is much larger, so none is small enough to be rewritten next time."""
+    """Each of them except the last reaches the target and none is much larger,
+    so none is small enough to be rewritten next time."""
     bench = Bench()
     metas = [
         bench.manifest([bench.entry(FileKind.ADD, ("a", i), f"{i}-{j}" * 9) for j in range(400)]) for i in range(20)
@@ -280,7 +287,7 @@ def test_rewritten_manifests_roll_at_the_target_size():
 )
 @pytest.mark.parametrize("value", ["", "0", "-1", "many", "3 qb", "1.5 mb"])
 def test_a_bad_option_is_refused_by_name(option, value):
-    """Not a ValueError from deep inside a commit."""
+    """The error is not a ValueError from deep inside a commit."""
     bench = Bench()
     with pytest.raises(Misuse, match=option) as caught:
         bench.manifests().merge([], {option: value}, "try")
@@ -290,7 +297,7 @@ def test_a_bad_option_is_refused_by_name(option, value):
 @pytest.mark.parametrize("damage", ["gone", "torn", "cut between blocks", "another", "hidden delete"])
 @pytest.mark.parametrize("use", ["merge", "scan"])
 def test_a_damaged_manifest_is_refused_by_name(damage, use):
-    """Missing, torn, cut short where Avro does not notice, or not what its list says: nothing is built on it."""
+    """It is missing, torn, cut short where Avro does not notice, or not what its list says: nothing is built on it."""
     bench = Bench()
     metas = [bench.manifest([bench.entry(FileKind.ADD, ("a", 1), f"a{m}-{i}") for i in range(800)]) for m in range(3)]
     path = bench.at.manifest(metas[1].file_name)

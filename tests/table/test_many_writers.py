@@ -1,4 +1,5 @@
-"""Many processes on one table, killed and restarted along the way: every row once, no commit lost, no number missing."""
+"""Many processes on one table, killed and restarted along the way:
+every row is there once, no commit is lost, and no number is missing."""
 
 import collections
 import os
@@ -32,7 +33,7 @@ _LONGEST_S = 900
 
 
 class Fleet:
-    """Writers of one table; the first half is killed at random times and started again."""
+    """Writers of one table. The first half is killed at random times and started again."""
 
     def __init__(self, table: str, folder: Path, size: tuple[int, int, int], rng: random.Random):
         self.table, self.folder = table, folder
@@ -45,7 +46,7 @@ class Fleet:
         self._delay = {n: [rng.random() * 0.03 for _ in range(kills)] for n in range(self.writers)}
 
     def run(self) -> float:
-        """Until everyone is done; seconds."""
+        """Run until everyone is done. Returns the seconds."""
         begun = time.monotonic()
         with ThreadPoolExecutor(self.writers) as pool:
             for done in [pool.submit(self._live, n) for n in range(self.writers)]:
@@ -53,7 +54,7 @@ class Fleet:
         return time.monotonic() - begun
 
     def attempts(self) -> list[int]:
-        """Tries of each commit that said how many it took."""
+        """The number of attempts of each commit that reported it."""
         return [int(line) for file in self.folder.glob("*.attempts") for line in file.read_text().splitlines() if line]
 
     def _live(self, n: int) -> None:
@@ -107,8 +108,9 @@ def test_many_writers_for_long(tmp_path, rng):
     fleet, took = _race(tmp_path, rng, (8, 250, 8))
     tries = fleet.attempts()
     print(
-        f"RESULT soak: commits=2000 seconds={took:.0f} kills={fleet.kills} lost=0 doubled=0 tries_mean={sum(tries) / len(tries):.2f} "
-        f"tries_max={max(tries)} over_11={sum(t > 11 for t in tries)}"
+        f"RESULT soak: commits=2000 seconds={took:.0f} kills={fleet.kills} lost=0 doubled=0 "
+        f"tries_mean={sum(tries) / len(tries):.2f} tries_max={max(tries)} "
+        f"over_11={sum(t > 11 for t in tries)}"
     )
 
 
@@ -149,19 +151,20 @@ def _check_names(folder, names):
 
 
 def test_a_raced_name_has_one_winner(tmp_path):
-    """Eight processes, 800 names: each is created once, and by the one that was told so."""
+    """Eight processes race for 800 names: each is created once, by the process that was told so."""
     _check_names(tmp_path / "names", 800)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_many_raced_names_have_one_winner(tmp_path):
-    """20,000 names."""
+    """They race for 20,000 names."""
     _check_names(tmp_path / "names", 20_000)
 
 
 def test_a_rename_between_looking_and_publishing_loses_one(tmp_path):
-    """The contrast, step by step: look, look, rename, rename. Both believe to have won, and one snapshot is gone."""
+    """The contrast, step by step: look, look, rename, rename.
+    Both writers believe that they have won, and one snapshot is gone."""
     path = tmp_path / "snapshot-1"
     free = [not path.exists(), not path.exists()]
     for name in ("a", "b"):
@@ -176,7 +179,7 @@ def test_a_rename_between_looking_and_publishing_loses_one(tmp_path):
 
 
 def test_a_lost_try_is_cheap_and_leaves_nothing():
-    """I/O calls of a try that another writer beats: what is the same in every try is not written again."""
+    """The I/O calls of an attempt that another writer beats: what is the same in every attempt is not written again."""
     table = new_table(MemoryCalls(), partition_by=())
     commit(table, Changes((add("first"),)))
     calls = CrashingCalls(table.file_io._calls)
@@ -205,7 +208,7 @@ def test_a_lost_try_is_cheap_and_leaves_nothing():
 
 
 def test_retries_end():
-    """A writer that always loses says so after its last try; what it had recorded is published by the next start."""
+    """A writer that always loses says so after its last attempt. The next start publishes what it had recorded."""
     world = memory_world(commit_max_retries=2)
     others = World(world.calls, world.driver.root, application="other")
     world.run(boundaries=(3,))

@@ -1,6 +1,7 @@
-"""Nested columns that are empty or null in a whole Arrow batch, as Spark sends them: what is inside comes without its offsets.
+"""Nested columns that are empty or null in a whole Arrow batch, as Spark sends them: what is inside comes without its
+offsets.
 
-pyarrow reads through a null pointer then, which ends the process: what could do so runs in a child process.
+pyarrow then reads through a null pointer, which ends the process. What could do that runs in a child process.
 """
 
 import subprocess
@@ -32,7 +33,7 @@ BATCHES, ROWS = 20, 7
 
 
 def bare(kind: pa.DataType) -> pa.Array:
-    """No values, and nothing where offsets belong, as Spark sends it."""
+    """An array without values, and with nothing where offsets belong, as Spark sends it."""
     values = [] if pa.types.is_nested(kind) else [pa.py_buffer(b"")]
     return pa.Array.from_buffers(
         kind,
@@ -43,7 +44,7 @@ def bare(kind: pa.DataType) -> pa.Array:
 
 
 def column(kind: pa.DataType, rows: int, null: bool) -> pa.Array:
-    """All rows empty, or all null."""
+    """A column whose rows are all empty, or all null."""
     valid = pa.py_buffer(bytes(rows // 8 + 1)) if null else None
     if pa.types.is_struct(kind):
         inside = [column(kind.field(i).type, rows, null) for i in range(kind.num_fields)]
@@ -62,7 +63,7 @@ def batch(schema: pa.Schema, number: int) -> pa.RecordBatch:
 
 
 def write(folder: str, partition_by: list[str]) -> None:
-    """In a process of its own: batches into files, which are read back."""
+    """Runs in a process of its own: writes batches into files and reads them back."""
     schema = TableSchema.create(parse_ddl(DDL), partition_by, {}, None, 1)
     given = Conform(schema)._target
     io = local_file_io(flush=False)
@@ -83,7 +84,7 @@ def write(folder: str, partition_by: list[str]) -> None:
 
 @pytest.mark.parametrize("partition_by", [[], ["p"]])
 def test_rows_whose_nested_columns_are_all_empty_are_written(tmp_path, partition_by):
-    """With partitions pieces are copied together as well, which reads the same pointers."""
+    """With partitions pieces are also copied together, which reads the same pointers."""
     code = f"from tests.table.test_missing_offsets import write; write({str(tmp_path)!r}, {partition_by!r})"
     ended = subprocess.run([sys.executable, "-X", "faulthandler", "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, (ended.returncode, ended.stderr[-2000:])

@@ -1,4 +1,5 @@
-"""NOT NULL inside of nested columns: a null there is refused by its path, and a null above it is a value like any other."""
+"""NOT NULL inside of nested columns:
+a null there is refused with its path, and a null above it is a value like any other."""
 
 import decimal
 
@@ -28,7 +29,8 @@ def _one(name: str, kind: pa.DataType) -> pa.DataType:
     return pa.struct([(name, kind)])
 
 
-# Columns of the table; what a source says of them that knows no NOT NULL inside; values that fit, values that do not, and where not.
+# Columns of the table; what a source says of them that knows no NOT NULL inside; values that fit; values that do not;
+# and the path where they do not.
 COLUMNS = {
     "rows in a list": (
         "ARRAY<ROW<x INT, y STRING> NOT NULL>",
@@ -112,7 +114,7 @@ COLUMNS = {
 
 
 def _held(values: list, kind: pa.DataType) -> pa.Array:
-    """As Spark hands it over: below a null row there are nulls, whatever the type says."""
+    """The values as Spark hands them over: below a null row there are nulls, whatever the type says."""
     if not pa.types.is_struct(kind):
         return pa.array(values, kind)
     parts = [_held([None if value is None else value[field.name] for value in values], field.type) for field in kind]
@@ -131,7 +133,8 @@ def path(tmp_path) -> str:
 @pytest.mark.parametrize("partition_by", [(), ["id"]], ids=["whole", "partitioned"])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_null_that_the_table_does_not_take_is_refused_and_all_others_are_read_back(path, name, partition_by):
-    """By the path of what is NOT NULL, as a column; nothing is written. A null above it, empty lists and slices go through."""
+    """The error has the path of what is NOT NULL, as for a column, and nothing is written.
+    A null above it, empty lists and slices are written."""
     kind, arrow, good, bad, where = COLUMNS[name]
     streamsink.create_table(path, f"id BIGINT, v {kind}", partition_by)
     with ArrowSink(path) as sink:
@@ -143,7 +146,7 @@ def test_a_null_that_the_table_does_not_take_is_refused_and_all_others_are_read_
             assert refused.value.kind == "data.null" and "dead_letters" in str(refused.value)
         assert streamsink.read_arrow(path).num_rows == 0
         sink.write(_rows(arrow, good))
-        # rows that do not fit stand outside of the slice, and do not matter
+        # Rows that do not fit are outside of the slice, and do not matter.
         sink.write(_rows(arrow, [*bad, *good, *bad]).slice(len(bad), len(good)))
     found = [(row["id"], row["v"]) for row in streamsink.read_arrow(path).to_pylist()]
     wanted = [*enumerate(good), *enumerate(good, len(bad))]
@@ -152,7 +155,7 @@ def test_a_null_that_the_table_does_not_take_is_refused_and_all_others_are_read_
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_with_dead_letters_only_such_rows_are_set_aside(name, rng):
-    """Each once, with the path in its reason; the others keep their order."""
+    """Each is set aside once, with the path in its reason. The others keep their order."""
     kind, arrow, good, bad, where = COLUMNS[name]
     values = [(value, True) for value in good * 5] + [(value, False) for value in bad]
     rng.shuffle(values)
@@ -168,7 +171,7 @@ def test_with_dead_letters_only_such_rows_are_set_aside(name, rng):
 
 @pytest.mark.parametrize("name", ["a field", "a row in a row", "a map in a row", "a flag and a decimal"])
 def test_a_source_that_says_not_null_inside_may_hold_null_rows(path, name):
-    """As Spark does, whose placeholders below a null row are nulls; the table is made from what the source says."""
+    """Spark's do: its placeholders below a null row are nulls. The table is created from what the source says."""
     kind, _, good, _, _ = COLUMNS[name]
     streamsink.create_table(path, f"id BIGINT, v {kind}")
     [field] = parse_ddl(f"v {kind}")
@@ -179,7 +182,7 @@ def test_a_source_that_says_not_null_inside_may_hold_null_rows(path, name):
 
 
 def test_a_column_that_is_left_out_is_null_in_every_row(path):
-    """Also one that has NOT NULL inside."""
+    """This holds even for a column that has NOT NULL inside."""
     streamsink.create_table(
         path, "id BIGINT, v ROW<x INT NOT NULL, l ARRAY<INT NOT NULL> NOT NULL>, w ARRAY<ROW<x INT NOT NULL> NOT NULL>"
     )
@@ -189,7 +192,7 @@ def test_a_column_that_is_left_out_is_null_in_every_row(path):
 
 
 def test_widen_types_drops_not_null_inside_as_well(path):
-    """As it does for a column."""
+    """It does so as for a column."""
     streamsink.create_table(path, "id BIGINT, v ARRAY<ROW<x INT, y STRING> NOT NULL>")
     with ArrowSink(path, widen_types=True) as sink:
         sink.write(_rows(pa.list_(_row()), [[None], None]))

@@ -1,4 +1,5 @@
-"""Text that is not UTF-8, which a cast of bytes to a string passes on: its bytes are kept, and where it must name something it is refused."""
+"""Text that is not UTF-8, which a cast of bytes to a string lets through:
+its bytes are kept, and where it has to name something it is refused."""
 
 import pyarrow as pa
 import pytest
@@ -28,7 +29,7 @@ BAD = b"\xff\xfe"
 
 
 def texts(*values: bytes | None) -> pa.Array:
-    """As Spark hands them over: nobody has looked at the bytes."""
+    """Texts as Spark hands them over: nobody has checked the bytes."""
     return pa.array(values, pa.binary()).view(pa.string())
 
 
@@ -52,7 +53,7 @@ def path(tmp_path) -> str:
     ids=["greatest", "middle", "second", "alone"],
 )
 def test_a_column_keeps_its_bytes(path, values):
-    """Whether the value is the least, the greatest, or neither: that is chance."""
+    """Whether the value is the least, the greatest, or neither, is left to chance."""
     streamsink.create_table(path, "id BIGINT, s STRING")
     with ArrowSink(path) as sink:
         sink.write(rows(*values))
@@ -67,7 +68,7 @@ def test_a_column_keeps_its_bytes(path, values):
 @pytest.mark.parametrize("options", [{}, {"metadata.stats-mode": "full"}])
 @pytest.mark.parametrize("first, then", [((BAD,), (b"a",)), ((b"a",), (b"b", BAD)), ((b"\x80", b"b"), (b"\xc3\xa4",))])
 def test_such_a_bound_is_none(options, first, then):
-    """Of the whole file, and nulls are counted; the other columns have theirs."""
+    """The whole file has no bound for this column, and its nulls are counted. The other columns have their bounds."""
     fields = parse_ddl("id BIGINT, s STRING")
     collector = StatsCollector(fields, options)
     for values in (first, then, (None,)):
@@ -82,7 +83,7 @@ def test_such_a_bound_is_none(options, first, then):
 @follows("partition.encoding")
 @pytest.mark.parametrize("more", [(), (b"a", None, b"b")], ids=["alone", "among-others"])
 def test_a_partition_value_is_refused(path, more):
-    """The error names the table and the column, not the value; decoded as it says, every row is written."""
+    """The error names the table and the column, not the value. Decoded as it says, every row is written."""
     streamsink.create_table(path, "id BIGINT, s STRING", ["s"])
     with ArrowSink(path) as sink:
         said = told("partition.encoding", lambda: sink.write(rows(*more, BAD)))
@@ -94,7 +95,7 @@ def test_a_partition_value_is_refused(path, more):
 
 
 def test_with_dead_letters_such_rows_are_set_aside():
-    """Alone, each once, beside those whose folder's name is too long."""
+    """Only these are set aside, each once, together with rows whose folder's name is too long."""
     schema = new_schema(parse_ddl("id BIGINT, s STRING, t STRING"), ("s", "t"), {})
     batch = pa.RecordBatch.from_arrays(
         [
@@ -136,7 +137,7 @@ def _named(*names: bytes | None) -> pa.RecordBatch:
 
 @follows("route.encoding")
 def test_a_name_of_a_table_is_refused():
-    """Or the row is a dead letter, as the error says; no rule covers such a name, not even one for all."""
+    """Or the row is a dead letter, as the error says. No rule covers such a name, not even a rule for all names."""
     with pytest.raises(Misuse) as refused:
         _routed("fail", {"*": {}}).write(_named(b"a", BAD, b"b", BAD))
     said = told("route.encoding", lambda: _routed("fail", {"*": {}}).write(_named(BAD)))

@@ -1,4 +1,5 @@
-"""Arguments of any kind: accepted, or refused by an error that names the table and the argument; never Python's own."""
+"""Arguments of any kind are accepted,
+or refused by an error that names the table and the argument, never by Python's own error."""
 
 import dataclasses
 from pathlib import Path
@@ -52,7 +53,7 @@ def test_options(name):
 
 
 def test_a_path_may_be_a_path(tmp_path):
-    """As everywhere in Python: of each function that takes one, it is the same as its text."""
+    """As everywhere in Python, each function that takes a path takes its text as well, with the same meaning."""
     text, path = str(tmp_path / "lake" / "orders"), tmp_path / "lake" / "orders"
     assert streamsink.create_table(path, "id BIGINT") == text
     assert streamsink.read_arrow(path).num_rows == 0 and streamsink.verify(path).ok

@@ -1,4 +1,4 @@
-"""A file that is given up is left alone, also by the finalisers of the library that wrote it."""
+"""A file that is given up is left alone, even by the finalisers of the library that wrote it."""
 
 import gc
 import io
@@ -24,7 +24,8 @@ class _Counting(io.BytesIO):
     "ddl, kind", [("id BIGINT", pa.int64()), ("id BIGINT, at TIMESTAMP(9)", pa.timestamp("ns"))], ids=["", "int96"]
 )
 def test_a_discarded_file_is_never_written_to_again(ddl, kind):
-    """Neither at once nor when the garbage is collected, which would call a closed stream at any time, anywhere."""
+    """This holds at once and when the garbage is collected,
+    which could otherwise call a closed stream at any time, anywhere."""
     rows = pa.table(
         {field.name: pa.array([1], pa.int64()).cast(t) for field, t in zip(parse_ddl(ddl), (pa.int64(), kind))}
     )

@@ -1,4 +1,4 @@
-"""Which rows lie in the positions of their batch, beside a walk over the rows in Python; without Spark."""
+"""Which rows lie in the positions of their batch, compared with a walk over the rows in Python; without Spark."""
 
 import pyarrow as pa
 import pytest
@@ -26,7 +26,7 @@ def batch_of(rows, types=TYPES["as Kafka's"]) -> pa.RecordBatch:
 
 
 def walked(rows, sources) -> int:
-    """The same, row by row."""
+    """The same, computed row by row."""
 
     def lies(topic, part, offset):
         found = [source.get(topic, {}).get(part) for source in sources]
@@ -52,7 +52,8 @@ def any_sources(rng) -> tuple:
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_any_rows_in_any_ranges_are_counted_as_a_walk_counts_them(rng, kind):
-    """Nulls, unknown topics and partitions, numbers at the edges; several sources, one behind another on the same partition."""
+    """There are nulls, unknown topics and partitions, numbers at the edges,
+    and several sources, one after another on the same partition."""
     seen = set()
     for _ in range(200):
         sources = any_sources(rng)
@@ -76,7 +77,7 @@ def test_any_rows_in_any_ranges_are_counted_as_a_walk_counts_them(rng, kind):
 
 
 def test_columns_of_other_types_hold_no_positions():
-    """All of their rows lie outside; nothing raises, for a message of Arrow's would quote a value."""
+    """All of their rows lie outside. Nothing raises, because a message of Arrow's would quote a value."""
     ranges = PositionRanges(COLUMNS, ({"a": {0: (0, 10)}},))
     for odd in ({"partition": [0.0]}, {"offset": ["5"]}, {"topic": [b"a"]}, {"topic": [1]}):
         assert ranges.outside(pa.RecordBatch.from_pydict({"topic": ["a"], "partition": [0], "offset": [5], **odd})) == 1
@@ -84,7 +85,7 @@ def test_columns_of_other_types_hold_no_positions():
 
 
 def test_a_partition_s_number_is_bounded():
-    """An array of as many elements would be made."""
+    """Otherwise an array of as many elements would be made."""
     batch = Batch(7, "query", "run", (SourceRange(None, {"a": {str(MOST_PARTITIONS): 10, "0": 10}}),))
     with pytest.raises(Misuse, match="lake: the source says partition 1048576 of 'a'") as refused:
         ranges_of("lake", batch, SinkOptions(position_columns=COLUMNS))
@@ -92,7 +93,7 @@ def test_a_partition_s_number_is_bounded():
 
 
 def test_ranges_are_what_the_sources_say_or_nothing():
-    """An unknown start is 0; with one source that is not numeric, positions filter nothing and are not asked for."""
+    """An unknown start is 0. If one source is not numeric, positions filter nothing and are not asked for."""
     kafka = SourceRange({"t": {"0": 5}}, {"t": {"0": 9, "1": 3}})
     assert row_ranges((kafka, SourceRange(None, {"u": {"7": 4}}))) == (
         {"t": {0: (5, 9), 1: (0, 3)}},

@@ -1,4 +1,4 @@
-"""Which files are in the table, asked of one snapshot after another: always what a whole reading says."""
+"""Which files are in the table, asked of one snapshot after another: the answer is always that of a whole reading."""
 
 import random
 import uuid
@@ -8,7 +8,8 @@ from streamsink.table.history.presence import Presence
 from streamsink.testing.memory import MemoryCalls
 from tests.table.entries import add, commit, new_table, part
 
-# Named as our writers do, which is looked for in bytes; another's name makes every manifest be decoded.
+# Files are named as our writers name them, which is looked for in bytes. Another writer's name makes every manifest be
+# decoded.
 _WANTED = [add(f"data-{uuid.uuid4()}-0.parquet", part(name)) for name in ("x", "y", None, "x")] + [add("w", part("z"))]
 
 
@@ -25,7 +26,8 @@ class _Reading(MemoryCalls):
 
 
 def _some_commit(table, chance, number):
-    """Adds files, wanted ones among them; or deletes some, as a compaction or an overwrite does; or is taken back."""
+    """A commit that adds files, wanted ones among them;
+    or deletes some, as a compaction or an overwrite does; or is taken back."""
     newest = table.snapshots.latest()
     live = list(table.manifests.entries_of(newest)) if newest else []
     there = {e.identity for e in live}
@@ -45,7 +47,8 @@ def _some_commit(table, chance, number):
 
 
 def test_it_says_what_a_whole_reading_says(rng):
-    """Random histories with deletions, rollbacks and merged manifests; snapshots asked in any order; partitions pruned."""
+    """Random histories have deletions, rollbacks and merged manifests;
+    snapshots are asked in any order, and partitions are pruned."""
     hits = 0
     for _ in range(25):
         chance = random.Random(rng.random())
@@ -63,7 +66,7 @@ def test_it_says_what_a_whole_reading_says(rng):
 
 
 def test_each_manifest_is_read_once():
-    """However many snapshots are asked about; other partitions' not at all."""
+    """This holds however many snapshots are asked about. Manifests of other partitions are not read at all."""
     calls = _Reading()
     table = new_table(calls, options={"manifest.merge-min-count": "1000"})
     presence = Presence(table.manifests, [_WANTED[0].identity])

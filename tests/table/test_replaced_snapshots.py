@@ -1,4 +1,5 @@
-"""Paimon's own writers replace snapshots on a bare local disk. Ours notice, and lose and double nothing of theirs."""
+"""Paimon's own writers replace snapshots on a bare local disk.
+Ours notice it, and lose and double nothing of theirs."""
 
 import dataclasses
 import errno
@@ -19,18 +20,20 @@ from tests.protocol.history import expire, mine_of, other_application, published
 from tests.table.entries import commit
 from tests.table.foreign import Prepared, compact, files_of_record, opened, record_of
 
-# Where in our second commit (snapshot 2) the other one's rename may come, and in the third, when ours is long published.
+# Where in our second commit (snapshot 2) the other writer's rename may come, and where in the third one, when ours is
+# long published.
 AFTER_OURS = ["commit.published", "commit.hinted", "commit.marked", "forget.staging_removed", "batch.end"]
 BEFORE_NEXT = ["write.begin", "write.staged", "precommit.saved", "commit.placed", "commit.before_filter"]
 WHILE_BUILDING = ["commit.lists_written", "commit.before_publish"]
 
 
 def _replaced_at(step, occurrence, then=None, **settings):
-    """Run to the end while a foreign snapshot 2 is renamed over ours at that step; the world and the foreign commit."""
+    """Run to the end while a foreign snapshot 2 is renamed over ours at that step.
+    Returns the world and the foreign commit."""
     world = memory_world(**settings)
     world.run(boundaries=BOUNDARIES[:1])
     prepared = Prepared(world)
-    # armed for a run that goes on with batch 1
+    # The fault is armed for a run that goes on with batch 1.
     arm(step, occurrence, lambda: (prepared.rename(), then() if then else None))
     try:
         world.run()
@@ -45,7 +48,8 @@ def _told(world):
 
 @pytest.mark.parametrize("step", AFTER_OURS)
 def test_a_replaced_checkpoint_is_published_again(step):
-    """Noticed at the next batch: every row of ours and of the other once, and a warning that names the snapshot."""
+    """The next batch notices it:
+    every row of ours and of the other writer is there once, and a warning names the snapshot."""
     world, prepared = _replaced_at(step, 1)
     assert world.ids() == expected() + prepared.ids
     assert [(e.snapshot_id, e.checkpoints) for e in _told(world)] == [(2, (1,))]
@@ -53,7 +57,7 @@ def test_a_replaced_checkpoint_is_published_again(step):
 
 @pytest.mark.parametrize("step", BEFORE_NEXT)
 def test_it_is_noticed_before_the_next_snapshot_is_built(step):
-    """The rename comes late, in our next batch: at the latest the commit's filter finds out, and a restart mends it."""
+    """The rename comes late, in our next batch. The commit's filter finds out at the latest, and a restart mends it."""
     world, prepared = _replaced_at(step, 2)
     assert world.ids() == expected() + prepared.ids
     assert [e.snapshot_id for e in _told(world)] == [2] and _told(world)[0].checkpoints[0] == 1
@@ -61,7 +65,8 @@ def test_it_is_noticed_before_the_next_snapshot_is_built(step):
 
 @pytest.mark.parametrize("step", WHILE_BUILDING)
 def test_replaced_while_the_next_one_is_built_hides_the_other_and_says_so(step):
-    """Ours is built on what it read: nothing of ours is lost or doubled, the other's rows are not seen, and a warning says so."""
+    """Ours is built on what it read:
+    nothing of ours is lost or doubled, the other writer's rows are not seen, and a warning says so."""
     world, _ = _replaced_at(step, 2)
     assert world.ids() == expected()
     assert [(e.snapshot_id, e.checkpoints) for e in _told(world)] == [(2, ())]
@@ -69,7 +74,8 @@ def test_replaced_while_the_next_one_is_built_hides_the_other_and_says_so(step):
 
 @pytest.mark.parametrize("step", AFTER_OURS + BEFORE_NEXT)
 def test_a_death_in_that_moment_changes_nothing(step):
-    """Killed right after the rename; with or without our mark: the restart publishes again what was lost."""
+    """The driver is killed right after the rename, with or without our mark.
+    The restart publishes again what was lost."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:1])
     prepared = Prepared(world)
@@ -86,7 +92,7 @@ def test_a_death_in_that_moment_changes_nothing(step):
     "second", ["restore.before_publish", "commit.lists_written", "commit.published", "restore.published"]
 )
 def test_a_death_while_publishing_again(second):
-    """The mending itself is killed: mended at the next start."""
+    """The mending itself is killed, and is completed by the next start."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:2])
     prepared = _prepared_before_the_last(world)
@@ -101,7 +107,8 @@ def test_a_death_while_publishing_again(second):
 
 
 def _prepared_before_the_last(world):
-    """A foreign commit built on the snapshot before the newest, as one that read it before ours was there."""
+    """A foreign commit built on the snapshot before the newest one,
+    as by a writer that read it before ours was there."""
     io = FileIO(world.calls, IdSource().new_id)
     newest = f"{world.driver.root}/snapshot/snapshot-2"
     data = io.read(newest)
@@ -116,7 +123,8 @@ def _prepared_before_the_last(world):
 
 
 def test_two_in_a_row_are_replaced():
-    """Ours at 2 and 3 are both renamed over, the second by one that was built on the first: both are published again."""
+    """Our snapshots 2 and 3 are both renamed over, the second by one that was built on the first replacement.
+    Both are published again."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:1])
     first = Prepared(world)
@@ -134,7 +142,8 @@ def test_two_in_a_row_are_replaced():
 
 
 def test_files_that_a_third_writer_built_on_are_not_added_twice():
-    """It read our snapshot before that was replaced: our rows are in its snapshot, and only the state is published again."""
+    """It read our snapshot before that was replaced:
+    our rows are in its snapshot, and only the state is published again."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:1])
     replacing = Prepared(world)
@@ -147,7 +156,8 @@ def test_files_that_a_third_writer_built_on_are_not_added_twice():
 
 
 def test_a_rollback_is_no_replacement():
-    """What another writer wrote after a rollback is later than our mark: the rule for rollbacks holds, nothing is republished."""
+    """What another writer wrote after a rollback is later than our mark,
+    so the rule for rollbacks holds, and nothing is published again."""
     for option in ("fail", "republish"):
         world = memory_world(on_rollback=option, journal_retain=10)
         world.run(boundaries=BOUNDARIES[:2])
@@ -164,7 +174,7 @@ def test_a_rollback_is_no_replacement():
 
 
 def test_a_mark_of_an_older_version_says_nothing():
-    """An empty mark: the rule for rollbacks holds."""
+    """The mark is empty, so the rule for rollbacks holds."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:2])
     world.calls._names[f"{world.driver.root}/streamsink/streamsink/done-2"].data = b""
@@ -175,7 +185,8 @@ def test_a_mark_of_an_older_version_says_nothing():
 
 
 def test_files_that_are_gone_are_an_error():
-    """Whoever cleaned up took the replaced snapshot's files for orphans: an error that names one, nothing is published."""
+    """Somebody's cleaning took the replaced snapshot's files for orphans.
+    The error names one of them, and nothing is published."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:2])
     prepared = _prepared_before_the_last(world)
@@ -197,11 +208,12 @@ def _files_of(world):
     return {p for p in world.calls._names if p.rsplit("/", 1)[-1] in live}
 
 
-# -- the reply to publishing is lost -------------------------------------------------------------------------------------
+# -- the reply to publishing is lost ---------------------------------------------------------------------------------
 
 
 class _ReplyLost(CrashingCalls):
-    """Gives the name ``snapshot-2`` and says that it failed; ``meanwhile`` comes before. blind: nor can it be read back, once."""
+    """Gives the name ``snapshot-2`` and says that it failed; ``meanwhile`` happens before that.
+    blind: nor can the snapshot be read back, once."""
 
     def __init__(self, inner, meanwhile, blind):
         super().__init__(inner)
@@ -226,7 +238,8 @@ class _ReplyLost(CrashingCalls):
 @pytest.mark.parametrize("blind", [False, True], ids=["read-back", "not-read-back"])
 @pytest.mark.parametrize("is_built_on", [False, True], ids=["not-built-on", "built-on"])
 def test_replaced_before_it_was_known_whether_ours_was_there(is_built_on, blind, settings):
-    """Ours was published, and nobody told us. It is published again, or its state alone where a third writer had built on it."""
+    """Ours was published, and no reply said so.
+    It is published again, or only its state where a third writer had built on it."""
     world = memory_world(**settings)
     world.run(boundaries=BOUNDARIES[:1])
     replacing, ids = Prepared(world), []
@@ -242,14 +255,15 @@ def test_replaced_before_it_was_known_whether_ours_was_there(is_built_on, blind,
     assert ids and world.ids() == expected() + ids
 
 
-# -- killed before the mark --------------------------------------------------------------------------------------------
+# -- killed before the mark ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "settings", [{}, {"publish_as": "one-snapshot", "publish_every_batches": 2}, {"on_rollback": "republish"}], ids=str
 )
 def test_a_third_writer_built_on_ours_and_the_mark_is_missing(settings):
-    """Our rows are in the table although no state says so: only the state is published, not a Conflict at every start."""
+    """Our rows are in the table although no state says so.
+    Only the state is published, and there is no Conflict at every start."""
     world, third = published_not_marked()
     world.driver.options = dataclasses.replace(world.driver.options, **settings)
     world.run()
@@ -260,14 +274,15 @@ def test_and_its_compaction_rewrote_our_files():
     """They are no longer live, but a snapshot since the record was made says that they were."""
     world, third = published_not_marked()
     compact(world)
-    for name in files_of_record(world, 2):  # and they have been removed since
+    for name in files_of_record(world, 2):  # They have been removed since.
         FileIO(world.calls, IdSource().new_id).delete(name)
     world.run()
     assert world.ids() == expected() + third.ids
 
 
 def test_and_our_manifest_was_merged_and_has_expired():
-    """Found by a walk: its files were said to be gone, with a command by which rows that are in the table were to be read again."""
+    """Found by a walk:
+    its files were said to be gone, with a command by which rows that are in the table were to be read again."""
     world, third = published_not_marked()
     merging = other_application(world, "merging")
     table = opened(world)
@@ -281,7 +296,8 @@ def test_and_our_manifest_was_merged_and_has_expired():
 
 
 def test_a_file_of_ours_that_is_in_the_table_alone_is_a_conflict():
-    """Somebody added one of two by hand: neither publishing all again nor leaving out the other one is right."""
+    """Somebody added one of two files by hand:
+    it is wrong to publish both again, and wrong to leave out the other one."""
     world = memory_world(restore="restore-and-continue")
     arm("precommit.saved", 1, crash)
     with pytest.raises(InjectedCrash):

@@ -27,7 +27,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 
 
 class _OpenFiles(MemoryCalls):
-    """Counts files that are being written."""
+    """Counts the files that are being written."""
 
     def __init__(self):
         super().__init__()
@@ -50,7 +50,7 @@ def _spec(routing: Routing, max_open: int, memory: int) -> RoutedSpec:
 
 
 def test_fifty_tables_share_one_bound_of_files_and_memory(rng, monkeypatch):
-    """Rows of 50 tables in every batch: never more files or bytes than one table would hold."""
+    """Every batch has rows of 50 tables, and there are never more files or bytes than one table would hold."""
     calls, held = _OpenFiles(), []
     calls.mkdir("/staging")
     routing = Routing.of("/lake", {"t_*": {}}, SinkOptions(), dead_letters=None, unrouted="fail")
@@ -79,7 +79,7 @@ def test_fifty_tables_share_one_bound_of_files_and_memory(rng, monkeypatch):
 
 
 def test_without_dead_letters_the_first_bad_row_fails_without_its_value():
-    """Named: the table and the column, or how many rows have no table."""
+    """The error names the table and the column, or how many rows have no table."""
     routing = Routing.of("/lake", {"a": {}}, SinkOptions(), dead_letters=None, unrouted="fail")
     writer = RoutedWriter(FileIO(MemoryCalls(), IdSource().new_id), _spec(routing, 7, 10**6))
     with pytest.raises(Misuse, match="table 'a': column 'id'") as refused:
@@ -91,7 +91,7 @@ def test_without_dead_letters_the_first_bad_row_fails_without_its_value():
 
 
 def test_rows_that_get_lost_on_the_way_are_an_error(monkeypatch):
-    """The count of rows in is not taken from the files."""
+    """The count of incoming rows is not taken from the files."""
     written = RoutedWriter._routed
     monkeypatch.setattr(
         RoutedWriter, "_routed", lambda self, name, rows, target: written(self, name, rows.slice(1), target)
@@ -123,13 +123,13 @@ def test_rows_that_get_lost_on_the_way_are_an_error(monkeypatch):
     ],
 )
 def test_wrong_rules_are_refused_by_name(tables, more, word):
-    """Before anything is opened."""
+    """The refusal comes before anything is opened."""
     with pytest.raises(Misuse, match=word):
         Routing.of("/lake", tables, SinkOptions(), **{"dead_letters": None, "unrouted": "fail", **more})
 
 
 def test_a_name_has_one_rule_and_one_place():
-    """Its own rule first, then patterns in their order; never a place where another table lies."""
+    """Its own rule comes first, then patterns in their order. The place is never one where another table lies."""
     rules = {"x_*": {}, "x_1": {"path": "deep/er/x"}, "*": {}, "moved": {"path": "taken"}}
     routing = Routing.of("/lake", rules, SinkOptions(), dead_letters="rejected", unrouted="dead-letter")
     found = {
@@ -154,7 +154,8 @@ def test_a_name_has_one_rule_and_one_place():
 
 
 def test_each_table_takes_its_own_columns():
-    """All, a list, or those that the table has; a column that a table lacks is an error unless it may be added."""
+    """It takes all, a list, or those that the table has.
+    A column that a table lacks is an error unless it may be added."""
     world = ManyWorld()
     world.driver.routing = Routing.of(
         world.driver.root,
@@ -181,7 +182,7 @@ def test_each_table_takes_its_own_columns():
 
 
 def test_rows_published_and_dead_letters_are_counted_in_events():
-    """For each checkpoint: rows of the tables and dead letters add up to what came in."""
+    """For each checkpoint the rows of the tables and the dead letters add up to what came in."""
     world = ManyWorld()
     world.run()
     said = [event for event in world.driver.events if type(event).__name__ in ("TablePublished", "RowsDeadLettered")]
@@ -198,7 +199,7 @@ def test_rows_published_and_dead_letters_are_counted_in_events():
 
 
 def _calls_of_a_batch_after(tables: int) -> int:
-    """I/O calls of a batch for one table, when the query has written so many."""
+    """The I/O calls of a batch for one table, after the query has written so many tables."""
     calls = MemoryCalls()
     options = SinkOptions.of("/lake", {"commit_min_wait_ms": 0})
     routing = Routing.of("/lake", {"t_*": {}}, options, dead_letters=None, unrouted="fail")
@@ -220,12 +221,12 @@ def _calls_of_a_batch_after(tables: int) -> int:
 
 
 def test_a_batch_costs_what_its_own_tables_cost():
-    """Tables without rows in it get no snapshot and not even a look."""
+    """Tables without rows in it get no snapshot and are not even looked at."""
     assert _calls_of_a_batch_after(30) == _calls_of_a_batch_after(2)
 
 
 def test_starting_offsets_of_the_warehouse_are_its_journals(tmp_path):
-    """Where a new checkpoint reads nothing twice: no single table knows it."""
+    """They say where a new checkpoint reads nothing twice. No single table knows that."""
     world = ManyWorld(PosixCalls(), str(tmp_path))
     world.run()
     assert json.loads(streamsink.starting_offsets(str(tmp_path), partitions={"t": 2})) == {"t": {"0": 18, "1": -2}}

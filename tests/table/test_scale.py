@@ -28,7 +28,7 @@ SCHEMA = pa.schema([("id", pa.int64())])
 
 
 class Metered(MeteredCalls):
-    """Remembers which folders were listed, too."""
+    """Also remembers which folders were listed."""
 
     def __init__(self, inner):
         super().__init__(inner)
@@ -70,7 +70,7 @@ def costs_of(root, calls, commits) -> list[Cost]:
 
 
 def split(costs: list[Cost]) -> tuple[list[Cost], list[Cost]]:
-    """Commits that only append, and those that merge manifests, which open more files."""
+    """The commits that only append, and those that merge manifests, which open more files."""
     fewest = min(sum(cost.calls.values()) for cost in costs)
     plain = [cost for cost in costs if sum(cost.calls.values()) == fewest]
     return plain, [cost for cost in costs if sum(cost.calls.values()) > fewest]
@@ -78,10 +78,11 @@ def split(costs: list[Cost]) -> tuple[list[Cost], list[Cost]]:
 
 @pytest.mark.parametrize("late", [1_000, pytest.param(10_000, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
 def test_the_cost_of_a_commit_does_not_grow(tmp_path, late):
-    """Snapshots 100 to 160 against 1,000 to 1,060 (10,000 to 10,060): two whole cycles of manifest merging.
+    """Snapshots 100 to 160 are compared with 1,000 to 1,060 (10,000 to 10,060): two whole cycles of manifest merging.
 
-    A commit between merges makes exactly the same calls; it reads and writes the same bytes but for longer numbers and the
-    tiers of merged manifests in its list. A merging one opens as many files. Over a whole cycle the bytes stay too.
+    A commit between merges makes exactly the same calls. It reads and writes the same bytes except for longer numbers
+    and the tiers of merged manifests in its list. A merging commit opens as many files. Over a whole cycle the bytes
+    stay the same too.
     """
     costs = costs_of(str(tmp_path / "shop.db" / "orders"), Metered(PosixCalls()), late + 61)
     windows = [costs[first : first + 60] for first in (100, late)]
@@ -127,7 +128,7 @@ def many_files(root: str, commits: int, files: int, options=None):
 
 
 def peak_of(action) -> float:
-    """MiB that the action held at most, of Python's own memory."""
+    """The MiB of Python's own memory that the action held at most."""
     tracemalloc.start()
     try:
         action()
@@ -137,7 +138,8 @@ def peak_of(action) -> float:
 
 
 def test_memory_of_planning_and_merging_is_bounded(tmp_path):
-    """20,000 live files: their whole metadata would take some 60 MiB; a plan is a few short values a file, the rest streams."""
+    """The whole metadata of 20,000 live files would take some 60 MiB.
+    A plan takes a few short values a file, and the rest is streamed."""
     root = str(tmp_path / "t")
     many_files(root, 10, 2_000)
     table = open_table(local_file_io(flush=False), root, for_writing=True)

@@ -1,4 +1,4 @@
-"""What a newer writer may have left, what a type cannot hold, and topics that are gone: said by name."""
+"""What a newer writer may have left, what a type cannot hold, and topics that are gone are refused by name."""
 
 import datetime
 import json
@@ -18,7 +18,7 @@ def snapshots(path) -> list[str]:
 
 
 def test_a_snapshot_of_a_newer_version_is_neither_read_nor_written_on(tmp_path):
-    """What it means is not known here: an error that names it, and nothing is added to the table."""
+    """Its meaning is not known here: the error names it, and nothing is added to the table."""
     path = tmp_path / "orders"
     rows = pa.table({"id": pa.array([1], pa.int64())})
     streamsink.create_table(str(path), rows.schema)
@@ -48,7 +48,7 @@ def test_a_timestamp_beyond_nanoseconds_is_refused_with_the_range(tmp_path, year
 
 
 def test_starting_offsets_leave_out_topics_that_are_gone(tmp_path):
-    """Kafka's source fails on a topic that the broker does not have; a name that is not recorded is a mistake."""
+    """Kafka's source fails on a topic that the broker does not have. A name that is not recorded is a mistake."""
     path = str(tmp_path / "orders")
     rows = pa.table({"id": pa.array([1], pa.int64())})
     streamsink.create_table(path, rows.schema)

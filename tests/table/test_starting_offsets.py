@@ -16,7 +16,7 @@ from tests.protocol.query import QUERY
 
 
 def table_of(folder, *sources) -> str:
-    """A table that one batch of these sources is in: {topic: {partition: end}} of each, or (name, such a dictionary)."""
+    """A table that has one batch of these sources: {topic: {partition: end}} of each, or (name, such a dictionary)."""
     world = posix_world(folder)
     given = [source if isinstance(source, tuple) else ("", source) for source in sources]
     ranges = tuple(
@@ -39,7 +39,7 @@ def test_sources_that_read_other_topics_or_agree_are_one_answer(tmp_path):
 
 
 def test_sources_that_disagree_are_asked_for_one_by_one(tmp_path):
-    """A8: an answer for both would be a gap for one of them, or an overlap."""
+    """A8: one answer for both would be a gap for one of them, or an overlap."""
     table = table_of(tmp_path, {"t": {"0": 7}}, ("slow", {"t": {"0": 3}}))
     with pytest.raises(Misuse, match="'0', 'slow'") as refused:
         begin(table)
@@ -51,14 +51,15 @@ def test_sources_that_disagree_are_asked_for_one_by_one(tmp_path):
 
 
 def test_a_topic_that_is_another_one_now_begins_at_its_earliest_offset(tmp_path):
-    """With as many partitions as it has now, which an error says, or else as many as it had."""
+    """It has as many partitions as an error says that it has now, otherwise as many as it had."""
     table = table_of(tmp_path, {"t": {"0": 7, "1": 8}, "u": {"0": 9}})
     assert begin(table, from_beginning=["t"]) == {"t": {"0": -2, "1": -2}, "u": {"0": 9}}
     assert begin(table, from_beginning=["t"], partitions={"t": 1}) == {"t": {"0": -2}, "u": {"0": 9}}
 
 
 def test_what_a_rollback_has_taken_does_not_count(tmp_path):
-    """Its journal's positions were said, behind rows that the table has not: whoever began there under another name lost them."""
+    """Formerly the journal's positions were returned, which are behind rows that the table lacks:
+    who began there under another name lost them."""
     world = posix_world(tmp_path)
     world.run(boundaries=(6, 9))
     assert begin(world.driver.root) == {"t": {"0": 9}}

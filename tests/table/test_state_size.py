@@ -19,7 +19,7 @@ PARTITIONS = 3000
 
 
 def _snapshot(properties: dict[str, str]) -> Snapshot:
-    """As it comes back from the table."""
+    """The snapshot as it comes back from the table."""
     made = Snapshot(
         id=7,
         schema_id=0,
@@ -37,12 +37,12 @@ def _snapshot(properties: dict[str, str]) -> Snapshot:
 
 
 def _id(rng) -> str:
-    """As Kafka makes one: 16 random bytes in URL-safe base64."""
+    """An id as Kafka makes one: 16 random bytes in URL-safe base64."""
     return base64.urlsafe_b64encode(rng.randbytes(16)).decode().rstrip("=")
 
 
 def _sources(rng, topics: int) -> tuple[SourceRange, ...]:
-    """Offsets of a trillion messages, and a batch that is large."""
+    """Sources with offsets of a trillion messages, and a batch that is large."""
     parts = [str(part) for part in range(PARTITIONS // topics)]
     names = [f"shop.orders.{number:04}" for number in range(topics)]
     end = {topic: {part: rng.randint(10**11, 10**12) for part in parts} for topic in names}
@@ -90,7 +90,7 @@ def test_a_short_state_can_be_read_in_the_snapshot(rng):
 
 
 def test_a_deflated_state_is_read(rng):
-    """As code before wrote it."""
+    """Earlier code wrote it so."""
     state = _state(_sources(rng, 500), Recorded())
     text = "deflate:" + base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
     assert states_in(_snapshot({"streamsink.app.shop": text}), "snapshot-7") == {"shop": state}

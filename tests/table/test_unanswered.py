@@ -1,4 +1,5 @@
-"""Publishing that gives no answer at all: the next try finds out, and nothing that a snapshot may refer to is deleted."""
+"""Publishing that gives no answer at all:
+the next attempt finds out, and nothing is deleted that a snapshot may refer to."""
 
 import dataclasses
 import errno
@@ -21,7 +22,8 @@ from tests.table.entries import OPTIONS, ROOT, TEXT, Says, add, commit, live, ne
 
 
 class Silent(FileIO):
-    """Creates the first ``silent`` snapshots, or does not, and never says; ``meanwhile`` happens before the silence ends."""
+    """Creates the first ``silent`` snapshots, or does not, and never says;
+    ``meanwhile`` happens before the silence ends."""
 
     lands = True
     silent = 1
@@ -63,7 +65,8 @@ def _commit(table, kind, **more):
 @pytest.mark.parametrize("others", [False, True], ids=["alone", "others-went-on"])
 @pytest.mark.parametrize("lands", [True, False], ids=["landed", "not-landed"])
 def test_no_answer_is_settled_by_looking(kind, after, lands, others):
-    """One snapshot of ours, whole, whether it landed or not, and whether others built on it or took its number."""
+    """There is one snapshot of ours, whole, whether the attempt succeeded or not,
+    and whether others built on it or took its number."""
     calls = MemoryCalls()
     table = new_table(calls)
     commit(table, Changes((add("old", part("x")),)))
@@ -76,7 +79,8 @@ def test_no_answer_is_settled_by_looking(kind, after, lands, others):
 
 @pytest.mark.parametrize("silent, kept", [(1, True), (0, False)], ids=["no-answer", "not-tried"])
 def test_a_list_made_ahead_stays_where_a_try_without_an_answer_may_have_used_it(silent, kept):
-    """It landed, others built on it, and its snapshot has expired, as one with a tag may: found published, and nothing of it goes."""
+    """The snapshot was created, others built on it, and it has expired, as a snapshot with a tag may: it is found
+    published, and nothing of it is deleted."""
     calls = MemoryCalls()
     table = new_table(calls)
     data = write_manifest([add("new", part("x"))])
@@ -108,7 +112,8 @@ def test_a_list_made_ahead_stays_where_a_try_without_an_answer_may_have_used_it(
 
 
 def test_what_others_have_built_on_stays_although_the_snapshot_was_replaced():
-    """It landed, another writer built on it, a rename replaced it: the merged manifest that the other one's snapshot names stays."""
+    """The snapshot was created, another writer built on it, and a rename replaced it: the merged manifest that the
+    other writer's snapshot names stays."""
     calls = MemoryCalls()
     table = new_table(calls, options={"manifest.merge-min-count": "3"})
     for name in ("a", "b", "c"):
@@ -132,7 +137,7 @@ def test_what_others_have_built_on_stays_although_the_snapshot_was_replaced():
 
 
 class _SyncFails(MemoryCalls):
-    """The first ``failing`` times that the snapshots' folder shall be synced it is not."""
+    """Fails the first ``failing`` times that the snapshots' folder is to be synced."""
 
     failing = 0
 
@@ -145,7 +150,8 @@ class _SyncFails(MemoryCalls):
 
 @pytest.mark.parametrize("failing", [1, 2])
 def test_a_commit_whose_name_was_not_made_durable_at_first_is_durable_when_it_returns(failing):
-    """The name is given and its sync fails, once or twice, so that it is no answer: a power failure after the commit takes nothing back."""
+    """The name is given and its sync fails, once or twice, so that there is no answer.
+    A power failure after the commit takes nothing back."""
     calls = _SyncFails()
     table = new_table(calls)
     commit(table, Changes((add("old", part("x")),)))
@@ -157,7 +163,8 @@ def test_a_commit_whose_name_was_not_made_durable_at_first_is_durable_when_it_re
 
 
 def test_never_an_answer_is_an_unknown_outcome():
-    """After the last try: the error says that it is unknown, and every list of every try is still there."""
+    """After the last attempt the error says that the outcome is unknown,
+    and every list of every attempt is still there."""
     calls = MemoryCalls()
     commit(new_table(calls), Changes((add("old", part("x")),)))
     with pytest.raises(OutcomeUnknown):
@@ -167,7 +174,7 @@ def test_never_an_answer_is_an_unknown_outcome():
 
 
 def test_what_an_overwrite_deletes_is_worked_out_in_each_try():
-    """Rows that another writer published between two tries are replaced too."""
+    """Rows that another writer published between two attempts are replaced too."""
     table = new_table(MemoryCalls())
     commit(table, Changes((add("old", part("x")),)))
 
@@ -185,7 +192,8 @@ def test_what_an_overwrite_deletes_is_worked_out_in_each_try():
 
 
 def _built_on_and_replaced(table, then=lambda: None):
-    """Another writer builds snapshot 3 on ours at 2, ``then`` goes on, and a rename replaces ours; neither knows of any state."""
+    """Another writer builds snapshot 3 on our snapshot 2, ``then`` happens, and a rename replaces ours;
+    neither of the others knows of any state."""
     replacing = dataclasses.replace(table.snapshots.load(1), id=2, uuid="of-another", commit_user="foreign")
 
     def meanwhile():
@@ -198,7 +206,8 @@ def _built_on_and_replaced(table, then=lambda: None):
 
 @pytest.mark.parametrize("kind, after", [("APPEND", ["new", "old", "other"]), ("OVERWRITE", ["new", "other"])])
 def test_files_that_others_have_built_on_are_not_added_again(kind, after):
-    """It landed, another writer built on it, a rename replaced it: the next try publishes the state, and no file."""
+    """The snapshot was created, another writer built on it, and a rename replaced it:
+    the next attempt publishes the state, and no file."""
     calls = MemoryCalls()
     table = new_table(calls)
     commit(table, Changes((add("old", part("x")),)))
@@ -212,7 +221,7 @@ def test_files_that_others_have_built_on_are_not_added_again(kind, after):
 
 @pytest.mark.parametrize("kind", ["APPEND", "COMPACT"])
 def test_nor_are_those_that_others_have_rewritten_since(kind):
-    """Rewritten by a snapshot that the newest one was built on."""
+    """A snapshot rewrote them on which the newest one is built."""
     calls = MemoryCalls()
     table = new_table(calls)
     commit(table, Changes((add("old", part("x")),)))
@@ -231,7 +240,8 @@ def test_nor_are_those_that_others_have_rewritten_since(kind):
 
 @pytest.mark.parametrize("hide", ["not-built-on", "expired"])
 def test_where_that_cannot_be_told_nothing_is_published(hide):
-    """A snapshot since names our files and the newest does not, or one since is gone that might have: the restart decides."""
+    """A later snapshot names our files and the newest one does not, or a later one is gone that might have named them:
+    the restart decides."""
     calls = MemoryCalls()
     table = new_table(calls)
     commit(table, Changes((add("old", part("x")),)))

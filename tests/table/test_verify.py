@@ -44,7 +44,7 @@ def _edit(world, snapshot_id, **values):
 
 @pytest.mark.parametrize("settings", [{}, {"mode": "overwrite"}, {"on_rollback": "republish"}], ids=str)
 def test_a_whole_table_is_ok(settings):
-    """After appends, empty batches, merges and overwrites: no damage, and the counts in the head line."""
+    """After appends, empty batches, merges and overwrites there is no damage, and the head line has the counts."""
     world = memory_world(**settings)
     world.run()
     report = _look(world)
@@ -91,7 +91,7 @@ def _cut(start):
     ],
 )
 def test_each_damage_is_named(damage, kind):
-    """With the file or the snapshot in the message; and ``ok`` is false."""
+    """The message names the file or the snapshot, and ``ok`` is false."""
     world = memory_world()
     world.run()
     damage(world)
@@ -116,7 +116,7 @@ def test_an_old_hint_is_only_a_note():
 
 
 def test_a_file_that_is_there_twice_is_named():
-    """The same ADD in two manifests: every reader sees its rows twice."""
+    """Two manifests have the same ADD: every reader sees its rows twice."""
     table = new_table(MemoryCalls())
     for _ in range(2):
         commit(table, Changes((add("a", part("x")),)))
@@ -132,7 +132,8 @@ def test_a_missing_index_file_is_named():
 
 
 def test_a_hidden_foreign_commit_is_named():
-    """Its rename came when our next snapshot was published already: snapshot 3 is built on ours, not on what is now 2."""
+    """Its rename came when our next snapshot was already published:
+    snapshot 3 is built on ours, not on what is 2 now."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:1])
     prepared = Prepared(world)
@@ -178,7 +179,8 @@ def test_what_is_pending_and_what_a_dead_batch_left_are_notes():
 
 @pytest.mark.parametrize("is_pending", [False, True])
 def test_a_journal_of_a_table_that_was_dropped_is_a_note(is_pending):
-    """A tool that drops a table leaves it. Nothing of the new table is damaged; the application's next start says what to do."""
+    """A tool that drops a table leaves it.
+    Nothing of the new table is damaged, and the application's next start says what to do."""
     world = memory_world()
     arm("precommit.saved", 2 if is_pending else 99, crash)
     with contextlib.suppress(InjectedCrash):
@@ -207,7 +209,7 @@ def test_what_is_no_table_is_refused():
 
 
 def test_a_report_is_a_value():
-    """Frozen, so that a program may keep it."""
+    """It is frozen, so that a program may keep it."""
     table = new_table(MemoryCalls())
     with pytest.raises(dataclasses.FrozenInstanceError):
         verify(table.file_io, ROOT).rows = 1

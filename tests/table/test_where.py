@@ -1,4 +1,5 @@
-"""Conditions: which rows they keep, by an oracle in plain Python; which files they skip; and how wrong ones are refused."""
+"""Conditions: which rows they keep, by an oracle in plain Python;
+which files they skip; and how wrong ones are refused."""
 
 import datetime
 import decimal
@@ -24,7 +25,7 @@ NAN = float("nan")
 
 
 def holds(where, row: dict) -> bool | None:
-    """SQL's three values, over physical ones."""
+    """Whether the condition holds for a row, as one of SQL's three values; over physical values."""
     if isinstance(where, And):
         parts = [holds(part, row) for part in where.parts]
         return False if False in parts else None if None in parts else True
@@ -50,14 +51,14 @@ def order(value):
 
 
 def as_given(where):
-    """The condition with the values that a user gives instead of (given, physical)."""
+    """The condition with the values that a user gives, instead of pairs (given, physical)."""
     if isinstance(where, (And, Or)):
         return type(where)(tuple(as_given(part) for part in where.parts))
     return Comparison(where.column, where.op, tuple(given for given, _ in where.values))
 
 
 def random_condition(rng, fields, rows, depth=2):
-    """Values are the table's own, their neighbours, and others."""
+    """A condition whose values are the table's own, their neighbours, and others."""
     if depth and rng.random() < 0.4:
         parts = tuple(random_condition(rng, fields, rows, depth - 1) for _ in range(rng.choice([2, 2, 3])))
         return rng.choice([And, Or])(parts)
@@ -87,7 +88,8 @@ def random_condition(rng, fields, rows, depth=2):
 
 
 def ranged_rows(rng, fields, count):
-    """Rows of one file: some columns all null, some of one value, some close together, so that files can be skipped."""
+    """The rows of one file. Some columns are all null, some have one value,
+    and some have values close together, so that files can be skipped."""
     rows = [list(row) for row in random_rows(rng, fields, count, rng.choice([0.0, 0.3]))]
     for i, field in enumerate(fields):
         shape = rng.random()
@@ -107,7 +109,7 @@ def ranged_rows(rng, fields, count):
 
 
 def check(path, fields, rows, rng, count):
-    """Random conditions, with random columns; how many files they skipped."""
+    """Try random conditions with random columns. Returns how many files they skipped."""
     names = [f.name for f in fields]
     table = open_table(local_file_io(), path, for_writing=False)
     total, skipped = len(plan(table)[1]), 0
@@ -126,7 +128,8 @@ def check(path, fields, rows, rng, count):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_condition_keeps_exactly_the_rows_it_holds_for(tmp_path, rng, mode):
-    """Every type, nulls, NaN, texts longer than their stats, partitions, stats of every mode: as the oracle says."""
+    """For every type, nulls, NaN, texts longer than their stats,
+    partitions, and stats of every mode it keeps what the oracle says."""
     fields = parse_ddl(f"{PRIMITIVES}, {NANOS}")
     keys = rng.choice([[], ["i"], ["v", "dt"], ["d"], ["ts3", "b"]])
     path = str(tmp_path / "t")
@@ -151,7 +154,8 @@ def test_a_condition_keeps_exactly_the_rows_it_holds_for(tmp_path, rng, mode):
 
 
 def test_conditions_across_schemas(tmp_path, rng):
-    """Columns added and widened between the files: old stats are read in the old types, a later column is null in old files."""
+    """Columns are added and widened between the files:
+    old stats are read in the old types, and a later column is null in old files."""
     narrow = "id INT NOT NULL, p STRING, f FLOAT, c VARCHAR(30), d DECIMAL(5, 2), t TIMESTAMP(4)"
     wide = "id BIGINT NOT NULL, p STRING, f DOUBLE, c VARCHAR(60), d DECIMAL(25, 2), t TIMESTAMP(6)"
     steps = [narrow, f"{narrow}, late INT, more STRING", f"{wide}, late BIGINT, more STRING"]
@@ -180,7 +184,7 @@ def table_of(tmp_path, ddl, batches, keys=(), **options):
 
 
 def planned(path, where):
-    """Numbers of the batches whose files are kept; each batch is one file of as many rows as its number."""
+    """The numbers of the batches whose files are kept. Each batch is one file with as many rows as its number."""
     return sorted(file.rows for file in plan(open_table(local_file_io(), path, for_writing=False), where=where)[1])
 
 
@@ -204,7 +208,7 @@ def planned(path, where):
     ],
 )
 def test_files_are_skipped_by_their_statistics(tmp_path, where, kept):
-    """Exactly at the bounds, not one file more or less."""
+    """They are skipped exactly at the bounds, not one file more or less."""
     batches = [[(10,)], [(20,), (21,)], [(30,), (None,), (32,)], [(None,)] * 4]
     path = table_of(tmp_path, "n INT", batches)
     assert planned(path, where) == kept
@@ -231,13 +235,14 @@ def test_bounds_of_long_texts_are_bounds_and_no_values(tmp_path, where, kept):
 
 
 def test_partitions_are_pruned_before_a_manifest_is_opened(tmp_path):
-    """The list's partition stats rule a manifest out: it may even be missing. Entries are ruled out by their own partition."""
+    """The list's partition stats rule a manifest out, so that it may even be missing.
+    Entries are ruled out by their own partition."""
     path = table_of(
         tmp_path, "p STRING, n INT", [[("a", 1)], [("b", 1), ("b", 2)], [("a", 1), ("c", 2), ("c", 3)]], ["p"]
     )
     table = open_table(local_file_io(), path, for_writing=False)
     metas = table.manifests.all_of(table.snapshots.latest())
-    assert planned(path, col("p") == "b") == [2]  # the third manifest reaches over b
+    assert planned(path, col("p") == "b") == [2]  # The partitions of the third manifest include b.
     assert planned(path, (col("p") == "a") & (col("n") > 0)) == [1, 1]
     table.file_io.delete(table.layout.manifest(metas[0].file_name))
     assert planned(path, col("p") == "c") == [2]
@@ -245,7 +250,7 @@ def test_partitions_are_pruned_before_a_manifest_is_opened(tmp_path):
 
 
 def test_nan_is_the_largest_number_and_equal_to_itself(tmp_path):
-    """As in Spark; a file with a NaN has no bounds, so it is never skipped wrongly."""
+    """As in Spark. A file with a NaN has no bounds, so it is never skipped wrongly."""
     path = table_of(tmp_path, "d DOUBLE", [[(1.0,)], [(NAN,), (-0.0,)], [(None,)]])
 
     def count(where):
@@ -286,7 +291,7 @@ def test_nan_is_the_largest_number_and_equal_to_itself(tmp_path):
     ],
 )
 def test_a_wrong_condition_is_refused_by_the_column_s_name(tmp_path, where, message):
-    """Before a file is read; the value itself is not in the message."""
+    """The refusal comes before a file is read, and the value itself is not in the message."""
     path = table_of(tmp_path, "n INT, s STRING, d DECIMAL(5, 2), t TIMESTAMP(3), z TIMESTAMP_LTZ(3), a ARRAY<INT>", [])
     with pytest.raises(Misuse, match=message):
         streamsink.read_arrow(path, where=where)
@@ -312,7 +317,7 @@ def test_wrong_columns_are_refused(tmp_path, columns):
 
 
 def test_columns_alone_and_nested_ones(tmp_path):
-    """Only the chosen columns, in the given order; null tests on nested ones."""
+    """Only the chosen columns are read, in the given order; nested ones have null tests only."""
     path = table_of(tmp_path, "n INT, a ARRAY<INT>, r ROW<x INT>", [[(1, [2], (3,))], [(4, None, None)]])
     assert streamsink.read_arrow(path, columns=["r", "n"]).to_pylist() == [{"r": {"x": 3}, "n": 1}, {"r": None, "n": 4}]
     assert streamsink.read_arrow(path, where=col("a").is_null(), columns=["n"]).to_pylist() == [{"n": 4}]

@@ -1,4 +1,5 @@
-"""What a commit builds on exists: asked for at each start, and of a manifest at each commit; the way on that the error names works."""
+"""What a commit builds on exists: this is checked at each start, and for one manifest at each commit;
+the way on that the error names works."""
 
 import re
 
@@ -50,7 +51,7 @@ def _refused(world, kind, ends=ENDS) -> Corrupt:
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("number", [0, 2, -1], ids=["first", "middle", "last"])
 def test_a_start_finds_any_manifest_that_is_gone(kind, number, request):
-    """Before anything is written; put back, the query goes on."""
+    """It does so before anything is written. Once the manifest is put back the query goes on."""
     made = back_end(kind, request)
     world = World(made.calls, f"{made.root}/shop.db/orders", make_io=made.io, **NO_MERGE)
     world.run(boundaries=ENDS[:4])
@@ -64,7 +65,7 @@ def test_a_start_finds_any_manifest_that_is_gone(kind, number, request):
 
 @pytest.mark.parametrize("which", ["base", "delta"])
 def test_a_start_finds_a_list_that_was_cut(which):
-    """Its size stands in the snapshot."""
+    """The snapshot has the list's size."""
     world = memory_world(**NO_MERGE)
     world.run(boundaries=ENDS[:4])
     newest = _table(world).snapshots.latest()
@@ -79,7 +80,8 @@ def test_a_start_finds_a_list_that_was_cut(which):
 @pytest.mark.parametrize("settings", [{}, {"publish_every_batches": 2}], ids=["sync", "grouped"])
 @pytest.mark.parametrize("number", range(4))
 def test_a_running_query_finds_it_within_as_many_commits_as_there_are_manifests(number, settings):
-    """One is looked at in each commit, in turn: nothing is committed for long on a table that nobody can read."""
+    """Each commit looks at one manifest, in turn,
+    so that nothing is committed for long on a table that nobody can read."""
     world = memory_world(**NO_MERGE, **settings)
     query = Query(world)
     for end in range(1, 5):
@@ -92,12 +94,12 @@ def test_a_running_query_finds_it_within_as_many_commits_as_there_are_manifests(
         for end in range(5, 30):
             query.batch(end)
     assert refused.value.kind == "manifest.missing" and path in str(refused.value)
-    assert _table(world).snapshots.latest().id - newest <= 3 * len(metas)  # the rest of this pass, and the next one
+    assert _table(world).snapshots.latest().id - newest <= 3 * len(metas)  # The rest of this pass, and the next one.
     world.file_io(world.calls).write(path, data)
 
 
 def test_a_batch_asks_for_one_file_more():
-    """However many manifests there are."""
+    """It is one however many manifests there are."""
     costs = []
     for before in (3, 9):
         world = memory_world(**NO_MERGE)
@@ -123,13 +125,14 @@ def _data_files(world) -> list[str]:
 
 
 def _drop(world, told):
-    """Follow the error's advice."""
+    """Follow the error's advice to take missing files out of the table."""
     path = re.search(r"streamsink\.drop_missing\('([^']*)'\)", str(told))[1]
     return drop_missing(world.file_io(world.calls), path)
 
 
 def test_a_start_finds_data_files_that_are_gone():
-    """Someone removed a partition's folder by hand. The command takes what is gone out of the table, and the query goes on."""
+    """Someone removed a partition's folder by hand.
+    The command takes what is gone out of the table, and the query goes on."""
     world = memory_world(**NO_MERGE)
     world.run(boundaries=ENDS[:4])
     for path in [p for p in _data_files(world) if "/part=b/" in p]:
@@ -138,13 +141,13 @@ def test_a_start_finds_data_files_that_are_gone():
     assert not verify(world.file_io(world.calls), world.driver.root).ok
     done = _drop(world, told)
     assert done.rows == 3 and done.files == 3 and "part=b" in str(done)
-    assert _drop(world, told).files == 0  # nothing is left to do
+    assert _drop(world, told).files == 0  # Nothing is left to do.
     world.run(boundaries=ENDS)
     assert world.ids() == [n for n in range(12) if n % 3 != 1 or n >= 8]
 
 
 def test_data_files_that_are_put_back_are_fine():
-    """The other way on."""
+    """This is the other way on."""
     world = memory_world(**NO_MERGE)
     world.run(boundaries=ENDS[:4])
     table = _table(world)
@@ -158,7 +161,7 @@ def test_data_files_that_are_put_back_are_fine():
 
 
 def test_a_start_looks_at_a_bounded_number_of_data_files():
-    """However many there are."""
+    """This holds however many there are."""
     asked = []
     for batches in (20, 60):
         world = memory_world(**NO_MERGE)
@@ -173,7 +176,7 @@ def test_a_start_looks_at_a_bounded_number_of_data_files():
 
 
 def test_files_that_another_writer_removes_rightly_meanwhile_are_no_alarm():
-    """While the start looks, another writer commits and what only older snapshots named is expired: looked at again."""
+    """While the start looks, another writer commits, and what only older snapshots named expires: it looks again."""
     for at in range(1, 60):
         world = memory_world(**NO_MERGE)
         world.run(boundaries=ENDS[:2])
@@ -194,13 +197,13 @@ def test_files_that_another_writer_removes_rightly_meanwhile_are_no_alarm():
         calls.before_call = replace
         world.driver.start(FileIO(calls, IdSource().new_id), world.checkpoint).close()
         if calls.before_call is replace:
-            break  # a start has fewer calls
+            break  # A start makes fewer calls than that.
         assert world.ids() == list(range(4)) + prepared.ids, f"at call {at}"
     assert at > 20
 
 
 def test_a_table_without_any_file_is_not_emptied_by_mistake(tmp_path):
-    """A disk that is not mounted looks like it; said expressly, it is done, through the public command."""
+    """A disk that is not mounted looks like such a table. Said expressly, it is done, through the public command."""
     world = posix_world(tmp_path)
     world.run(boundaries=ENDS[:2])
     for path in tmp_path.glob("shop.db/orders/part=*/bucket-0/*.parquet"):

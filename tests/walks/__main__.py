@@ -1,4 +1,5 @@
-"""``python -m tests.walks SEED-NUMBER`` walks one walk again and shrinks it; ``... --until-wrong SEED MOST`` says after how many one fails."""
+"""``python -m tests.walks SEED-NUMBER`` walks one walk again and shrinks it; ``... --until-wrong SEED MOST`` says after
+how many walks of that seed one goes wrong."""
 
 import sys
 

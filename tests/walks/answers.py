@@ -1,4 +1,4 @@
-"""The ways on that are gone by an option or a name alone, or by nothing but a start."""
+"""The ways on that take no more than an option, a name or another start."""
 
 import re
 
@@ -8,7 +8,7 @@ from tests.walks.words import SECOND
 
 
 class Answers(Judge):
-    """Each method is a way; see ``operators.py``."""
+    """Each method takes one way on; see ``operators.py``."""
 
     def _file_column(self, query: Query, token: str, text: str) -> None:
         query.options |= {"file_column": "file", "accept_as_same": token}
@@ -20,11 +20,11 @@ class Answers(Judge):
         query.name, query.went_back = name, True
 
     def _own_first_name(self, query: Query, _: str, text: str) -> None:
-        """He knows which of them it was: the second sinks' names have something behind it."""
+        """The operator knows which of the names it was: those of second sinks have a suffix."""
         query.name = next(name for name in re.findall(r"'([^']+)', up to batch", text) if SECOND not in name)
 
     def _once_under_first(self, query: Query, name: str, text: str) -> None:
-        """The journal of that name has what the table has not; then an error sends the query back."""
+        """The journal of that name has what the table lacks; afterwards an error sends the query back."""
         query.options.pop("adopt_from_batch", None)
         query.options["on_rollback"] = "republish"
         if name != query.name:
@@ -41,10 +41,10 @@ class Answers(Judge):
         query.halves, query.at_once = False, 0
 
     def _stop_other(self, query: Query, _: str, text: str) -> None:
-        """The other driver is an earlier one of this same query, which the operator knows: he ends it."""
+        """The other driver is an earlier one of this same query. The operator knows that, and ends it."""
         self._world.end_sleepers()
 
     def _restart(self, query: Query, _: str, text: str) -> None:
-        """Nothing else is to be done."""
+        """Nothing has to be done: the next event starts the query."""
 
     _stop = _restart

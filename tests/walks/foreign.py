@@ -1,9 +1,8 @@
-"""What others do to the table: Paimon's own writers, which know nothing of streamsink, and its maintenance."""
+"""What others do to the table: Paimon's own writers, which know nothing of streamsink, and the table's maintenance."""
 
 import dataclasses
-import json
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,158 +17,35 @@ from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.overwrite import Overwrite
 from streamsink.table.commit.table_commit import Guard, TableCommit
 from streamsink.table.read.scan import data_file_path, read_arrow
-from streamsink.table.table import Table, is_table, new_schema, open_table
+from streamsink.table.table import Table, open_table
 from streamsink.table.write.spec import WriteSpec
 from streamsink.table.write.writer import TableWriter
+from tests.walks.readers import Reader
 
 _MEMORY = 64 * 1024 * 1024
 
 
 class _NoHints(FileIO):
-    """Leaves the hints alone: what it publishes is taken back at once."""
+    """Leaves the hints alone, because what it publishes is taken back at once."""
 
     def replace(self, path, data, unique):
-        """A hint."""
+        """Do not write the hint."""
 
 
-class Others:
-    """Everything that is not streamsink. Whatever it does is durable at once."""
+class Others(Reader):
+    """Everything that is not streamsink. Whatever it does is durable at once.
+    changes: how often snapshots or files were deleted."""
 
     def __init__(self, store, root: str):
-        self._store = store
-        self.root = root
-        self.io = FileIO(store, IdSource().new_id)
-        self._rows: dict[str, list[int]] = {}
-        self._seen: dict[
-            bytes, tuple[dict[str, bytes], list[int]]
-        ] = {}  # of a snapshot: every file that it needs, and its rows
-        self.changes = 0  # how often snapshots or files went
-
-    # -- looking -----------------------------------------------------------------------------------------------------
-
-    def is_table(self) -> bool:
-        return is_table(self.io, self.root)
-
-    def table(self) -> Table:
-        return open_table(self.io, self.root, for_writing=False)
-
-    def files(self, snapshot: Snapshot | None = None) -> list[ManifestEntry]:
-        """The live files of a snapshot, or of the newest one."""
-        table = self.table()
-        snapshot = snapshot or table.snapshots.latest()
-        return list(table.manifests.entries_of(snapshot)) if snapshot else []
-
-    def rows_of(self, entry: ManifestEntry) -> list[int]:
-        """Ids in a data file, which never changes: read once."""
-        name = entry.file.file_name
-        if name not in self._rows:
-            table = self.table()
-            self._rows[name] = self._read(data_file_path(table, table.latest_schema(), entry))
-        return self._rows[name]
-
-    def rows_in(self, path: str) -> list[int] | None:
-        """Ids in a file that need not be the table's; None where it is not there."""
-        return self._read(path) if self.io.size(path) is not None else None
-
-    def _read(self, path: str) -> list[int]:
-        with self.io.open_input(path) as stream:
-            return pq.ParquetFile(stream).read(["id"], use_threads=False).column("id").to_pylist()
-
-    def rows_at(self, snapshot_id: int) -> list[int]:
-        """Ids that a reader of this snapshot sees."""
-        return [row for file in self.files(self.table().snapshots.load(snapshot_id)) for row in self.rows_of(file)]
-
-    def visible(self) -> list[int]:
-        """Ids that a reader sees now. Raises when one cannot read. What has been read before is not taken apart again, if it is the same."""
-        table = self.table() if self.is_table() else None
-        newest = table and table.snapshots.latest()
-        if newest is None:
-            return []
-        contents, rows = self._seen.get(newest.to_json(), ({}, []))
-        if not contents or any(self._store.read(path) != content for path, content in contents.items()):
-            contents = {path: self._store.read(path) for path in self._needed(table, [newest])}
-            rows = [row for entry in self.files(newest) for row in self.rows_of(entry)]
-            self._seen[newest.to_json()] = contents, rows
-        return rows
-
-    def read(self) -> list[int]:
-        """Ids as our own reader gives them."""
-        return read_arrow(self.table()).column("id").to_pylist()
-
-    def letters(self) -> list[int]:
-        """Ids of all dead letters beside the table, whichever table has them."""
-        tables = [open_table(self.io, path, for_writing=False) for path in self.letter_tables()]
-        return [row for table in tables for row in self._letters_of(table, table.snapshots.latest())]
-
-    def _letters_of(self, table: Table, snapshot: Snapshot | None) -> list[int]:
-        found = []
-        for entry in table.manifests.entries_of(snapshot) if snapshot else ():
-            path = data_file_path(table, table.latest_schema(), entry)
-            if path not in self._rows:
-                with self.io.open_input(path) as stream:
-                    column = pq.ParquetFile(stream).read(["row"], use_threads=False).column("row")
-                self._rows[path] = [json.loads(row)["id"] for row in column.to_pylist()]
-            found += self._rows[path]
-        return found
-
-    def take_out(self, path: str, application: str, checkpoint_id: int) -> None:
-        """A table for dead letters goes back to the snapshot before the last one of this checkpoint; where that is not there it is dropped."""
-        snapshots = open_table(self.io, path, for_writing=False).snapshots
-        ids = snapshots.ids()
-        mine = [
-            s.id
-            for s in map(snapshots.load, ids)
-            if s.commit_identifier == checkpoint_id and s.commit_user.startswith(f"{application}@")
-        ]
-        if not mine or mine[-1] == ids[0]:
-            self._store.remove(path)
-        else:
-            Others(self._store, path).roll_back(mine[-1] - 1, clean=True)
-
-    def before(self, rows: Iterable[int]) -> int | None:
-        """The snapshot before the first one that has any of these rows; None where there is none."""
-        rows, ids = set(rows), self.snapshot_ids()
-        first = next(
-            (
-                at
-                for at in ids
-                if rows & {row for entry in self.files(self.table().snapshots.load(at)) for row in self.rows_of(entry)}
-            ),
-            None,
-        )
-        return first - 1 if first is not None and first > ids[0] else None
-
-    def letter_tables(self) -> list[str]:
-        """Their paths."""
-        folder = os.path.dirname(self.root)
-        paths = [f"{folder}/{name}" for name in self.io.names(folder)] if self.io.size(folder) is not None else []
-        return [path for path in paths if path != self.root and is_table(self.io, path)]
-
-    def snapshot_ids(self) -> list[int]:
-        return self.table().snapshots.ids() if self.is_table() else []
-
-    def hint(self) -> int:
-        """The snapshot that LATEST names; 0 when there is none, or it was torn."""
-        try:
-            return int(self.io.read(f"{self.root}/snapshot/LATEST") or 0)
-        except FileNotFoundError:
-            return 0
-
-    def applications(self) -> list[str]:
-        """Those that have a state in the newest snapshot."""
-        table = self.table()
-        return sorted(table.states.read(table.snapshots.latest()).by_application)
-
-    def create(self, fields, partition_by: tuple[str, ...]) -> None:
-        """As a catalog does it, whatever else is in the folder."""
-        self.io.create_if_absent(f"{self.root}/schema/schema-0", new_schema(fields, partition_by, {}).to_json())
+        super().__init__(store, root)
+        self.changes = 0
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def prepare(self, kind: str, rows=None, partition: dict | None = None) -> Snapshot | None:
-        """A snapshot that is built on the newest one and not published. rows: an Arrow batch that is added.
+        """Make a snapshot that is built on the newest one, and do not publish it. rows: an Arrow batch that is added.
 
-        partition: what an overwrite replaces. None when there is nothing to do.
+        partition: what an overwrite replaces. Returns None when there is nothing to do.
         """
         io = _NoHints(self._store, IdSource().new_id)
         table = open_table(io, self.root, for_writing=True)
@@ -188,7 +64,8 @@ class Others:
         return dataclasses.replace(made, properties=None)
 
     def publish(self, snapshot: Snapshot, replacing: bool = False) -> bool:
-        """By a rename, which may replace, or unless the number is taken."""
+        """Publish a snapshot: by a rename, which may replace another one, or only if its number is free.
+        Returns whether it is published."""
         path, unique = f"{self.root}/snapshot/snapshot-{snapshot.id}", IdSource().new_id()
         if replacing:
             self.io.write(f"{self.root}/snapshot/.{unique}.tmp", snapshot.to_json())
@@ -200,12 +77,13 @@ class Others:
         return True
 
     def commit(self, kind: str = APPEND, rows=None, partition: dict | None = None) -> bool:
-        """At once."""
+        """Prepare a snapshot and publish it at once. Returns whether it is published."""
         snapshot = self.prepare(kind, rows, partition)
         return snapshot is not None and self.publish(snapshot)
 
     def delete(self, rows: Collection[int]) -> bool:
-        """These rows, by a snapshot that replaces all of the table by the others. Whether any of them was there."""
+        """Delete these rows by a snapshot that replaces the whole table by the other rows.
+        Returns whether any of them was there."""
         kept = [row not in rows for row in self.read()]
         if all(kept):
             return False
@@ -228,7 +106,7 @@ class Others:
         return [ManifestEntry(FileKind.ADD, file.partition, 0, -1, file.meta) for file in written]
 
     def _compacted(self, io: FileIO, table: Table) -> Changes | None:
-        """All files of the partition that has most of them become one file."""
+        """The changes by which all files of the partition with the most files become one."""
         by_partition: dict[bytes, list[ManifestEntry]] = {}
         for entry in self.files():
             by_partition.setdefault(entry.partition, []).append(entry)
@@ -262,7 +140,8 @@ class Others:
         ]
 
     def expire(self, keep: int) -> bool:
-        """All but the newest snapshots go, with the files that only they need."""
+        """Delete all except the newest snapshots, with the files that only they need.
+        Returns whether there were any."""
         ids = self.snapshot_ids()
         if len(ids) > keep:
             self._forget(ids[:-keep])
@@ -270,10 +149,25 @@ class Others:
         return len(ids) > keep
 
     def roll_back(self, to: int, clean: bool) -> None:
-        """Newer snapshots go. clean: with the files that only they need, as Paimon's own rollback does it."""
+        """Delete newer snapshots. clean: with the files that only they need, as Paimon's own rollback does."""
         ids = [number for number in self.snapshot_ids() if number > to]
         self._forget(list(reversed(ids)), clean)
         self.io.replace(f"{self.root}/snapshot/LATEST", str(to).encode(), IdSource().new_id())
+
+    def take_out(self, path: str, application: str, checkpoint_id: int) -> None:
+        """Roll a table for dead letters back to the snapshot before the last one of this checkpoint;
+        drop it where that snapshot is not there."""
+        snapshots = open_table(self.io, path, for_writing=False).snapshots
+        ids = snapshots.ids()
+        mine = [
+            s.id
+            for s in map(snapshots.load, ids)
+            if s.commit_identifier == checkpoint_id and s.commit_user.startswith(f"{application}@")
+        ]
+        if not mine or mine[-1] == ids[0]:
+            self._store.remove(path)
+        else:
+            Others(self._store, path).roll_back(mine[-1] - 1, clean=True)
 
     def _forget(self, ids: list[int], clean: bool = True) -> None:
         self.changes += 1
@@ -287,13 +181,3 @@ class Others:
             self.io.delete(path)
         for folder in sorted({f"{self.root}/snapshot", *map(os.path.dirname, paths)}):
             self._store.sync_dir(folder)
-
-    def _needed(self, table: Table, snapshots: list[Snapshot]) -> set[str]:
-        found = set()
-        for snapshot in snapshots:
-            found |= {table.layout.manifest(n) for n in (snapshot.base_manifest_list, snapshot.delta_manifest_list)}
-            found |= {table.layout.manifest(meta.file_name) for meta in table.manifests.all_of(snapshot)}
-            found |= {
-                data_file_path(table, table.latest_schema(), entry) for entry in table.manifests.entries_of(snapshot)
-            }
-        return found

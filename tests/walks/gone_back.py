@@ -1,4 +1,5 @@
-"""What a table that has gone back, a replaced snapshot or a lost journal means for the account, and when nobody can know of it any more."""
+"""What a table that has gone back, a replaced snapshot or a lost journal means for the account,
+and when nobody can know of it any more."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -10,27 +11,29 @@ from tests.walks.queries import RENAMED, Job, Query, is_bad
 
 @dataclass
 class GoneBack(Looking):
-    """seconds: sinks that have written the second part of one batch, and will not come again."""
+    """seconds: sinks that have written the second part of one batch and will not come again."""
 
     jobs: list[Job] = field(default_factory=list)
     seconds: list[Query] = field(default_factory=list)
 
     def lost_journal(self, query: Query) -> None:
-        """Or it is an older one: dead letters of a record that it does not know come again, beside their rows."""
+        """The query's journal is lost, or is an older one:
+        dead letters of a record that it does not know come again, beside their rows."""
         checkpoint, letters = query.checkpoint, self.others.letters()
         if query.source is not None and len(checkpoint.planned) > checkpoint.committed:
             self.model.may_come_again(row for row in query.rows(checkpoint.committed) if row in letters)
-        if query.causes.knows("raced"):  # a snapshot of its own was replaced, and another one is built on that
+        # A snapshot of its own was replaced, and another one is built on the replacement.
+        if query.causes.knows("raced"):
             self._may_come_again(query)
-        if query.source is not None and not self.is_known(
-            query
-        ):  # its user's word alone says what is before its first batch under this name
+        # Only its user's word says what is before its first batch under this name.
+        if query.source is not None and not self.is_known(query):
             query.adopts_blindly, visible = True, self.visible()
             self.model.unsure(row for row in query.rows_adopted() if not visible[row])
         self.accident("journal", "journal-ever", query=query)
 
     def journals_stayed(self, copy: object) -> None:
-        """A backup of the table has come, and its journals have not: one may be older than the table, or have gone on in another way since."""
+        """A backup of the table was put back without its journals:
+        a journal may be older than the table, or may have gone on in another way since."""
         now = self.store.copy_of(self.root)
         for query in self.queries.values():
             had, has = self.store.records_in(copy, query.name), self.store.records_in(now, query.name)
@@ -45,15 +48,15 @@ class GoneBack(Looking):
         return any(self.store.records_in(now, name) for name in (query.name, query.name.removesuffix(RENAMED)))
 
     def older_journal(self, query: Query) -> None:
-        """It may be older than the table is now."""
+        """The journal may be older than the table is now."""
         self.lost_journal(query)
         query.causes.add("older-journal")
-        if query.causes.asleep:  # its driver goes on with a journal that its successor's records are not in
+        if query.causes.asleep:  # Its driver goes on with a journal that lacks its successor's records.
             self._may_come_again(query)
         self.forget_journals()
 
     def forget_journals(self) -> None:
-        """Of records that an older journal does not know, and that no snapshot names any more, nobody knows."""
+        """Nobody knows of records that an older journal does not know and that no snapshot names any more."""
         if self.others.is_table():
             known = self._known_by_name()
             for query in self.queries.values():
@@ -71,8 +74,8 @@ class GoneBack(Looking):
         return query.source.all_rows() if query.source is not None else [row for job in self.jobs for row in job.rows]
 
     def rolled_back(self, snapshot_id: int, before: Counter) -> None:
-        """The table has gone back to this snapshot, also by a copy that ends with it; its journals have not. An application finds out when it
-        starts, by what stands behind that snapshot."""
+        """The table has gone back to this snapshot, perhaps by a copy that ends with it, and its journals have not.
+        When an application starts it finds out by what stands after that snapshot."""
         lost = before - self.in_table()
         for query in self.queries.values():
             query.causes.rollbacks.append(
@@ -82,16 +85,17 @@ class GoneBack(Looking):
             self.forget_rollbacks()
 
     def replaced(self, snapshot_id: int, before: Counter) -> None:
-        """Another writer's rename has replaced this snapshot, which an application finds out by what stands in its place."""
+        """Another writer's rename has replaced this snapshot. An application finds out by what stands in its place."""
         self.versions.pop(snapshot_id, None)
         self.rolled_back(snapshot_id - 1, before)
         self.raced_at = (self.others.root, snapshot_id)
-        for query in self.queries.values():  # and a third writer may have built on what its journal does not know
+        # A third writer may have built on what such a query's journal does not know.
+        for query in self.queries.values():
             if query.causes.knows("older-journal"):
                 self._may_come_again(query)
 
     def go_back_to(self, snapshot_id: int, clean: bool = True) -> None:
-        """The table is rolled back."""
+        """Roll the table back."""
         version, before = self.version_at(snapshot_id), self.in_table()
         self.others.roll_back(snapshot_id, clean=clean)
         self.went_back(version)
@@ -99,10 +103,11 @@ class GoneBack(Looking):
         self.accident("table")
 
     def forget_rollbacks(self) -> None:
-        """Snapshots have expired. Of a rollback of which nothing is left an application that has not written since finds nothing. A mark that a
-        power failure tore does not say where its snapshot was: then any that has expired may be one that would tell."""
+        """Snapshots have expired. If they leave nothing of a rollback, an application that has not written since finds
+        nothing. A mark that a power failure tore does not say where its snapshot was: then any snapshot that has
+        expired may be the one that would have told."""
         first = min(self.others.snapshot_ids(), default=1)
-        known = self._known_by_name()  # what others wrote since says how far these are
+        known = self._known_by_name()  # What others wrote since says how far these applications are.
         rollbacks = [
             each for query in self.queries.values() if query.name not in known for each in query.causes.rollbacks
         ]
@@ -117,7 +122,7 @@ class GoneBack(Looking):
             and (is_torn or is_hidden and each[1] == self.raced_at[1] or first > each[1] + 1)
         ]
         self.model.unsure(row for _, _, lost in unseen for row in lost)
-        if is_hidden:  # rows that a third writer had built on before
+        if is_hidden:  # Rows that a third writer had built on before.
             for query in self.queries.values():
                 if query.causes.knows("raced"):
                     self._may_come_again(query)
@@ -142,7 +147,7 @@ class GoneBack(Looking):
                 and query.checkpoint.given
                 and not query.checkpoint.committed
             ):
-                # It begins behind what the table had when its user asked, and its first batch is nobody's second one.
+                # It begins behind what the table had when its user asked, and its first batch is a replay of nothing.
                 self.model.unsure(row for row in query.source.before(query.checkpoint.given) if not to.visible[row])
             if query.source is not None and not query.source.numeric:
                 self.model.unsure(row for row in query.source.moved if not to.visible[row])
@@ -154,10 +159,10 @@ class GoneBack(Looking):
         self.versions = {number: version for number, version in versions.items() if number <= newest}
 
     def whole(self, to: Version) -> Version:
-        """Of all tables that there are, when this one is at that version."""
+        """The version of all tables that there are, when this one is at the given version."""
         return to
 
     def seconds_end(self, visible: Counter) -> None:
-        """Nobody starts those sinks again, to be told that what they wrote is gone."""
+        """Nobody starts those sinks again, so that they would be told that what they wrote is gone."""
         for second in self.seconds:
             self.model.unsure(row for row in second.rows_of_job if not visible[row])

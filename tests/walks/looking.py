@@ -1,4 +1,4 @@
-"""What somebody sees who looks into the table of a walk, and what it must be like at any time and at rest."""
+"""What somebody sees who looks into the table of a walk, and what must be true of it at any time and at rest."""
 
 import re
 from collections import Counter
@@ -15,8 +15,9 @@ from tests.walks.queries import Query
 
 @dataclass
 class Looking(Machine):
-    """versions: by the number of a snapshot, what a rollback to it would mean. hides: a rename has hidden a commit of another writer, which
-    ``verify`` tells as long as both snapshots are there. raced_at: the table of which it replaced a snapshot last, and its number."""
+    """versions: what a rollback to a snapshot would mean, by the snapshot's number. hides: a rename has hidden a commit
+    of another writer, which ``verify`` reports as long as both snapshots are there. raced_at: the table of which it
+    replaced a snapshot last, and that snapshot's number."""
 
     model: Model = field(default_factory=Model)
     versions: dict[int, Version] = field(default_factory=dict)
@@ -28,11 +29,11 @@ class Looking(Machine):
         self.others = Others(self.store, self.root)
 
     def in_table(self) -> Counter:
-        """What a reader sees in the table; one that cannot read is a failure."""
+        """What a reader sees in the table. It is a failure if one cannot read."""
         return self._read(self.others.visible)
 
     def visible(self) -> Counter:
-        """The same, with the dead letters beside it."""
+        """What a reader sees in the table and in the tables for dead letters."""
         return self.in_table() + self._read(self.others.letters)
 
     def _read(self, read: Callable[[], list[int]]) -> Counter:
@@ -42,11 +43,13 @@ class Looking(Machine):
             raise Wrong("unreadable", str(unreadable)) from unreadable
 
     def is_done(self, row: int, visible: Counter) -> bool:
-        """Whether somebody who knows his table says of a row that it has been there: he sees it, or has replaced it himself."""
+        """Whether somebody who knows his table says of a row that it has been there:
+        he sees it, or has replaced it himself."""
         return bool(visible[row]) or self.model.fate.get(row) == GONE
 
     def look(self) -> None:
-        """Between two events: no row is there too often; what a rollback to this moment would mean is remembered."""
+        """Between two events:
+        check that no row is there too often, and remember what a rollback to this moment would mean."""
         self.model.check_never_twice(self.visible())
         self._look_at_table()
 
@@ -57,7 +60,7 @@ class Looking(Machine):
         check_hint(self.others.hint(), ids)
 
     def check_whole(self) -> None:
-        """At rest: readers of every kind can read, nothing is damaged, and the account is exact."""
+        """At rest: check that readers of every kind can read, nothing is damaged, and the account is exact."""
         self._check_table()
         for path in self.others.letter_tables():
             report = verify(self.others.io, path)
@@ -81,22 +84,22 @@ class Looking(Machine):
                 self._read(lambda: [row for entry in self.others.files(tagged) for row in self.others.rows_of(entry)])  # noqa: B023  read at once
 
     def backup(self) -> Version:
-        """What a copy of the table is now."""
+        """The version that a copy of the table has now."""
         return replace(self.model.version(self.in_table()), earlier=dict(self.versions))
 
     def version_at(self, snapshot_id: int) -> Version:
-        """What a rollback to this snapshot leaves: what readers of it see, and fates as they were before."""
+        """What a rollback to this snapshot leaves: what readers of it see, and the fates as they were then."""
         known = max((number for number in self.versions if number <= snapshot_id), default=None)
         fate = self.versions[known].fate if known is not None else {}
         visible = Counter(self.others.rows_at(snapshot_id))
-        if (
-            known is not None
-        ):  # one event may publish several snapshots: what an earlier one of them replaced is gone from this one as well
+        # One event may publish several snapshots: what an earlier one of them replaced is gone from this one as well.
+        if known is not None:
             fate = fate | {row: GONE for row in self.versions[known].visible if not visible[row]}
         return Version(visible, dict(fate))
 
 
 def _is_of_nobody(message: str, queries: Iterable[Query]) -> bool:
-    """Of a second sink, or of a name that a query had before: it is not started any more."""
+    """Whether the message is about a second sink, or about a name that a query had before:
+    neither is started any more."""
     named = re.search("application '([^']+)'", message)
     return named is not None and all(named[1] != query.name for query in queries)

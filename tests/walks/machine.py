@@ -20,7 +20,8 @@ MOST_RESTARTS = 6
 
 @dataclass
 class Fault:
-    """What goes wrong within one event. step: dies there, at that occurrence. call, mode: at that I/O call from its begin on.
+    """What goes wrong within one event. step: the driver dies there, at that occurrence. call, mode: it goes wrong at
+    that I/O call, counted from the beginning of the work.
 
     meanwhile: what happens while the driver is paused at ``call``, which counts from ``step`` on if there is one.
     """
@@ -34,8 +35,8 @@ class Fault:
 
 @dataclass
 class Machine:
-    """parts: of how many values the partition column is. serial: grows with each accident and each start of a query. root: the table.
-    has_lost_power: at some time."""
+    """parts: how many values the partition column has. serial: grows with each accident and each start of a query.
+    root: of the table. has_lost_power: whether it has at some time."""
 
     parts: int
     store: Store = field(default_factory=Store)
@@ -53,7 +54,7 @@ class Machine:
         return IdSource().new_id()
 
     def start(self, query: Query) -> Run:
-        """A new driver for it."""
+        """Start a new driver for the query."""
         self.serial += 1
         identity = query.checkpoint.query if query.source else self.new_id()
         run = Run(
@@ -70,7 +71,7 @@ class Machine:
 
     @contextlib.contextmanager
     def inside(self, query: Query, run: Run, fault: Fault | None) -> Iterator[None]:
-        """The driver works; what is to go wrong is armed."""
+        """Let the driver work, with what is to go wrong armed."""
         process, armed = run.process, self._armed
         self._stack.append(process)
         pause = lambda: process.pause_in(fault.call, lambda: self._pause(query, run, fault.meanwhile))  # noqa: E731
@@ -105,7 +106,7 @@ class Machine:
         if query.live is run:
             query.live = None
         armed, self._armed = self._armed, None
-        self.may_have_written(query)  # before it fell asleep
+        self.may_have_written(query)  # It may have, before it fell asleep.
         try:
             meanwhile()
         finally:
@@ -113,7 +114,8 @@ class Machine:
             faults.arm(self._reached)
 
     def attempt(self, query: Query, work: Callable[[Run], None], fault: Fault | None, start=None) -> Run | None:
-        """Let it work, restarted after intended and passing failures. The run, or None when it died or stopped."""
+        """Let the query work, restarted after intended and passing failures.
+        Returns its run, or None when it died or stopped."""
         for _ in range(MOST_RESTARTS):
             run = query.live or (start() if start else self.start(query))
             query.live = run
@@ -129,7 +131,7 @@ class Machine:
             except Retryable:
                 self.close(query, run)
                 if self.serial != before:
-                    return None  # it slept meanwhile, and the world has gone on without it
+                    return None  # It slept meanwhile, and the world has gone on without it.
             except (StreamsinkError, OSError) as stopped:
                 self._stopped(query, run, stopped, fault, is_woken=self.serial != before)
                 return None
@@ -137,7 +139,7 @@ class Machine:
         raise Wrong("never rests", f"{query.name} restarted {MOST_RESTARTS} times")
 
     def _stopped(self, query: Query, run: Run, why: Exception, fault: Fault | None, is_woken: bool) -> None:
-        """An error that nobody restarts after: it must have a cause."""
+        """An error has ended the query after which nobody restarts it: the error must have a cause."""
         overtaken = query.live not in (run, None)
         self.close(query, run)
         excused = run.process.has_erred and isinstance(why, (OSError, OutcomeUnknown))
@@ -147,16 +149,17 @@ class Machine:
                 raise Wrong(f"raw {type(why).__name__}", str(why)) from why
             query.causes.check(why.kind, str(why))
         if not overtaken and not excused:
-            query.said, query.said_at = why, self.serial - is_woken  # what a sleeper says is of another time
+            query.said, query.said_at = why, self.serial - is_woken  # What a sleeper says is of another time.
 
     def may_have_written(self, query: Query) -> None:
-        """Also by a try that ended in an error."""
+        """Tell the other queries that this one may have written, even by an attempt that ended in an error."""
         for other in self.queries.values():
             if other is not query:
                 other.causes.add("others")
 
     def close(self, query: Query, run: Run) -> bool:
-        """The query ends in order; what it cannot publish any more the next start will. Whether it has published everything."""
+        """End the query in order; the next start publishes what it cannot publish any more.
+        Returns whether it has published everything."""
         self._forget(query, run)
         self.may_have_written(query)
         try:
@@ -178,17 +181,17 @@ class Machine:
             query.live = None
 
     def stop(self, query: Query) -> bool:
-        """The user stops it. Whether nothing is left to publish."""
+        """The user stops the query. Returns whether nothing is left to publish."""
         return query.live is None or self.close(query, query.live)
 
     def kill(self, query: Query) -> None:
-        """Its driver dies between two batches."""
+        """The query's driver dies between two batches."""
         if query.live is not None:
             query.live.process.die()
             query.live = None
 
     def power(self) -> None:
-        """Every driver is gone, those that are paused as well, and what was not flushed."""
+        """Every driver is gone, even the paused ones, and so is everything that was not flushed."""
         for query in self.queries.values():
             self.kill(query)
         for process in self._stack:
@@ -202,7 +205,7 @@ class Machine:
             process.die()
 
     def accident(self, *what: str, query: Query | None = None) -> None:
-        """Something that one query, or every one, may rightly complain of."""
+        """Something has happened that one query, or every one, may rightly complain of."""
         self.serial += 1
         for each in [query] if query else self.queries.values():
             each.causes.add(*what)

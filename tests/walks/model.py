@@ -1,7 +1,7 @@
 """What is right, in terms of events alone: how often each row may be in the table, and which errors have a cause.
 
-This file knows nothing of the library. A row is a number. Its *fate* is the set of counts that are right in the end: {1}
-unless something happened to it. What an accident changes is said here once, for all walks.
+This file knows nothing of the library. A row is a number. Its *fate* is the set of counts that are right in the end:
+{1} unless something happened to it. What an accident changes is said here once, for all walks.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ ONCE, GONE, EITHER = frozenset({1}), frozenset({0}), frozenset({0, 1})
 
 
 class Wrong(AssertionError):
-    """The library broke its promise. ``what`` is stable: shrinking keeps to walks that end in the same."""
+    """The library broke its promise. ``what`` is stable: shrinking keeps to walks that end with the same ``what``."""
 
     def __init__(self, what: str, more: str = ""):
         super().__init__(f"{what}: {more}" if more else what)
@@ -21,7 +21,8 @@ class Wrong(AssertionError):
 
 @dataclass
 class Version:
-    """A table at one time: what a reader saw, and the fates that were not ONCE. earlier: of a backup, those of its snapshots, by number."""
+    """A table at one time: what a reader saw, and the fates other than ONCE.
+    earlier: of a backup, the versions of its snapshots, by number."""
 
     visible: Counter = field(default_factory=Counter)
     fate: dict[int, frozenset] = field(default_factory=dict)
@@ -32,8 +33,8 @@ class Version:
 class Model:
     """known: every row that anybody may ever put into the table. lost: rows that their source cannot give again.
 
-    tried: rows of bounded runs that have not returned yet. lasting: fates that stay when the table goes back. left: rows that somebody went
-    on without.
+    tried: rows of bounded runs that have not returned yet. lasting: fates that stay when the table goes back. left:
+    rows that somebody went on without.
     """
 
     known: set[int] = field(default_factory=set)
@@ -47,18 +48,18 @@ class Model:
     # -- rows come ---------------------------------------------------------------------------------------------------
 
     def produced(self, rows: Iterable[int]) -> None:
-        """A source has them: the query owes each of them once."""
+        """A source has these rows: the query owes each of them once."""
         self.known.update(rows)
 
     def job_tried(self, rows: Iterable[int]) -> None:
-        """A bounded run that failed: all of its rows or none, until it is repeated."""
+        """A bounded run was tried: all of its rows are there or none, until it is repeated and returns."""
         fresh = set(rows) - self.known
         self.known |= fresh
         self.tried |= fresh
         self.fate.update(dict.fromkeys(fresh, EITHER))
 
     def job_done(self, rows: Iterable[int]) -> None:
-        """It has returned."""
+        """The bounded run has returned."""
         for row in self.tried.intersection(rows):
             self.fate.pop(row, None)
             if row in self.lasting:
@@ -66,7 +67,7 @@ class Model:
         self.tried.difference_update(rows)
 
     def foreign_came(self, rows: Iterable[int], raced: bool = False) -> None:
-        """Another writer's. raced: by a rename that replaces, so that others may hide it."""
+        """Another writer has added rows. raced: by a rename that replaces, so that others may hide them."""
         self.known.update(rows)
         self.foreign.update(rows)
         if raced:
@@ -75,14 +76,14 @@ class Model:
     # -- rows go -----------------------------------------------------------------------------------------------------
 
     def overwritten(self, rows: Iterable[int], perhaps: Iterable[int] = ()) -> None:
-        """Somebody replaced them on purpose. perhaps: those that came or went while he did."""
+        """Somebody replaced these rows on purpose. perhaps: rows that came or went while he did."""
         rows = set(rows)
         self.fate.update({row: GONE | self.lasting.get(row, GONE) for row in rows})
         self.fate.update(dict.fromkeys(perhaps, EITHER))
         self.tried.difference_update(rows, perhaps)
 
     def expired(self, rows: Iterable[int], visible: Counter) -> None:
-        """Retention took them from the source: those that nobody has read may be missing."""
+        """Retention deleted these rows from the source: those that nobody has read may be missing."""
         self.lost.update(rows)
         self.fate.update({row: EITHER for row in rows if not visible[row]})
 
@@ -90,7 +91,7 @@ class Model:
         return Version(visible, dict(self.fate))
 
     def went_back(self, to: Version) -> None:
-        """The table is an earlier one again, or empty. What it lacks is owed again by sources that have it."""
+        """The table is an earlier one again, or empty. Sources owe again what it lacks, as far as they have it."""
         self.fate = dict(to.fate)
         for row in self.known:
             if to.visible[row]:
@@ -105,33 +106,36 @@ class Model:
     # -- the user decides --------------------------------------------------------------------------------------------
 
     def accepted_as_new(self, rows: Iterable[int], visible: Counter) -> None:
-        """The message said: writes all rows of the batch."""
+        """The message said that all rows of the batch are written."""
         self.fate.update({row: frozenset({visible[row] + 1}) for row in rows})
         self._tidy(rows)
 
     def accepted_as_seen(self, rows: Iterable[int], visible: Counter) -> None:
-        """The message said: records the batch without writing any."""
+        """The message said that the batch is recorded and none of its rows is written."""
         self.fate.update({row: frozenset({visible[row]}) for row in rows})
         self._tidy(rows)
 
     def given_up(self, rows: Iterable[int]) -> None:
-        """The user goes on after a gap, of which the message said that its rows would be missing."""
+        """The user goes on after a gap whose message said that these rows would be missing."""
         rows = set(rows)
         self.fate.update(dict.fromkeys(rows, GONE))
         self.left |= rows
 
     def may_be_read(self, rows: Iterable[int]) -> None:
-        """A new checkpoint does: what somebody went on without is in no record, and so comes after all."""
+        """A new checkpoint may read these rows:
+        what somebody went on without is in no record, and so comes after all."""
         self.fate.update(
             dict.fromkeys((row for row in self.left.intersection(rows) if self.fate.get(row) == GONE), EITHER)
         )
 
     def unsure(self, rows: Iterable[int], most: int = 1) -> None:
-        """Two accidents of which the second makes the first one's advice impossible. most: how often each may be there."""
+        """There were two accidents, of which the second makes the advice for the first one impossible.
+        most: how often each row may be there."""
         self._stays(rows, frozenset(range(most + 1)))
 
     def dropped(self, rows: Iterable[int]) -> None:
-        """Somebody dropped the table for dead letters that these were in, on purpose. They come again where their table has forgotten them."""
+        """Somebody dropped, on purpose, the table for dead letters that had these rows.
+        They come again where their table has forgotten them."""
         self._stays(rows, EITHER)
 
     def _stays(self, rows: Iterable[int], counts: frozenset) -> None:
@@ -140,7 +144,8 @@ class Model:
         self.fate.update(found)
 
     def may_come_again(self, rows: Iterable[int]) -> None:
-        """Dead letters of which their table is right and the table beside it has gone back: it does not know them, so they are read again."""
+        """Dead letters whose table is right while the table beside it has gone back:
+        that table does not know them, so they are read again."""
         self.fate.update({row: frozenset({*self.fate.get(row, ONCE), 1, 2}) for row in rows})
 
     def _tidy(self, rows: Iterable[int]) -> None:
@@ -151,7 +156,7 @@ class Model:
     # -- the account -------------------------------------------------------------------------------------------------
 
     def check_never_twice(self, visible: Counter) -> None:
-        """At any time."""
+        """Check, at any time, that no row is there too often."""
         for row, count in visible.items():
             if row not in self.known:
                 raise Wrong("unknown row", str(row))
@@ -159,7 +164,7 @@ class Model:
                 raise Wrong("doubled", f"row {row} is there {count} times, right is {sorted(self.fate.get(row, ONCE))}")
 
     def check_account(self, visible: Counter) -> None:
-        """When everything has come to rest."""
+        """Check, when everything has come to rest, that each row is there as often as it should be."""
         self.check_never_twice(visible)
         missing = sorted(row for row in self.known if visible[row] < min(self.fate.get(row, ONCE)))
         if missing:
@@ -167,7 +172,7 @@ class Model:
 
 
 def check_hint(hint: int, snapshots: list[int]) -> None:
-    """LATEST names no snapshot that is not there."""
+    """Check that LATEST does not name a snapshot that is not there."""
     if hint > max(snapshots, default=0):
         raise Wrong(
             "unreadable",
@@ -175,9 +180,9 @@ def check_hint(hint: int, snapshots: list[int]) -> None:
         )
 
 
-# Accidents that make an error of this kind right. An error whose cause did not happen is a false alarm. What stands below
-# "lasting" is a cause for good; every other one until a batch of the application has been written. What befell one of several tables is
-# one until the table gets rows again.
+# Accidents that justify an error of this kind. An error whose cause did not happen is a false alarm. An accident that
+# ends in "-ever" (LASTING) is a cause for good, every other one until a batch of the application has been written. What
+# befell one of several tables is a cause until the table gets rows again.
 CAUSES: dict[str, set[str]] = {
     "application.in-use": {"asleep"},
     "application.renamed": {"renamed", "given-up-ever", "journal-ever"},
@@ -241,7 +246,7 @@ LASTING = ("-ever",)
 class Causes:
     """What has happened to one application since it last wrote a batch. asleep: how many of its drivers are paused now.
 
-    rollbacks: of which table, to which snapshot, and which of the application's rows that took.
+    rollbacks: for each, the table, the snapshot that it went back to, and the application's rows that went with it.
     """
 
     def __init__(self):
@@ -253,7 +258,7 @@ class Causes:
         self._happened.update(accidents)
 
     def knows(self, accident: str) -> bool:
-        """Whether it has happened, and not been settled since."""
+        """Whether it has happened and was not settled since."""
         return accident in self._happened
 
     def settled(self, keep: Sequence[str] = ()) -> None:
@@ -261,7 +266,7 @@ class Causes:
         self._happened = {accident for accident in self._happened if accident.endswith(LASTING) or accident in keep}
 
     def check(self, kind: str, message: str) -> None:
-        """Raises Wrong: nothing of what happened is a reason for this error."""
+        """Raise Wrong if nothing that happened is a reason for this error."""
         happened = (
             self._happened
             | ({"asleep"} if self.asleep else set())

@@ -1,11 +1,12 @@
 """Defects of tests/sabotage that walks do not find, and why. The soak asks walks for all others (``test_teeth.py``).
 
-``REASONS`` says why no walk can find a defect. ``SELDOM`` has those of which nobody has shown that: the soak tries them as well, and tells.
+``REASONS`` says why no walk can find a defect. ``SELDOM`` has those for which nobody has shown that: the soak tries
+them as well, and reports what it finds.
 """
 
 from tests.walks.shown import SHOWN
 
-# Parts that no walk in memory goes through; those of ``spark`` the real walks go through.
+# Parts that no walk in memory goes through. The real walks go through those of ``spark``.
 ELSEWHERE = ("spark/", "storage/s3", "storage/hdfs", "storage/calls.py", "locks/")
 
 REASONS: dict[str, tuple[str, ...]] = {
@@ -13,7 +14,8 @@ REASONS: dict[str, tuple[str, ...]] = {
         "no look at the owner before a batch", "publishing without the fence", "a second query of the name is let in",
         "an epoch that a new journal gives again is ownership", "a taken record number is overwritten",
     ),
-    "A guard behind it: whoever slept looks, besides the names of its manifests, whether all is there that its snapshot names.": (
+    "A guard behind it: whoever slept looks, besides the names of its manifests, whether all is there that its "
+    "snapshot names.": (
         "a snapshot whose lists alone are there stays",
     ),
     "A guard behind it: what the snapshot names has gone with the table, and one that names no file adds no row.": (
@@ -22,21 +24,26 @@ REASONS: dict[str, tuple[str, ...]] = {
     "A guard behind it: the look for data files reads the manifests that name them.": (
         "A14: manifests are not looked for at a start",
     ),
-    "A guard behind it: the table for dead letters refuses the next ones, since it has some of a record that the table does not know.": (
+    "A guard behind it: the table for dead letters refuses the next ones, since it has some of a record that the table "
+    "does not know.": (
         "letters: their table is looked at when some come", "letters: give_up does not see them",
     ),
-    "A guard behind it: the query, which comes under its second name with nothing recorded there, is told first where the first name "
+    "A guard behind it: the query, which comes under its second name with nothing recorded there, is told first where "
+    "the first name "
     "ends.": (
         "the first name does not tell where to begin after records were given up",
     ),
     "It gives up more than it must, and says so: those rows are read again.": (
         "B8: records before the bad one are given up too",
     ),
-    "It asks what it could know, after a table was dropped or rolled back, or records were given up; a walk lets it ask, and answers.": (
+    "It asks what it could know, after a table was dropped or rolled back, or records were given up; a walk lets it "
+    "ask, and answers.": (
         "letters: two tables are one", "a journal of which all was given up is taken for an older copy",
-        "one file that is there is not a proof for all of its record", "another name takes rows for lost whose state has gone",
+        "one file that is there is not a proof for all of its record",
+        "another name takes rows for lost whose state has gone",
     ),
-    "Rows of a walk are numbers, which every version of a program makes alike; so it does not see which version's are there.": (
+    "Rows of a walk are numbers, which every version of a program makes alike; so it does not see which version's are "
+    "there.": (
         "files of another query are taken as seen",
     ),
     "The operator of a walk accepts as new only what is not there, and writes no row twice on purpose.": (
@@ -56,17 +63,19 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a table that another one makes between two looks is a strange folder",
     ),
     "It leaves files that nobody names; a walk looks at what readers see.": (
-        "a failed batch leaves its files", "C1: branches are not looked at", "B3: what no record can name any more stays",
-        "what another epoch staged for a record's number stays",
+        "a failed batch leaves its files", "C1: branches are not looked at",
+        "B3: what no record can name any more stays", "what another epoch staged for a record's number stays",
     ),
-    "It makes an error of what is well, or a question of one that has an answer, where rows stay right: it is about a program that a "
+    "It makes an error of what is well, or a question of one that has an answer, where rows stay right: it is about a "
+    "program that a "
     "walk does not have: results that change, several counts, conditions with dates, folders that grow.": (
-        "A13: results that change are appended", "a run without one count is counted", "a run is asked for because its folder has grown",
-        "dates of a run's conditions do not count", "runs that are never repeated are asked for one by one",
-        "an overwrite replaces what its partitions do not say", "a batch of old messages alone is asked for its rows",
-        "the word for rows takes the one for the query away",
+        "A13: results that change are appended", "a run without one count is counted",
+        "a run is asked for because its folder has grown", "dates of a run's conditions do not count",
+        "runs that are never repeated are asked for one by one", "an overwrite replaces what its partitions do not say",
+        "a batch of old messages alone is asked for its rows", "the word for rows takes the one for the query away",
     ),
-    "It takes a part out of a word, so that it answers another question as well: an operator gives the word of his last message, and "
+    "It takes a part out of a word, so that it answers another question as well: an operator gives the word of his "
+    "last message, and "
     "takes it away.": (
         "A3: any token takes a query for the same", "one word for all that comes under a run's id",
         "one word for every query of a copied checkpoint", "the word for rows outlives its replay",
@@ -74,8 +83,8 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a lost table is left out by any word",
     ),
     "The sinks of a walk are Paimon tables.": (
-        "what the name before has lost is there", "another name's record that is not published is not there", "commands for tables take any folder",
-        "an option that means nothing to a sink is ignored",
+        "what the name before has lost is there", "another name's record that is not published is not there",
+        "commands for tables take any folder", "an option that means nothing to a sink is ignored",
     ),
     "Columns of a walk are always the same.": (
         "a column that is NOT NULL needs an option alone", "an option changes the type of a partition column",
@@ -87,9 +96,10 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "Files of a walk keep their times and stay in their folder, and its records are of one version.": (
         "a file without its time is new", "files that are asked for are left out",
-        "what is said of some files is said of the whole batch", "what is said of some files is said of all that come later",
-        "one answer about files takes the other one away", "a file that was moved is new data",
-        "moved files beside known ones are new data", "shorter entries of files are taken for longer ones",
+        "what is said of some files is said of the whole batch",
+        "what is said of some files is said of all that come later", "one answer about files takes the other one away",
+        "a file that was moved is new data", "moved files beside known ones are new data",
+        "shorter entries of files are taken for longer ones",
     ),
     "A function of a walk does the same with each batch.": (
         "what was done with a run's first batch is done with all",
@@ -99,8 +109,8 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "No query of a walk reads one topic, or one folder, by two sources.": (
         "what one source has read the other has read too", "A8: sources of one topic share a record",
-        "A8: rows of several sources are filtered by one position", "A8: starting_offsets takes one source's position for all",
-        "sources that begin apart begin at one place",
+        "A8: rows of several sources are filtered by one position",
+        "A8: starting_offsets takes one source's position for all", "sources that begin apart begin at one place",
     ),
     "A walk has one thread; a second call comes at an I/O call of the first one, which cannot wait for it.": (
         "A1: one of two calls at one time is recorded", "A1: a later batch at one time takes the first one's rows away",
@@ -110,8 +120,9 @@ REASONS: dict[str, tuple[str, ...]] = {
         "another application's damage stops all of a table", "the last record must be readable for its mark",
         "runs of damaged records stay published", "a journal knows the runs of damaged records",
         "a journal of files forgets them with a damaged record", "a hole in the files goes unnoticed",
-        "A14: sizes of lists are not compared", "A14: what expires meanwhile is an alarm", "what another writer has added is not read",
-        "the newest manifest is not read at a start", "a column that a file lacks is null", "A14: a running query looks for no manifest",
+        "A14: sizes of lists are not compared", "A14: what expires meanwhile is an alarm",
+        "what another writer has added is not read", "the newest manifest is not read at a start",
+        "a column that a file lacks is null", "A14: a running query looks for no manifest",
         "C1: what cannot be read names nothing", "a late snapshot goes although others have built on it",
     ),
     "An operator's words and paths are right, and he reads what a command says of one run.": (
@@ -129,7 +140,8 @@ REASONS: dict[str, tuple[str, ...]] = {
         "letters: of two names the table's own counts",
     ),
     "What is damaged or pending is told by queries before ``verify`` is asked, at rest.": (
-        "verify takes a dropped table's records for this one's", "B8: verify does not look for files of pending records",
+        "verify takes a dropped table's records for this one's",
+        "B8: verify does not look for files of pending records",
     ),
     "Schemas stay, as do the table's options.": (
         "C4: files are published without their schema", "B1: options of a commit are read after the record",
@@ -151,36 +163,44 @@ REASONS: dict[str, tuple[str, ...]] = {
         "files that a larger one hides come to light", "files that count are kept with those that do not",
     ),
     "Rows of a walk have three plain columns, of which each is there once.": (
-        "a column may be there twice", "a table of several may take a name twice", "B7: nested arrays keep missing offsets",
-        "nulls inside of columns are not looked for", "what a null row has below it counts as null",
-        "marks of nulls stay where the type has none", "a column that is left out has marks of nulls inside",
-        "hexadecimal text is the bits of a number", "a decimal comes round when it gets a larger scale",
-        "a text of too many digits comes round to another decimal", "a bound that is not UTF-8 ends with Python's own error",
-        "a partition value that is not UTF-8 ends with Python's own error", "a row with such a partition value is no dead letter",
-        "a name of a table that is not UTF-8 is any name",
+        "a column may be there twice", "a table of several may take a name twice",
+        "B7: nested arrays keep missing offsets", "nulls inside of columns are not looked for",
+        "what a null row has below it counts as null", "marks of nulls stay where the type has none",
+        "a column that is left out has marks of nulls inside", "hexadecimal text is the bits of a number",
+        "a decimal comes round when it gets a larger scale", "a text of too many digits comes round to another decimal",
+        "a bound that is not UTF-8 ends with Python's own error",
+        "a partition value that is not UTF-8 ends with Python's own error",
+        "a row with such a partition value is no dead letter", "a name of a table that is not UTF-8 is any name",
     ),
-    "Another guard asks the same: a writer that slept looks whether all is there that its snapshot names, and one that did not has "
-    "met no other table; what the table for dead letters has of a number is looked at before the number is recorded; the fence is asked after the newest state was read.": (
+    "Another guard asks the same: a writer that slept looks whether all is there that its snapshot names, and one that "
+    "did not has "
+    "met no other table; what the table for dead letters has of a number is looked at before the number is recorded; "
+    "the fence is asked after the newest state was read.": (
         "a higher epoch in the table fences nobody", "a snapshot on one of another table stays",
         "letters: a number that was given up is there",
     ),
-    "It asks what has an answer, or takes back what others hold as well: rows stay right, and the accident is a cause of the question.": (
+    "It asks what has an answer, or takes back what others hold as well: rows stay right, and the accident is a cause "
+    "of the question.": (
         "C5: what is built on a snapshot does not count", "letters: what is retained whole cannot be told",
-        "what others built on before it was replaced is gone", "what others built on the first name's snapshot does not count",
-        "rows made of old messages alone are refused", "a table may not go back behind what the first name's mark says",
+        "what others built on before it was replaced is gone",
+        "what others built on the first name's snapshot does not count", "rows made of old messages alone are refused",
+        "a table may not go back behind what the first name's mark says",
         "a run that has no rows any more is another one",
     ),
     "No function of a walk calls sinks of two names.": (
         "sinks of one function are earlier names", "a sink that joins later begins where it likes",
     ),
-    "The store of a walk is like a disk: a successor's sweep takes what a sleeper has prepared, so that its record cannot come.": (
+    "The store of a walk is like a disk: a successor's sweep takes what a sleeper has prepared, so that its record "
+    "cannot come.": (
         "B3: an earlier driver's record stops its successor",
     ),
-    "What it doubles may be doubled: of a table that went back alone the dead letters come again, under another name as the error "
+    "What it doubles may be doubled: of a table that went back alone the dead letters come again, under another name "
+    "as the error "
     "says.": (
         "letters: their table may know more",
     ),
-    "A driver of a walk is paused, or one of its calls fails, and never both in one batch: so no snapshot that others have built on "
+    "A driver of a walk is paused, or one of its calls fails, and never both in one batch: so no snapshot that others "
+    "have built on "
     "gave its writer no answer.": (
         "C1: a lost try's manifests go though others built on them", "C2: a taken name is not read back",
     ),
@@ -188,54 +208,65 @@ REASONS: dict[str, tuple[str, ...]] = {
         "what stands above the newest snapshot is the table's",
     ),
     "Tables of a walk keep their names and their paths.": (
-        "a table that got another name with the query has two parts", "a table whose path was changed with the name is missed",
+        "a table that got another name with the query has two parts",
+        "a table whose path was changed with the name is missed",
     ),
     "Spark's logs of a walk are whole.": (
         "a log that Spark has deleted is another one",
     ),
-    "A guard behind it: positions tell the same; those of a folder count its batches, and an earlier batch of a topic overlaps what "
+    "A guard behind it: positions tell the same; those of a folder count its batches, and an earlier batch of a topic "
+    "overlaps what "
     "is recorded.": (
         "batches may be left out", "another name goes on from a batch before the last one",
         "another name goes on over files of which batches are missing",
     ),
-    "A guard behind it: the next start finds the table lost by the journal, and says which ways on there are with several tables.": (
+    "A guard behind it: the next start finds the table lost by the journal, and says which ways on there are with "
+    "several tables.": (
         "a lost table of several is told as one table's",
     ),
     "A guard behind it: publishing a table's part asks the same of what the table should have, after the record.": (
         "a table that went back under the query is written",
     ),
-    "It says less than is known; the operator of a walk looks into the table then, or goes the other way that the message names.": (
+    "It says less than is known; the operator of a walk looks into the table then, or goes the other way that the "
+    "message names.": (
         "a name that ends elsewhere than was said is not told",
     ),
     "A guard behind it: what is given up is read again, from where its first name says once that was started.": (
         "a query with another name is not sent to its first one",
     ),
     "The operator of a walk goes the other way that the message names when one leads back to where he was.": (
-        "a query is sent to a first name whose journal is lost", "what comes behind another name's records keeps them out",
+        "a query is sent to a first name whose journal is lost",
+        "what comes behind another name's records keeps them out",
         "what comes before a record that waits for another name waits too", "names in a ring are sent to each other",
-        "another name does not believe the first one that has found its record", "another name begins behind more than the first one's record",
+        "another name does not believe the first one that has found its record",
+        "another name begins behind more than the first one's record",
         "a group waits for what another name has to publish before its last record",
     ),
     "Records of a walk are lost whole, or torn while they are written; none is damaged later.": (
         "a give_up of what cannot be read forgets the name before",
     ),
     "A query of a walk has two names, which take turns, and a name that has gone on is retired by nobody.": (
-        "a name of which the table says nothing is asked where to begin", "the first name is retired although nothing is behind it",
+        "a name of which the table says nothing is asked where to begin",
+        "the first name is retired although nothing is behind it",
     ),
     "No other program takes a name of a walk that a query has had before.": (
         "whoever has the first name by now has the query's rows",
         "a number that was given up is the record that another name goes on from",
     ),
-    "What was rolled back is owed again, and its operator would let it come again: done without a question it ends alike.": (
+    "What was rolled back is owed again, and its operator would let it come again: done without a question it ends "
+    "alike.": (
         "a rollback is not noticed",
     ),
-    "Whoever calls starting_offsets in a walk has started the query before: what a rollback took is told, or is there again, by then.": (
-        "starting_offsets counts what a rollback has taken", "starting_offsets counts what went behind another writer's snapshot",
+    "Whoever calls starting_offsets in a walk has started the query before: what a rollback took is told, or is there "
+    "again, by then.": (
+        "starting_offsets counts what a rollback has taken",
+        "starting_offsets counts what went behind another writer's snapshot",
         "starting_offsets takes what is before a rollback and nothing names for gone",
     ),
     "No query of a walk reads a thousand topics.": (
         "a shortened id is any id", "a shortened id is another id",
-        "a state of very many topics takes more than a snapshot has room for", "a compressed state that was altered is taken",
+        "a state of very many topics takes more than a snapshot has room for",
+        "a compressed state that was altered is taken",
     ),
     "No query of a walk reads a topic beside a folder.": (
         "A2: topics beside a folder are not recorded", "a batch beside a folder may end behind the broker's offsets",
@@ -243,8 +274,9 @@ REASONS: dict[str, tuple[str, ...]] = {
         "A2: a topic beside a folder tells where to begin after records were given up",
     ),
     "No query of a walk goes on with one table of several.": (
-        "a query of one table goes by what this one has of several", "a query of one table leaves parts for the others behind",
-        "a table of several whose journal is lost is whole", "another number is looked for than this table has of several",
+        "a query of one table goes by what this one has of several",
+        "a query of one table leaves parts for the others behind", "a table of several whose journal is lost is whole",
+        "another number is looked for than this table has of several",
         "a query of one table knows nothing of several that it says nothing of",
         "a query of one table goes on whatever has become of its part of several",
         "the first name of another kind is asked where to begin after records were given up",
@@ -254,33 +286,41 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a folder above that may not be looked into stops the query",
     ),
     "Sources of a walk's query keep their places, and a topic that it leaves does not come back.": (
-        "A2: sources that have changed places are told each other's topics", "positions of an earlier name are forgotten",
+        "A2: sources that have changed places are told each other's topics",
+        "positions of an earlier name are forgotten",
     ),
-    "Of a broker that tells no ids a walk asks for no row below the recorded positions, which may be another topic's.": (
-        "A2: a newest offset below the record is passed over", "A2: an answer that comes when the topic has grown is forgotten",
+    "Of a broker that tells no ids a walk asks for no row below the recorded positions, which may be another "
+    "topic's.": (
+        "A2: a newest offset below the record is passed over",
+        "A2: an answer that comes when the topic has grown is forgotten",
     ),
     "What its operator goes on without a walk does not ask for any more, whatever comes back.": (
         "a table that was restored is left out",
     ),
-    "No topic of a walk keeps its id and loses messages at its end, and its operator gives a word to the option that the message "
+    "No topic of a walk keeps its id and loses messages at its end, and its operator gives a word to the option that "
+    "the message "
     "names.": (
-        "A2: an answer takes a record back to where the topic ends now", "A2: a checkpoint older than the topic takes its record back",
+        "A2: an answer takes a record back to where the topic ends now",
+        "A2: a checkpoint older than the topic takes its record back",
     ),
     "The snapshots of a walk that replace another one add rows of their own, and change none of ours.": (
         "a snapshot that lost its line proves that a pending record is there",
         "a snapshot that lost its line proves that a record was published",
     ),
-    "Drivers of a walk end before a backup takes the place of their table; one that sleeps meanwhile is told when it publishes.": (
+    "Drivers of a walk end before a backup takes the place of their table; one that sleeps meanwhile is told when it "
+    "publishes.": (
         "a running query takes every table for its journal's",
     ),
     "A walk does not ask for rows that went with a rollback of which no snapshot tells any more.": (
         "a mark of an earlier publishing tells of this one", "another name goes on from what was to come again",
-        "starting_offsets counts what was to come again", "another name begins where the first one's record was before it came again",
+        "starting_offsets counts what was to come again",
+        "another name begins where the first one's record was before it came again",
         "a mark before a rollback proves that its record is there",
     ),
 }
 
-# After 1,500 drawn walks and 5,600 bred ones, 6,000 drawn ones of seed 47, and for each that is named here some thousand that were bred from walks which come to its place.
+# As of 1,500 drawn walks and 5,600 bred ones, 6,000 drawn ones of seed 47, and, for each defect that is named here,
+# some thousand walks that were bred from those which come to its place.
 SELDOM: dict[str, tuple[str, ...]] = {
     "Walks come to its place, and those that were tried end as they should.": (
         "C5: another writer's snapshot is taken back", "letters: what is there under a later number is not",
@@ -289,13 +329,15 @@ SELDOM: dict[str, tuple[str, ...]] = {
         "without the first name's mark nothing says how far a table may go back",
         "without a mark a new name does not say where its tables were",
     ),
-    "Drawn walks come to its place seldom or never: it takes a replaced snapshot, a compaction, a rollback and expiry in one order, "
+    "Drawn walks come to its place seldom or never: it takes a replaced snapshot, a compaction, a rollback and expiry "
+    "in one order, "
     "and more.": (
         "rows that were there are not looked for when a group is published",
         "a state alone after a reply that was lost is one with its rows",
-        "a state alone whose snapshot was replaced is published with its rows", "a mark of an earlier publishing is one of this",
-        "a mark that does not say where is one with the rows", "what a user has seen has its rows in that snapshot",
-        "dead letters do not come again with a state alone", "what is seen is the end of what was replaced",
+        "a state alone whose snapshot was replaced is published with its rows",
+        "a mark of an earlier publishing is one of this", "a mark that does not say where is one with the rows",
+        "what a user has seen has its rows in that snapshot", "dead letters do not come again with a state alone",
+        "what is seen is the end of what was replaced",
         "starting_offsets takes what went with a state that was published alone for gone",
         "a start does not find out where what was published again is", "what was to come again is not given up",
         "a mark that was to be replaced stays where no snapshot tells",

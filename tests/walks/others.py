@@ -21,7 +21,7 @@ def _new(walk, count: int):
 
 @event(3)
 def foreign_append(walk, count):
-    """Rows of another writer."""
+    """Another writer adds rows."""
     if walk.world.others.is_table():
         rows, batch = _new(walk, 1 + count % 3)
         walk.world.others.commit(APPEND, batch)
@@ -46,7 +46,7 @@ def foreign_overwrite(walk, which, count):
 
 @event(3, 0)
 def compaction(walk):
-    """Files of a partition become one."""
+    """The files of a partition are compacted into one."""
     if walk.world.others.is_table() and walk.world.others.commit(COMPACT):
         walk.world.accident("others")
 
@@ -70,7 +70,7 @@ def night(walk, count, keep):
 
 @event(1, 2)
 def letters_expiry(walk, number, keep):
-    """Old snapshots of a table for dead letters expire, after a compaction of it."""
+    """A table for dead letters is compacted, and its old snapshots expire."""
     letters = _letters(walk, number)
     if letters is not None:
         letters.commit(COMPACT)
@@ -91,7 +91,7 @@ def letters_back(walk, number, to):
 
 
 def _letters(walk, number: int) -> Others | None:
-    """One of the tables for dead letters."""
+    """One of the tables for dead letters, or None when there is none."""
     paths = walk.world.others.letter_tables()
     return Others(walk.world.store, paths[number % len(paths)]) if paths else None
 
@@ -105,7 +105,8 @@ def tag(walk, number):
 
 @event(2, 2)
 def rollback(walk, to, clean):
-    """The table goes back to an earlier snapshot. clean: files that only newer ones need are deleted, as Paimon does it."""
+    """The table goes back to an earlier snapshot.
+    clean: files that only newer snapshots need are deleted, as Paimon does."""
     world = walk.world
     ids = world.others.snapshot_ids()
     if len(ids) > 1:
@@ -114,7 +115,7 @@ def rollback(walk, to, clean):
 
 @event(2)
 def foreign_prepare(walk, count):
-    """A foreign writer has prepared a snapshot, and is about to rename it."""
+    """A foreign writer has prepared a snapshot and is about to rename it to its final name."""
     if walk.world.others.is_table():
         rows, batch = _new(walk, 1 + count % 3)
         walk.prepared = (walk.world.others.prepare(APPEND, batch), rows, walk.world.others.changes)
@@ -122,7 +123,8 @@ def foreign_prepare(walk, count):
 
 @event(3, 0)
 def foreign_rename(walk):
-    """It renames, over whatever has the number by now, if that is not long ago. Rows that only a foreign snapshot had are its loss."""
+    """The foreign writer renames its snapshot over whatever has the number by now, unless it was prepared long ago. It
+    is its own loss if only a foreign snapshot had some rows."""
     world, others = walk.world, walk.world.others
     if walk.prepared is None or not others.is_table():
         return
@@ -148,7 +150,8 @@ def foreign_rename(walk):
 
 @event(2, 4)
 def lost_race(walk, which, most, step, then):
-    """A foreign writer prepares a snapshot, a driver dies after it has published its own, others build on that; then the first one renames over it."""
+    """A foreign writer prepares a snapshot; a driver dies after it has published its own; others build on that; then
+    the foreign writer renames its snapshot over the driver's."""
     foreign_prepare(walk, most)
     fault = Fault(step=("commit.published", "commit.hinted", "commit.marked")[step % 3])
     walk.world.batch(query_of(walk.world, which), 1 + most % 4, fault)
@@ -161,7 +164,8 @@ def lost_race(walk, which, most, step, then):
 
 @event(1)
 def retire(walk, number):
-    """A name that nobody uses any more, of a second sink or of a query that has gone on under another one, is retired."""
+    """A name that nobody uses any more,
+    of a second sink or of a query that has gone on under another name, is retired."""
     world = walk.world
     if not world.others.is_table():
         return
@@ -172,7 +176,7 @@ def retire(walk, number):
     ]
     if names:
         name = names[number % len(names)]
-        with contextlib.suppress(Misuse):  # what is pending would be lost
+        with contextlib.suppress(Misuse):  # It is refused where pending rows would be lost.
             retire_application(world.others.io, world.root, SinkOptions.of(world.root, {"application": name}))
         world.accident("others")
 

@@ -22,8 +22,9 @@ from streamsink.table.creation import fields_of
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.testing.driver import Driven, MicroBatchDriver, NumberedRows, columns, written
 from streamsink.testing.stepping import Stepping
+from tests.walks.checkpoints import Checkpoint
 from tests.walks.model import Causes, Wrong
-from tests.walks.sources import Checkpoint, Folder, Topic, batch_of
+from tests.walks.sources import Folder, Topic, batch_of
 from tests.walks.store import Process
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), pa.field("n", pa.int64(), nullable=False)])
@@ -32,7 +33,7 @@ TABLE = "orders"
 _WITH_LETTERS = {"publish": "sync", "publish_every_batches": 1, "publish_as": "snapshot-per-checkpoint"}
 _EARLIER_NAME = f"streamsink-{TABLE}"
 PARTS = ("a", "b", None, "", "c/d=e", "%41 é", "__DEFAULT_PARTITION__", "x" * 80, "\n", "..")
-# What a query that gets another name has behind its first one.
+# The suffix of a query's other name.
 RENAMED = "-renamed"
 SETTINGS = {"commit_min_wait_ms": 0, "commit_max_wait_ms": 0, "table_options": {"manifest.merge-min-count": "3"}}
 
@@ -45,7 +46,7 @@ def arrow(ids: list[int], parts: int) -> pa.RecordBatch:
 
 
 def with_bad_ones(ids: list[int], parts: int) -> pa.RecordBatch:
-    """The same for a query that has dead letters: every third row lacks what the table must have."""
+    """Rows of these ids for a query that has dead letters: every third row lacks a value that the table requires."""
     columns = {
         "id": ids,
         "part": [part_of(row, parts) for row in ids],
@@ -57,7 +58,7 @@ def with_bad_ones(ids: list[int], parts: int) -> pa.RecordBatch:
 
 
 def is_bad(row: int) -> bool:
-    """Whether it lacks what the table must have, in a query that has dead letters."""
+    """Whether the row lacks a value that the table requires, in a query that has dead letters."""
     return row % 3 == 0
 
 
@@ -66,7 +67,7 @@ def part_of(row: int, parts: int) -> str | None:
 
 
 def halves(rows: list[int]) -> tuple[list[int], list[int]]:
-    """What a function that calls the sink twice gives to each call."""
+    """The rows that a function which calls the sink twice gives to each call."""
     return [row for row in rows if row % 2 == 0], [row for row in rows if row % 2]
 
 
@@ -77,8 +78,9 @@ def partitioned(parts: int) -> tuple[str, ...]:
 
 @dataclass
 class Job:
-    """A bounded run. options: those that an overwrite has. version: of its program. has_one_count: whether its plan has a row for each of its
-    input. files: how often those that it reads were made anew. seen: of an overwrite whose calls failed, the rows that were there by then."""
+    """A bounded run. options: those of an overwrite. version: of its program. has_one_count: whether its plan has a row
+    for each row that it reads. files: how often the files that it reads were made anew. seen: of an overwrite whose
+    calls failed, the rows that were there by then."""
 
     name: str
     rows: list[int]
@@ -90,7 +92,8 @@ class Job:
 
 
 def check_kept(overwrites: list[Job], before: Counter, gone: Collection[int], parts: int) -> None:
-    """A call of another run may publish those whose calls failed, which take nothing away that came after the last call for them."""
+    """The call of another run may publish overwrites whose own calls failed. Check that they take nothing away that
+    came after the last call for them."""
     waiting = [job for job in overwrites if job.seen]
     for part in {part_of(job.rows[0], parts) for job in waiting}:
         published = [job for job in waiting if part_of(job.rows[0], parts) == part and not before[job.rows[0]]]
@@ -104,16 +107,21 @@ def check_kept(overwrites: list[Job], before: Counter, gone: Collection[int], pa
 class Query:
     """One logical query: what its user calls it, what it reads, and where its checkpoint is now.
 
-    live: its run, when a driver has one open. said: the error that stopped it last, when the world's serial was ``said_at``.
-    afterwards: what a command said to do next. version: of its plan. is_comparable: whether the plan shows everything.
-    halves: its function calls the sink twice, each time with a part of the rows. at_once: from two threads, and at which I/O call
-    of the first one the second comes. topic_id: of the topic that the last batch was of. place: number of the checkpoint's folder.
-    first: id of its first checkpoint. stateful: its rows come out of state. combines: by what its function makes rows of several, if it does.
-    hides: what does not show whether it does, if anything.
-    one_each: its batches read one file each. begun_before: the checkpoint that was planned for the topic before, and wrote nothing of it.
-    went_back: to the name that it had first, as an error said. given: options with words that its user has given. taken: rows of batches that
-    another program has written with a copy of the checkpoint. adopts_blindly: of batches before the first one nothing but its user's word is
-    known.
+    live: its run, when a driver has one open. said: the error that stopped it last, when the world's serial was
+    ``said_at``. afterwards: what a command said to do next. rows_of_job: the bounded run that is under way.
+
+    version: of its plan. is_comparable: whether the plan shows everything. stateful: its rows come out of state.
+    combines: the operator by which its function makes rows of several, if it does. hides: the operator that does not
+    show whether it does, if there is one. halves: its function calls the sink twice, each time with a part of the rows.
+    at_once: it does so from two threads, and the second call comes at this I/O call of the first one. one_each: its
+    batches read one file each.
+
+    first: id of its first checkpoint. place: number of the checkpoint's folder. topic_id: of the topic that the last
+    batch was of. begun_before: the checkpoint that was planned for the topic before and wrote nothing of it.
+
+    went_back: to its first name, as an error said. given: the options with words that its user has set. taken: rows of
+    batches that another program has written with a copy of the checkpoint. adopts_blindly: only its user's word says
+    what the batches before its first one have written.
     """
 
     name: str
@@ -159,14 +167,16 @@ class Query:
         return self.source.rows(self.checkpoint, batch_id)
 
     def rows_adopted(self) -> list[int]:
-        """Of batches that it has adopted, while it has written none under its name since: it does not know whether they are in the table."""
+        """The rows of batches that it has adopted, while it has written none under its name since:
+        it does not know whether they are in the table."""
         checkpoint, adopted = self.checkpoint, self.options.get("adopt_from_batch", 0) if self.adopts_blindly else 0
         batches = range(len(checkpoint.planned[:adopted])) if adopted and checkpoint.committed <= adopted else ()
         return [row for batch in batches for row in self.rows(batch)]
 
     @property
     def is_known_by_name(self) -> bool:
-        """Whether it has written under its name since it has it. A query that loses its name and its checkpoint at once is another query."""
+        """Whether it has written under its present name.
+        A query that loses its name and its checkpoint at once is another query."""
         return not self.causes.knows("renamed")
 
     @property
@@ -188,7 +198,7 @@ class Waiting(Stepping):
 
 
 class Rows(NumberedRows):
-    """Rows that are computed when they are written, less those that the decision filters."""
+    """Rows that are computed when they are written, except those that the decision filters."""
 
     def __init__(
         self,
@@ -197,7 +207,8 @@ class Rows(NumberedRows):
         query: Query | None = None,
         at: tuple[Checkpoint, int] | None = None,
     ):
-        """read: which rows the source has for it by now. at: the batch that it is."""
+        """read: returns the rows that the source has for the batch by now.
+        at: the checkpoint and the number of the batch."""
         super().__init__(run.driver, run.process.io, run.opened)
         self._run = run
         self._query, self._read, self._parts, self._root = query, read, run.parts, run.driver.root
@@ -207,7 +218,7 @@ class Rows(NumberedRows):
         return len(self._read())
 
     def compared(self, published: Committable | None) -> QueryComparison:
-        """Of a bounded run: with what is in the files that it has published."""
+        """Compare a bounded run with what is in the files that it has published."""
         if published is None:
             return QueryComparison((), ("the journal does not remember the run's record",))
         there = []
@@ -220,7 +231,7 @@ class Rows(NumberedRows):
         return QueryComparison(() if sorted(there) == sorted(self._read()) else ("the rows in them",), ())
 
     def looked_at_again(self, batch: Batch) -> Batch:
-        """What the broker says now."""
+        """The batch with what the broker says now."""
         if self._query is None or not self._query.source.numeric:
             return batch
         return replace(batch, sources=self._query.source.ranges(self._checkpoint, self._batch_id))
@@ -233,9 +244,8 @@ class Rows(NumberedRows):
         ids = self._new_of(read, decision)
         is_filtered = decision.seen_files or decision.verdict is Verdict.FILTER
         if is_filtered and self._query and self._query.combines and 0 < len(ids) < len(read):
-            raise Wrong(
-                "rows made of several are filtered"
-            )  # of old rows alone nothing is left, whatever was made of them
+            # When all rows are old nothing is left of them, whatever was made of them.
+            raise Wrong("rows made of several are filtered")
         return ids
 
     def _new_of(self, ids: list[int], decision) -> list[int]:
@@ -253,7 +263,7 @@ class Rows(NumberedRows):
 
 
 class RowsWithLetters(Rows):
-    """The same, of a query that has dead letters."""
+    """The rows of a query that has dead letters."""
 
     def write(self, checkpoint, group):
         rows = self._routed(self._chosen(checkpoint.decision))
@@ -264,7 +274,7 @@ class RowsWithLetters(Rows):
 
 
 class Run:
-    """One start of a query in one driver: opened with its first batch, as under Spark."""
+    """One start of a query in one driver. Its first batch opens it, as under Spark."""
 
     def __init__(
         self,
@@ -282,7 +292,7 @@ class Run:
         self.driver.background = lambda step: Waiting(step, process, delay)
         self.id = IdSource().new_id()
         self.sink: Driven | None = None
-        self.slept = False  # in the work that it did last
+        self.slept = False  # It slept in the work that it did last.
 
     def open(self, batch_id: int) -> None:
         if self.sink is not None:
@@ -309,7 +319,8 @@ class Run:
         return (Rows if self._letters is None else RowsWithLetters)(self, *given)
 
     def batch(self, query: Query, at: tuple[Checkpoint, int], read: Callable[[], list[int]]) -> None:
-        """A batch of a checkpoint, with those of its rows that are read when it is written. What is raised ends the run."""
+        """Write a batch of a checkpoint, with those of its rows that are read when it is written.
+        An error ends the run."""
         checkpoint, batch_id = at
         self.open(batch_id)
         batch = replace(
@@ -322,7 +333,7 @@ class Run:
         self.sink.run.micro_batch(batch, self._rows(read, query, at))
 
     def batch_in_two(self, query: Query, at: tuple[Checkpoint, int], read: Callable[[], list[int]]) -> None:
-        """By a function that calls the sink twice, each time with a part of the rows."""
+        """Write a batch by a function that calls the sink twice, each time with a part of the rows."""
         first, second = (lambda: halves(read())[0]), (lambda: halves(read())[1])
 
         def background() -> None:
@@ -332,14 +343,16 @@ class Run:
                 if refused.kind != "batch.concurrent":
                     raise
 
-        self.open(at[1])  # under a lock, which the other thread waits for
+        self.open(at[1])  # The sink is opened under a lock, for which the other thread waits.
         if query.at_once:
             self.process.pause_in(query.at_once, background)
         self.batch(query, at, first)
-        self.batch(query, at, second)  # its thread has come later; or it waited, which one thread cannot do
+        # This is the second thread, which comes later than at the chosen call; or which waited, as one thread cannot
+        # do.
+        self.batch(query, at, second)
 
     def job(self, job: Job) -> None:
-        """A bounded job's one batch, published when this returns."""
+        """Write a bounded job's only batch, which is published when this returns."""
         self.open(END_OF_INPUT)
         fingerprint = QueryFingerprint("Files", f"version {job.version}", "", "", "4.1", True)
         batch = Batch(

@@ -1,7 +1,9 @@
-"""Where a defect would make a difference: a tree in which each one's place tells, so that its teeth are tried on the walks that go there.
+"""Finds out where a defect would make a difference: in an instrumented copy of the tree the place of each defect
+reports that a walk comes to it, so that the defect is tried only on walks that come there.
 
-A defect changes one function, and a walk does the same each time: one that never comes to a place where the defect has another value, or
-does something else, goes as it would without it, but for the number of I/O calls, of which only accidents at a call depend.
+A defect changes one function, and a walk does the same each time. A walk that never comes to a place where the defect
+has another value, or does something else, goes as it would without the defect. Only the number of I/O calls may differ,
+on which accidents at a call depend.
 """
 
 import ast
@@ -55,15 +57,15 @@ _CHANGES_NOTHING = {
     "with_word",
     "words_of",
 }
-# What a function of its own cannot hold.
+# What cannot stand in a function of its own.
 _NOT_APART = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await, ast.Starred, ast.Slice, ast.FormattedValue)
 
-reached: set[int] = set()  # numbers of defects, in the walk that is under way
-uneven: set[int] = set()  # those of which the other value cannot be looked at without doing something
+reached: set[int] = set()  # The numbers of the defects that the walk under way has come to.
+uneven: set[int] = set()  # Those whose other value cannot be looked at without doing something.
 
 
 def effects() -> int:
-    """How much has been done to the world so far; whoever walks says how it is counted."""
+    """How much has been done to the world so far; the walker says how it is counted."""
     return 0
 
 
@@ -83,7 +85,7 @@ def raising(number: int) -> Iterator[None]:
 
 
 def same(number: int, value: Callable[[], object], other: Callable[[], object]) -> object:
-    """The value; the place counts as reached when the defect has another one."""
+    """Return the value. The place counts as reached when the defect has another one."""
     try:
         found = value()
     except BaseException:
@@ -107,7 +109,8 @@ def same(number: int, value: Callable[[], object], other: Callable[[], object]) 
 def instrument(
     root: Path, folder: Path, defects: Iterable[tuple[int, Defect]], without: frozenset[int] = frozenset()
 ) -> None:
-    """Modules below ``folder``, a copy of ``root``, tell which numbers they come to. without: those whose other value is never looked at."""
+    """Let the modules below ``folder``, a copy of ``root``, report the numbers of the defects that they come to.
+    without: defects whose other value is never looked at."""
     of_file: dict[str, list[tuple[int, Defect]]] = defaultdict(list)
     for number, defect in defects:
         of_file[defect.file].append((number, defect))
@@ -123,7 +126,7 @@ def instrument(
 
 
 def _import(tree: ast.Module) -> None:
-    """After the docstring and what must stand first."""
+    """Insert the import after the docstring and what else must stand first."""
     after = 1
     while (
         after < len(tree.body)
@@ -185,7 +188,8 @@ def _may_stand_apart(mine: ast.expr, theirs: ast.expr) -> bool:
 
 
 def _to_difference(mine: ast.AST, theirs: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
-    """Pairs of nodes from the module down to the lowest one that holds all that differs; the first differing statement of a block at last."""
+    """Yield pairs of nodes from the module down to the lowest one that holds everything that differs; of a block, at
+    last the first statement that differs."""
     path = [(mine, theirs)]
     while (below := _only_difference(mine, theirs)) is not None:
         mine, theirs = below

@@ -8,7 +8,7 @@ from tests.walks.world import JOBS, World
 
 @event(4, 2)
 def run(walk, number, again):
-    """A bounded run, a new one or one that was there before."""
+    """A bounded run, which is new or was there before."""
     walk.world.job(job_of(walk.world, number, again))
 
 
@@ -20,8 +20,8 @@ def overwrite_run(walk, number):
 
 @event(1, 3)
 def same_run(walk, number, count, how):
-    """Other rows come under the id of a run: more of them where they are counted, or of another program, or of files
-    that were replaced; or none, since what it reads is empty now."""
+    """Other rows come under the id of a run: more rows where they are counted, rows of another program, rows of files
+    that were replaced, or none, because what it reads is empty now."""
     world, earlier = walk.world, [job for job in walk.world.jobs if not job.options]
     if earlier:
         like = earlier[number % len(earlier)]
@@ -54,7 +54,7 @@ def upgrade_job(walk, number):
 
 @event(1)
 def files_anew(walk, number):
-    """A run is repeated, and what it reads was made anew before: the same rows in other files."""
+    """A run is repeated after what it reads was made anew: the same rows in other files."""
     world = walk.world
     if world.jobs:
         job = world.jobs[number % len(world.jobs)]
@@ -74,7 +74,8 @@ def job_call(walk, number, again, at):
 
 @event(2, 3)
 def job_pause(walk, number, again, at):
-    """A bounded run stands still at an I/O call, until ``wake``. Not where one replaces a partition, which may take what comes meanwhile."""
+    """A bounded run stands still at an I/O call, until ``wake``. This does not happen where a run replaces a partition,
+    which may take what comes meanwhile."""
     world, query = walk.world, walk.world.queries[JOBS]
     if walk.depth < 2 and not any(job.options for job in world.jobs):
         fault = Fault(call=1 + at % MOST_CALLS, meanwhile=lambda: walk.meanwhile(query))
@@ -85,7 +86,7 @@ def job_of(world: World, number: int, again: int, *part: str | None) -> Job:
     if again % 3 == 0 and world.jobs:
         return world.jobs[number % len(world.jobs)]
     if world.queries[JOBS].causes.asleep:
-        part = ()  # it might take what comes meanwhile
+        part = ()  # An overwrite might take what comes meanwhile.
     rows = world.new_rows(world.parts * 2 if part else 0 if number % 11 == 10 else 3)
     options = {}
     if part:

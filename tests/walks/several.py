@@ -1,4 +1,5 @@
-"""The world of a walk over several tables: queries that write each row to the table of its route, through one coordinating journal.
+"""The world of a walk over several tables: queries that write each row to the table of its route, through one
+coordinating journal.
 
 Everything that is done to "the table" is done to the one that is in focus; see ``world.py``.
 """
@@ -22,21 +23,21 @@ from tests.walks.world import World
 
 FOLDER = "/lake/shop.db"
 TABLES = ("orders", "returns", "visits")
-# The table for dead letters, where a world has one: rows go there of which no rule says to which table they belong.
+# The table for dead letters, where a world has one. It gets the rows for which no rule names a table.
 LETTERS = "rejected"
 _NO_TABLE = "nowhere"
 IN_A_ROW = 3
-# So many rows one after another come to every table.
+# So many rows one after another reach every table.
 ROWS_FOR_ALL = IN_A_ROW * len(TABLES)
 
 
 def route(row: int) -> str:
-    """Of a row that a query writes. Batches of few rows do not come to all tables."""
+    """The table of a row that a query writes. Batches of few rows do not reach all tables."""
     return TABLES[row // IN_A_ROW % len(TABLES)]
 
 
 class _OneOfSeveral(Others):
-    """The tables beside it are no dead letters of its own."""
+    """One of several tables: the tables beside it are not its dead letters."""
 
     def letter_tables(self):
         return []
@@ -94,7 +95,8 @@ class _Run(Run):
 
 @dataclass
 class SeveralTables(World):
-    """The tables below one folder. ``others`` and ``versions`` are those of the table in focus. has_letters: one is for dead letters."""
+    """The tables below one folder. ``others`` and ``versions`` are those of the table in focus.
+    has_letters: one table is for dead letters."""
 
     has_letters: bool = False
 
@@ -112,16 +114,16 @@ class SeveralTables(World):
         self.focus(TABLES[0])
 
     def focus(self, table: str) -> None:
-        """From now on this one is "the table"."""
+        """From now on this table is "the table"."""
         self._versions[self.table] = self.versions
         self.table, self.others, self.versions = table, self._others[table], self._versions[table]
 
     def came(self, rows, table: str) -> None:
-        """Rows of another writer, which follow no route."""
+        """Another writer has added rows, which follow no route."""
         self._came_to.update(dict.fromkeys(rows, table))
 
     def delete(self, rows) -> None:
-        """Wherever they are."""
+        """Delete these rows in whichever tables they are."""
         for name in self.tables:
             self.focus(name)
             if self.others.is_table() and self.others.delete(rows):
@@ -138,7 +140,7 @@ class SeveralTables(World):
         return run
 
     def visible(self) -> Counter:
-        """In all tables."""
+        """What a reader sees in all tables."""
         return sum((self._read(self._others[name].visible) for name in self.tables), Counter())
 
     def look(self):

@@ -1,4 +1,5 @@
-"""Walks over several tables: which kinds of events there are, and what an operator of such a query does; see ``several.py``."""
+"""Walks over several tables:
+which kinds of events there are, and what an operator of such a query does; see ``several.py``."""
 
 import re
 
@@ -15,7 +16,7 @@ from tests.walks.sources import drawn
 from tests.walks.walker import Walker
 from tests.walks.words import WORDS
 
-# Those that mean the same here.
+# Kinds that mean the same here.
 _SAME = (
     "produce",
     "batch",
@@ -41,7 +42,7 @@ _SAME = (
     "rename_at_once",
     "copied_job",
 )
-# Those that befall one of the tables.
+# Kinds that befall one of the tables.
 _OF_A_TABLE = {
     "foreign_append": 3,
     "foreign_overwrite": 1,
@@ -81,7 +82,7 @@ def _of_a_table(name: str, weight: int) -> Kind:
         world, before = walk.world, walk.world.rows
         world.focus(world.tables[table % len(world.tables)])
         if world.table == LETTERS and name.startswith("foreign_"):
-            return  # others write no dead letters
+            return  # Other writers write no dead letters.
         prepared = walk.prepared
         kind.does(walk, *numbers)
         if walk.prepared is not prepared:
@@ -98,7 +99,7 @@ KINDS |= {name: _of_a_table(name, weight) for name, weight in _OF_A_TABLE.items(
 
 @_kind(3, 0)
 def foreign_rename(walk):
-    """The foreign writer that has prepared a snapshot renames it; see ``others.py``."""
+    """The foreign writer renames the snapshot that it has prepared; see ``others.py``."""
     if walk.prepared is not None:
         walk.world.focus(walk.prepared_in)
         OF_ONE_TABLE["foreign_rename"].does(walk)
@@ -114,7 +115,7 @@ def crash(walk, which, most, step, occurrence):
 
 @_kind(4, 3)
 def half_published(walk, which, most, occurrence):
-    """The driver dies between two tables of a batch that comes to several."""
+    """The driver dies between two tables of a batch with rows for several."""
     walk.produce(query_of(walk.world, which), 6)
     walk.world.batch(
         query_of(walk.world, which), 4 + most % 8, Fault(step="tables.table_published", occurrence=1 + occurrence % 2)
@@ -132,7 +133,7 @@ def option(walk, which, number):
 
 @_kind(2, 1)
 def lose_journal(walk, which):
-    """It is deleted."""
+    """The journal is deleted."""
     world, query = walk.world, query_of(walk.world, which)
     world.store.remove(world.journal_of(query))
     world.lost_journal(query)
@@ -140,7 +141,7 @@ def lose_journal(walk, which):
 
 @_kind(1, 2)
 def drop(walk, table, again):
-    """A table is dropped; or a tool drops it, and creates it anew."""
+    """A table is dropped; or a tool drops it and creates it anew."""
     world = walk.world
     world.focus(world.tables[table % len(world.tables)])
     world.store.remove(world.others.root)
@@ -152,7 +153,7 @@ def drop(walk, table, again):
 
 @_kind(3, 3)
 def copy(walk, what, which, table):
-    """A backup: of a checkpoint, a journal, one table, or all of it."""
+    """A backup is made of a checkpoint, a journal, one table, or everything."""
     world, query = walk.world, query_of(walk.world, which)
     world.focus(world.tables[table % len(world.tables)])
     kind = ("checkpoint", "journal", "table", "all")[what % 4]
@@ -170,7 +171,7 @@ def copy(walk, what, which, table):
 
 @_kind(4, 2)
 def restore(walk, number, in_order):
-    """A backup takes the place of what is there. in_order: drivers are stopped before, else they are killed."""
+    """A backup takes the place of what is there. in_order: drivers are stopped before; otherwise they are killed."""
     if not walk.copies:
         return
     world = walk.world
@@ -191,7 +192,7 @@ def restore(walk, number, in_order):
         for name in world.tables if kind == "all" else (table,):
             world.focus(name)
             world.went_back(versions[name])
-        if kind == "table":  # the journal has not
+        if kind == "table":  # The journal has not gone back.
             world.rolled_back(max(world.others.snapshot_ids(), default=0), before)
         world.accident("table", _ONE_OF_SEVERAL)
         if kind == "all":
@@ -202,18 +203,19 @@ def restore(walk, number, in_order):
 
 
 class SeveralOperator(Operator):
-    """Of queries into several tables."""
+    """The operator of queries into several tables."""
 
     words = WORDS | {
         "another_name": r"set another application and adopt_from_batch=(\d+)",
         "accept_as_seen": r"(?<! and )accept_as_seen='([^']+)'",
-        "restart": r"(?<!which forgets that record, and )" + WORDS["restart"],  # which belongs to the command before it
+        # Those words belong to the command before them.
+        "restart": r"(?<!which forgets that record, and )" + WORDS["restart"],
         "behind": r"(let the query begin behind what is there)",
     }
 
     def _fits(self, query, way):
         if way == "republish":
-            return False  # it is named as what is for a query of one table
+            return False  # The message names it as what is right for a query of one table.
         if way in ("another_name", "adopt") and "If no row of one is there" in str(query.said):
             return not self._has_later(query, int(re.search(r"adopt_from_batch=(\d+)", str(query.said))[1]))
         if way == "behind" and "If no row of one is there" in str(query.said):
@@ -241,13 +243,13 @@ class SeveralOperator(Operator):
         self._world.delete(set(query.source.all_rows()).difference(_never_read(query)))
 
     def _has_later(self, query, batches: int) -> bool:
-        """Whether rows of the query are there that are of none of its first batches."""
+        """Whether rows of the query are there that are in none of its first batches."""
         visible = self._world.visible()
         first = {row for batch in range(min(batches, len(query.checkpoint.planned))) for row in query.rows(batch)}
         return any(visible[row] for row in query.source.all_rows() if row not in first)
 
     def _behind(self, query, _, text):
-        """Under another name where the text asks for one."""
+        """Begin behind what is there, under another name where the text asks for one."""
         query.options.pop("adopt_from_batch", None)
         if "set another application and let" in text:
             self._rename(query)
@@ -256,7 +258,7 @@ class SeveralOperator(Operator):
         self._delete_what_only_some_have(query)
 
     def _another_name(self, query, batch, text):
-        """What a table has lost of the batches before it stays lost. No start under the first name is left."""
+        """What a table has lost of the batches before stays lost. No start under the first name is left."""
         self._adopt(query, batch, text)
         self._rename(query)
 
@@ -266,7 +268,7 @@ class SeveralOperator(Operator):
         query.causes.add("renamed", "expiry-ever")
 
     def _adopt(self, query, batch_id, text):
-        """Also without the journal, which could tell whether all tables have the batch before it."""
+        """This is right even without the journal, which could tell whether all tables have the batch before."""
         self._stay_away(query, int(batch_id))
         query.options["adopt_from_batch"] = int(batch_id)
         if word := re.search(r"adopt_from_batch=\d+ and accept_as_seen='(\w+)'", text):
@@ -280,7 +282,7 @@ class SeveralOperator(Operator):
         self._world.model.unsure(row for row in rows if not visible[row])
 
     def _roll_back(self, query, path, text):
-        """The tables that have a part of a record that can never be published whole."""
+        """Roll back the tables that have a part of a record which can never be published whole."""
         world, batch_id = self._world, int(re.search(r"\(checkpoint (\d+)\)", text)[1])
         for each in re.search(r"or roll back (.*?) to the snapshot before", text)[1].split(" and "):
             world.focus(each.rpartition("/")[2])
@@ -303,12 +305,12 @@ class SeveralOperator(Operator):
 
 
 def _never_read(query) -> list[int]:
-    """Rows that are before the startingOffsets of its checkpoint."""
+    """Rows that are before the startingOffsets of the query's checkpoint."""
     return query.source.before(query.checkpoint.given) if query.source.numeric and query.checkpoint.given else []
 
 
 class SeveralWalker(Walker):
-    """Walks one walk."""
+    """Walks one walk over several tables."""
 
     kinds = KINDS
     setup = "several"
@@ -332,14 +334,15 @@ class SeveralWalker(Walker):
             self.world.queries[name].is_comparable = positions % 8 > 0
 
     def _settle(self):
-        """A table that went back under a running query is noticed when it gets rows again, or by the next start: both come now. A hint that
-        a driver left there which slept meanwhile is right again with the next snapshot, too."""
+        """A table that went back under a running query is noticed when it gets rows again, or by the next start; both
+        come now. A hint that a sleeping driver left there is right again with the next snapshot, too."""
         for _ in range(_MOST_STARTS):
             before = self.world.went_back_times
             for query in self.world.queries.values():
                 self.world.stop(query)
                 self.produce(query, ROWS_FOR_ALL)
                 self._finish(query)
-            if self.world.went_back_times == before:  # else an operator has rolled back what another query had written
+            # Otherwise an operator has rolled back what another query had written.
+            if self.world.went_back_times == before:
                 break
         super()._settle()

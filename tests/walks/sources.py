@@ -1,69 +1,22 @@
-"""What a query reads, and Spark's two logs of it: a topic of some partitions, a folder of files, and checkpoints of both."""
+"""What a query reads: a topic of some partitions, or a folder of files."""
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceFile, SourceRange
+from tests.walks.checkpoints import EARLIEST, Checkpoint, Planned, flat, nested
 
 TOPICS = ("orders", "refunds")
-EARLIEST = -2
-
-
-@dataclass
-class Planned:
-    """A batch in Spark's offset log. end: next offset of each partition, or how many batches of files there are with it.
-
-    files: of a folder, those that this batch reads.
-    """
-
-    end: dict | int
-    files: tuple[str, ...] = ()
-
-
-@dataclass
-class Checkpoint:
-    """What Spark keeps of a query. given: startingOffsets. start: where a topic's first batch begins, None until Spark has planned it.
-
-    committed: batches in the commit log.
-    """
-
-    query: str
-    given: dict | None = None
-    start: dict | None = None
-    planned: list[Planned] = field(default_factory=list)
-    committed: int = 0
-
-    def copy(self) -> "Checkpoint":
-        return replace(self, planned=list(self.planned))
-
-    @property
-    def is_begun(self) -> bool:
-        """Whether it is written down where the first batch begins."""
-        return self.start is not None
-
-    def begin(self, start: dict) -> None:
-        """The first batch is planned. Spark writes down where it begins at its first look; what is lost then nobody else can know."""
-        if not self.is_begun:
-            self.start = start
-
-    def truncate(self, batch_id: int) -> None:
-        """Both logs forget this batch and what came after it."""
-        del self.planned[batch_id:]
-        self.committed = min(self.committed, batch_id)
-
-    def before(self, batch_id: int):
-        """The position at which a batch begins."""
-        return self.planned[batch_id - 1].end if batch_id else self.start
 
 
 class Topic:
-    """Numbered rows in the partitions of a topic, or of two that one query reads; "orders/0" is a partition. earliest: what retention has left.
+    """Numbered rows in the partitions of a topic, or of two topics that one query reads; "orders/0" is a partition.
 
-    apart: each topic is a source of its own. tells: whether the broker says ids of clusters and topics, tells_cluster: of its cluster alone;
-    was_silent: at some time it did not say all. always_tells_cluster: but its cluster's id at all times.
-    former: how far each partition went of topics that were deleted, of which perhaps nobody can tell that they were others.
+    earliest: what retention has left. apart: each topic is a source of its own. tells: whether the broker tells the ids
+    of clusters and topics; tells_cluster: whether it tells the cluster's id alone; was_silent: whether at some time it
+    did not tell all. always_tells_cluster: it tells the cluster's id at all times. former: of topics that were deleted,
+    how far each partition went; perhaps nobody can tell that they were other topics.
     """
 
     numeric = True
@@ -86,7 +39,7 @@ class Topic:
 
     @property
     def topic_id(self) -> str:
-        """Of all its topics."""
+        """The id of all its topics together."""
         return " ".join(self.ids.values())
 
     def add_partition(self, number: int = 0) -> None:
@@ -95,7 +48,8 @@ class Topic:
         self.parts[name], self.earliest[name] = [], 0
 
     def recreate(self, number: int, new_id: Callable[[], str], elsewhere: bool) -> list[int]:
-        """Another topic under the name of one; elsewhere: others under all names, in another cluster. The rows of those before."""
+        """Put another topic under the name of one; elsewhere: put others under all names, in another cluster.
+        Returns the rows of the topics before."""
         anew = list(self.ids) if elsewhere else [list(self.ids)[number % len(self.ids)]]
         self.former |= {
             name: max(len(rows), self.former.get(name, 0))
@@ -114,7 +68,7 @@ class Topic:
         return gone
 
     def leave(self) -> list[int]:
-        """The last topic is not read any more; its rows."""
+        """Stop reading the last topic. Returns its rows."""
         topic = list(self.ids)[-1]
         names = [name for name in self.parts if name.split("/")[0] == topic]
         del self.ids[topic]
@@ -124,14 +78,15 @@ class Topic:
         return [row for name in names for row in self.parts.pop(name)]
 
     def tell(self, ids: bool, cluster: bool) -> list[int]:
-        """The broker says them from now on, or does not, or its cluster's alone. Rows of which some may have been read of another topic than was
-        known then."""
+        """From now on the broker tells the ids, or does not, or tells the cluster's alone. Returns rows of which some
+        may have been read from another topic than was known then."""
         self.tells_cluster, self.always_tells_cluster = cluster, False
         speaks, self.tells, self.was_silent = ids and not self.tells, ids, self.was_silent or not ids
         return [row for name in self.former for row in self.parts[name]] if speaks else []
 
     def below_former(self) -> list[int]:
-        """Rows at positions that were read of a topic before, of which perhaps nobody can tell that it was another one."""
+        """Rows at positions that were read from a topic before,
+        where perhaps nobody can tell that it was another one."""
         return [row for name, most in self.former.items() for row in self.parts[name][:most]] if self.was_silent else []
 
     def produce(self, ids: list[int], where: int) -> None:
@@ -140,7 +95,7 @@ class Topic:
             self.parts[names[(where + number) % len(names)]].append(row)
 
     def expire(self, keep: int) -> list[int]:
-        """Retention leaves the newest ``keep`` rows of each partition; the rows that went."""
+        """Retention leaves the newest ``keep`` rows of each partition. Returns the deleted rows."""
         gone = []
         for name, rows in self.parts.items():
             first = max(self.earliest[name], len(rows) - keep)
@@ -165,14 +120,13 @@ class Topic:
         return [row for name, offset in start.items() for row in self.parts[name][:offset]]
 
     def plan(self, checkpoint: Checkpoint, most: int) -> Planned | None:
-        """The next batch, of at most so many rows a partition; None when nothing is new."""
+        """Plan the next batch, of at most so many rows a partition. None when nothing is new."""
         start = self._before(checkpoint, len(checkpoint.planned))
         end = dict(start)
         for name, rows in self.parts.items():
             at = start.get(name, 0)
-            end[name] = min(
-                len(rows), at + most
-            )  # below its start, when it is another topic and failOnDataLoss is false
+            # It is below its start when it is another topic and failOnDataLoss is false.
+            end[name] = min(len(rows), at + most)
         if end == start:
             return None
         checkpoint.begin(start)
@@ -196,14 +150,15 @@ class Topic:
         return [found[-1] for found in self.offsets(checkpoint, batch_id)]
 
     def rows_before(self, checkpoint: Checkpoint) -> list[int]:
-        """Rows that the checkpoint will not read any more. A batch that ends before its start is followed by what comes after its end."""
+        """Rows that the checkpoint will not read any more.
+        A batch that ends before its start is followed by what comes after its end."""
         start = self._before(checkpoint, checkpoint.committed)
         planned = checkpoint.planned[checkpoint.committed].end if checkpoint.committed < len(checkpoint.planned) else {}
         until = {name: min(at, planned.get(name, at)) for name, at in start.items()}
         return [row for name, rows in self.parts.items() for row in rows[self.earliest[name] : until.get(name, 0)]]
 
     def ranges(self, checkpoint: Checkpoint, batch_id: int) -> tuple[SourceRange, ...]:
-        """As Spark's offset log says them, with what the broker says now."""
+        """The ranges as Spark's offset log says them, with what the broker says now."""
         start, end = nested(checkpoint.before(batch_id)), nested(checkpoint.planned[batch_id].end)
         earliest, newest = nested(self.earliest), nested({name: len(rows) for name, rows in self.parts.items()})
 
@@ -218,7 +173,7 @@ class Topic:
         return tuple(map(of, self.ids)) if self.apart else (of(*self.ids),)
 
     def put_back(self) -> None:
-        """Nothing of it is set aside."""
+        """Nothing of a topic is ever set aside."""
 
     def hides(self) -> bool:
         return False
@@ -249,23 +204,9 @@ class Topic:
         return {topic: len(parts) for topic, parts in nested(self.earliest).items()}
 
 
-def flat(offsets: dict) -> dict[str, int]:
-    """{"orders": {"0": 7}} as {"orders/0": 7}."""
-    return {f"{topic}/{part}": at for topic, parts in offsets.items() for part, at in parts.items()}
-
-
-def nested(offsets: dict[str, int]) -> dict[str, dict[str, int]]:
-    """{"orders/0": 7} as {"orders": {"0": 7}}."""
-    found: dict[str, dict[str, int]] = {}
-    for name, at in offsets.items():
-        topic, part = name.split("/")
-        found.setdefault(topic, {})[part] = at
-    return found
-
-
 def drawn(number: int, new_id: Callable[[], str]) -> "Topic | Folder":
-    """A source of any kind: folders a third of them, and of the topics a few with another one beside it, or in a cluster that tells no ids, or
-    its own alone."""
+    """A source of any kind. A third of them are folders. A few of the topics have another one beside them, or are in a
+    cluster that tells no ids, or only its own."""
     if number % 3 == 0:
         return Folder(tells=number % 2 == 0)
     several = number % 7 == 0
@@ -279,19 +220,19 @@ def drawn(number: int, new_id: Callable[[], str]) -> "Topic | Folder":
 
 
 class Folder:
-    """Files of rows. Spark reads those that its checkpoint has not seen. hidden: set aside by the operator. moved: rows of files that he has moved
-    away for good.
+    """Files of rows. Spark reads those that its checkpoint has not seen.
 
-    tells: whether the source's log names its files; else it is any source whose position means nothing outside of its checkpoint.
+    hidden: files that the operator has set aside. moved: rows of files that he has moved away for good. tells: whether
+    the source's log names its files; if not, it is any source whose position means nothing outside its checkpoint.
     """
 
     numeric = False
-    reads_again = True  # a new checkpoint lists all of it
+    reads_again = True  # A new checkpoint lists all of it.
     topic_id = ""
 
     @staticmethod
     def below_former() -> list[int]:
-        """No file stands at a position."""
+        """No file stands at a position, so there are none."""
         return []
 
     def __init__(self, tells: bool):
@@ -301,14 +242,14 @@ class Folder:
         self.tells = tells
 
     def produce(self, ids: list[int], where: int) -> None:
-        """One or two files."""
+        """Write one or two files."""
         cut = where % (len(ids) + 1)
         for part in (ids[:cut], ids[cut:]):
             if part:
                 self.files[f"file-{part[0]:04}"] = part
 
     def behind(self, is_done: Callable[[int], bool]) -> dict:
-        """What is done is moved away for good."""
+        """Move away for good what is done."""
         gone = {name: rows for name, rows in self.files.items() if all(map(is_done, rows))}
         self.moved += [row for rows in gone.values() for row in rows]
         self.files = {name: rows for name, rows in self.files.items() if name not in gone}
@@ -321,7 +262,8 @@ class Folder:
         return bool(self.hidden)
 
     def set_aside(self, stays: Callable[[int], bool]) -> bool:
-        """Files of which no row stays are moved away for a while. Whether there are others than were moved away already."""
+        """Move files away for a while of which no row stays.
+        Returns whether they are others than were moved away already."""
         before, self.hidden = self.hidden, {name for name, rows in self.files.items() if not any(map(stays, rows))}
         return not self.hidden <= before
 
@@ -360,7 +302,7 @@ class Folder:
         return f"memory:/in/{name}"
 
     def rows_of_others(self, checkpoint: Checkpoint, batch_id: int, seen: frozenset[str]) -> list[int]:
-        """Rows of the batch's files but for these."""
+        """The rows of the batch's files except these files."""
         names = [name for name in checkpoint.planned[batch_id].files if self.path(name) not in seen]
         return [row for name in names for row in self.files.get(name, ())]
 
@@ -381,7 +323,7 @@ class Another:
         return [self._as[row] for row in rows]
 
     def made(self) -> list[int]:
-        """All rows so far."""
+        """All rows that were made so far."""
         return list(self._as.values())
 
 

@@ -1,4 +1,4 @@
-"""The machine of a walk: a store in memory with processes that may die or be paused, copies of folders, and a time of its own."""
+"""The machine's store in memory, with processes that may die or be paused, copies of folders, and a time of its own."""
 
 import contextlib
 import errno
@@ -17,12 +17,12 @@ Copy = dict[str, bytes | None]
 
 
 class Store(MemoryCalls):
-    """Holds belong to the process that took them."""
+    """The store in memory. Holds belong to the process that took them."""
 
     def __init__(self):
         super().__init__()
         self._owners: dict[str, object] = {}
-        self.said: list | None = None  # every call of every process, for those who compare two walks
+        self.said: list | None = None  # Every call of every process, for those who compare two walks.
 
     def hold_for(self, path: str, process: object) -> Callable[[], None] | None:
         if self._owners.setdefault(path, process) is not process:
@@ -34,7 +34,7 @@ class Store(MemoryCalls):
             del self._owners[path]
 
     def process_death(self) -> None:
-        """Of all of them."""
+        """All processes die."""
         self._owners.clear()
 
     def end_process(self, process: object) -> None:
@@ -43,18 +43,19 @@ class Store(MemoryCalls):
     # -- an operator's commands: cp -r, rm -r ------------------------------------------------------------------------
 
     def copy_of(self, folder: str) -> Copy:
-        """But for what a driver may be writing at this moment: files that are hidden, or not flushed."""
+        """A copy of a folder, without what a driver may be writing at this moment:
+        hidden files, and files that are not flushed."""
         found: Copy = {path: None for path in self._dirs if self._is_below(path, folder)}
         files = {path: file for path, file in self._names.items() if self._is_below(path, folder) and "/." not in path}
         return found | {path: file.data for path, file in files.items() if file.durable == file.data}
 
     def records_in(self, copy: Copy, application: str) -> dict[int, bytes]:
-        """Of a copy of a table's folder: by number, the records of this application's journal."""
+        """Of a copy of a table's folder, the records of this application's journal by number."""
         found = {path: re.search(rf"/streamsink/{re.escape(application)}/record-(\d+)\.json$", path) for path in copy}
         return {int(match[1]): copy[path] for path, match in found.items() if match}
 
     def remove(self, folder: str, keep: str = "") -> None:
-        """keep: a folder below that stays, with what is in it and what it is in."""
+        """Remove a folder. keep: a folder below it that stays, with what is in it and the folders above it."""
 
         def doomed(path: str) -> bool:
             return self._is_below(path, folder) and not (
@@ -68,12 +69,13 @@ class Store(MemoryCalls):
             folders.difference_update([path for path in folders if doomed(path)])
 
     def remove_files(self, folder: str, begin: str) -> None:
-        """Those in the folder of which the name begins so."""
+        """Remove those files of the folder whose names begin with this."""
         for path in [path for path in self._names if path.startswith(f"{folder}/{begin}")]:
             self.remove(path)
 
     def put_back(self, folder: str, copy: Copy, keep: str = "") -> None:
-        """The copy takes the folder's place, durably. keep: as ``remove``; of the copy, what is below it is left out."""
+        """Let the copy take the folder's place, durably.
+        keep: as in ``remove``; what the copy has below it is left out."""
         self.remove(folder, keep)
         at = folder
         while at not in self._dirs:
@@ -97,7 +99,8 @@ class Store(MemoryCalls):
 
 
 class Process(CrashingCalls):
-    """The I/O of one driver. It may die, err or be paused at a call that is chosen ahead. has_erred: whether it did so before."""
+    """The I/O of one driver. It may die, fail or be paused at a call that is chosen ahead.
+    has_erred: whether it has failed before."""
 
     def __init__(self, store: Store):
         super().__init__(store)
@@ -108,14 +111,14 @@ class Process(CrashingCalls):
         self.io = FileIO(self, IdSource().new_id)
 
     def fail_in(self, calls: int, mode: Mode) -> None:
-        """At the n-th call from now."""
+        """Let the n-th call from now go wrong."""
         self._at, self._mode = self.count + calls, mode
 
     def pause_in(self, calls: int, meanwhile: Callable[[], None]) -> None:
         self._pause = (self._turn + calls, meanwhile)
 
     def calm(self) -> None:
-        """What was chosen and did not come about will not."""
+        """What was chosen and has not come about will not."""
         self._at, self._pause = 0, None
 
     def die(self) -> None:
@@ -143,7 +146,7 @@ class Process(CrashingCalls):
 
 
 class Time:
-    """A millisecond passes from one look to the next."""
+    """A time in which a millisecond passes from one look to the next."""
 
     def __init__(self):
         self._now_ms = 1_700_000_000_000
@@ -153,7 +156,7 @@ class Time:
         return self._now_ms
 
     def pass_by(self, milliseconds: int) -> None:
-        """While somebody sleeps."""
+        """Let time pass, while somebody sleeps."""
         self._now_ms += milliseconds
 
 

@@ -1,8 +1,10 @@
-"""After how many walks a defect is found that nobody told them of: ``python -m tests.walks.teeth [words]``, over tests/sabotage/defects.py.
+"""Says after how many walks a defect is found that nobody told them of: ``python -m tests.walks.teeth [words]``, for
+the defects of tests/sabotage.
 
-First a copy of the tree walks that tells which defects' places each walk comes to (``reach.py``). Where few come, others are bred from those that
-do. Then each defect is tried on the walks that come to its place alone. WALKS says how many are drawn of one table; of several tables there
-are half as many. A walk that goes wrong without any defect is said as well: breeding looks for holes where walks seldom come.
+First walks go through a copy of the tree that reports which defects' places each walk comes to (``reach.py``). Where
+few come to a place, others are bred from those that do. Then each defect is tried only on the walks that come to its
+place. WALKS says how many walks of one table are drawn; of several tables there are half as many. A walk that goes
+wrong without any defect is reported as well: breeding looks for holes where walks seldom come.
 """
 
 import json
@@ -27,17 +29,18 @@ from tests.walks.walking import BRED, SEVERAL, draw, outcome
 
 MOST = 1_000
 _SEED = "1"
-# Walks of one process.
+# How many walks one process walks.
 _PIECE = 125
-# Walks are bred in so many rounds, so many a round and defect, where fewer come than are enough.
+# Where fewer walks come than are enough, so many rounds of walks are bred, with so many walks a round and defect.
 ROUNDS, _CHILDREN, _ENOUGH = 6, 40, 200
-# Defects of which the other value does something are found out by as many.
+# So many defects whose other value does something are found at most.
 _FIRST = 60
 
 
 @dataclass(frozen=True)
 class Found:
-    """walk: seed of the first walk that went wrong, and what was wrong; "" when none did. comes: how many walks come to its place."""
+    """walk: seed of the first walk that went wrong; "" when none did.
+    what: what was wrong. comes: how many walks come to the defect's place."""
 
     defect: Defect
     walk: str
@@ -51,7 +54,7 @@ class _Walking(Copy):
     seeds: Sequence[str] = ()
 
     def walk(self, function: str, seeds: Iterable[str]):
-        """What a function of ``tests.walks.teeth`` says of them, in a process of its own."""
+        """What a function of ``tests.walks.teeth`` says of these walks, in a process of its own."""
         command = [sys.executable, "-B", "-c", f"from tests.walks import teeth; teeth.answer(teeth.{function})"]
         env = {**os.environ, "PYTHONPATH": str(self._root)}
         done = subprocess.run(
@@ -69,13 +72,14 @@ class _Walking(Copy):
 
 
 def answer(function: Callable[[list[str]], object]) -> None:
-    """Seeds come by standard input, what the function says of them goes out. The process ends at once: drivers that died in it have threads."""
+    """Read seeds from standard input and write what the function says of them. The process then ends at once, because
+    drivers that died in it have threads."""
     print(json.dumps(function(json.load(sys.stdin))), flush=True)
     os._exit(0)
 
 
 def until_wrong(seeds: list[str]) -> list[str]:
-    """The first that goes wrong, and what is wrong; nothing when none does."""
+    """The first walk that goes wrong, and what is wrong; nothing when none does."""
     for seed in seeds:
         what, _ = outcome(draw(seed))
         if what:
@@ -92,12 +96,13 @@ def wrong_with(defect: Defect, walk: Walk) -> str:
 
 
 def outcomes(walks: list[list[list]]) -> list[str]:
-    """What goes wrong on each."""
+    """What goes wrong on each walk."""
     return [outcome([tuple(event) for event in walk])[0] for walk in walks]
 
 
 def reached_by(seeds: list[str]) -> tuple[list[list[int] | None], list[int]]:
-    """To which defects each of them comes, None for a walk that goes wrong without any; and which defects are uneven."""
+    """The defects that each walk comes to, None for a walk that goes wrong without any;
+    and the defects that are uneven."""
     done = [0]
 
     def counting(function):
@@ -118,12 +123,13 @@ def reached_by(seeds: list[str]) -> tuple[list[list[int] | None], list[int]]:
 
 
 def seeds_of(seed: str, number: int) -> list[str]:
-    """Those of one table first."""
+    """The seeds of so many walks, those of one table first."""
     return [f"{seed}-{n}" for n in range(number)] + [f"{SEVERAL}{seed}-{n}" for n in range(number // 2)]
 
 
 def bite(defects: Sequence[Defect], seeds: Sequence[str], tell=lambda found: None, rounds: int = 0) -> list[Found]:
-    """Each defect on the walks that come to its place, on all cores. tell: gets each as it is done. rounds: of breeding."""
+    """Try each defect on the walks that come to its place, on all cores.
+    tell: called with each result as it is done. rounds: of breeding."""
     cores = os.cpu_count() or 1
     with tempfile.TemporaryDirectory(prefix="streamsink-teeth-") as folder, ThreadPoolExecutor(cores) as pool:
         copies: SimpleQueue[_Walking] = SimpleQueue()
@@ -157,8 +163,8 @@ class _Reaching:
         self.comes: dict[int, list[str]] = {number: [] for number, _ in numbered}
 
     def walk(self, seeds: Sequence[str]) -> None:
-        """These as well."""
-        if self._uneven is None:  # looking at the other value of these would change the walk for all others
+        """Walk these as well."""
+        if self._uneven is None:  # To look at the other value of these would change the walk for all others.
             self._copy.instrument(self._numbered)
             self._uneven = set(self._copy.walk("reached_by", seeds[:_FIRST])[1]) | set(
                 self._copy.walk("reached_by", seeds[-_FIRST:])[1]
@@ -179,7 +185,8 @@ class _Reaching:
                 self.comes[number].append(seed)
 
     def children(self, round_number: int) -> list[str]:
-        """Of walks that come to places where few do; the newest first, so that they go on from each other."""
+        """Walks bred from those that come to places where few do.
+        The newest come first, so that they go on from each other."""
         born = {}
         for found in self.comes.values():
             for child in range(_CHILDREN if 0 < len(found) < _ENOUGH else 0):
@@ -189,7 +196,7 @@ class _Reaching:
 
 
 def main(words: list[str]) -> int:
-    """Prints one line a defect."""
+    """Print one line for each defect."""
     chosen = [
         d for d in DEFECTS if not d.file.startswith(ELSEWHERE) and (not words or any(word in d.name for word in words))
     ]

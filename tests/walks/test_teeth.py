@@ -1,4 +1,4 @@
-"""Defects of tests/sabotage are found by walks that were not told of them, but for those of ``not_found.py``."""
+"""Walks that were not told of them find the defects of tests/sabotage, except those of ``not_found.py``."""
 
 import ast
 import os
@@ -22,14 +22,14 @@ WALKED = [defect for defect in DEFECTS if not defect.file.startswith(ELSEWHERE)]
 
 
 def test_each_reason_is_of_defects_that_there_are():
-    """One each."""
+    """Each defect has one reason."""
     names = [name for found in (*REASONS.values(), *SELDOM.values()) for name in found]
     assert sorted(set(names) - {defect.name for defect in WALKED}) == []
     assert len(names) == len(set(names))
 
 
 def test_each_defect_has_a_place_that_tells(tmp_path):
-    """In modules that are still Python; and where its other value must not be looked at, too."""
+    """The instrumented modules are still Python, even where no other value may be looked at."""
     for defect in WALKED:
         (tmp_path / "streamsink" / defect.file).parent.mkdir(parents=True, exist_ok=True)
     for without in (frozenset(), frozenset(range(len(WALKED)))):
@@ -43,14 +43,14 @@ def test_each_defect_has_a_place_that_tells(tmp_path):
 
 
 def test_a_defect_is_found_on_walks_that_come_to_it():
-    """On these alone."""
+    """It is tried only on these."""
     [found] = bite([defect for defect in DEFECTS if defect.name == _SOON_FOUND], seeds_of("1", _FIRST_WALKS))
     assert found.walk and 0 < found.comes < _FIRST_WALKS
 
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_walk_that_shows_a_defect_ends_well_without_it(name):
-    """And the defect is one."""
+    """The name is that of a defect."""
     assert name in {defect.name for defect in DEFECTS}
     assert outcome(SHOWN[name]) == ("", "")
 
@@ -58,7 +58,8 @@ def test_a_walk_that_shows_a_defect_ends_well_without_it(name):
 @pytest.mark.soak
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_walk_shows_what_drawn_ones_seldom_find(name):
-    """Should it not go wrong any more, I/O calls have moved to other numbers, or a guard behind has come."""
+    """Should it not go wrong any more, I/O calls have moved to other numbers,
+    or another guard behind this one was added."""
     [defect] = [defect for defect in DEFECTS if defect.name == name]
     assert wrong_with(defect, SHOWN[name])
 
@@ -66,7 +67,8 @@ def test_a_walk_shows_what_drawn_ones_seldom_find(name):
 @pytest.mark.soak
 @pytest.mark.timeout(12 * 3600)
 def test_walks_find_all_other_defects(seed):
-    """WALKS says by how many of one table; with half as many of several. Those that are found seldom are tried and told, and may be missed."""
+    """WALKS says how many walks of one table there are; of several tables there are half as many. Defects that are
+    found seldom are tried and reported, and may be missed."""
     reasoned = {name for found in REASONS.values() for name in found}
     others = [defect for defect in WALKED if defect.name not in reasoned]
 

@@ -1,4 +1,5 @@
-"""Walks of accidents: random sequences of what operators, users and the world do. README.md beside this file says what they are."""
+"""Walks of accidents: random sequences of what operators, users and the world do.
+README.md beside this file says what they are."""
 
 import os
 from collections import Counter
@@ -12,7 +13,7 @@ from tests.walks.several_walker import KINDS as OF_SEVERAL
 from tests.walks.walking import SEVERAL, draw, outcome, shrink, tell, walk_all
 
 IN_THE_GATE, IN_THE_SOAK = 330, 20_000
-# Over several tables, in the gate.
+# How many walks over several tables the gate has.
 OF_SEVERAL_IN_THE_GATE = 120
 _PIECE = 250
 # One walk again, alone: STREAMSINK_WALK=<seed>-<number>.
@@ -20,7 +21,7 @@ ONE = os.environ.get("STREAMSINK_WALK")
 
 
 def _report(wrong: list[tuple[str, str, str]], counts: Counter) -> None:
-    """The counts of all kinds; fails with the shortest form of the first walk that went wrong."""
+    """Print the counts of all kinds; fail with the shortest form of the first walk that went wrong."""
     print("events: " + ", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
     if wrong:
         seed, what, more = wrong[0]
@@ -33,7 +34,7 @@ def _report(wrong: list[tuple[str, str, str]], counts: Counter) -> None:
         )
 
 
-# Walks that went wrong, by what was judged of them.
+# Walks that went wrong once, each with what was wrong.
 _JUDGED = {
     "a copy of the table is restored beside its journal, of which nothing is left when the application starts next": [
         ("setup", 0, 1, 0, 0, 0, 0),
@@ -199,12 +200,13 @@ _JUDGED = {
 
 @pytest.mark.parametrize("judged", _JUDGED)
 def test_a_walk_that_once_went_wrong(judged):
-    """Rows were lost or doubled, or an error named no way on; of the first one the model was wrong."""
+    """Rows were lost or doubled, or an error named no way on. In the first one the model was wrong."""
     assert outcome(_JUDGED[judged]) == ("", "")
 
 
 def test_walks_of_accidents(seed):
-    """Some hundreds, others in each run: every row once, or an error whose advice leads there; readers can always read."""
+    """In some hundred walks, other ones in each run, every row is there once,
+    or an error's advice leads there, and readers can always read."""
     seeds = [ONE] if ONE else [f"{seed}-{number}" for number in range(IN_THE_GATE)]
     wrong, counts = walk_all(seeds)
     _report(wrong, counts)
@@ -212,7 +214,7 @@ def test_walks_of_accidents(seed):
 
 
 def test_walks_of_accidents_to_several_tables(seed):
-    """Of which each row belongs to one."""
+    """The same holds for queries into several tables, of which each row belongs to one."""
     wrong, counts = walk_all([f"{SEVERAL}{seed}-{number}" for number in range(OF_SEVERAL_IN_THE_GATE)])
     _report(wrong, counts)
     assert set(OF_SEVERAL) == set(counts)
@@ -221,7 +223,7 @@ def test_walks_of_accidents_to_several_tables(seed):
 @pytest.mark.soak
 @pytest.mark.parametrize("tables", ["", SEVERAL])
 def test_walks_of_accidents_for_long(seed, tables):
-    """WALKS=100000 says how many; on all cores."""
+    """WALKS=100000 says how many; they use all cores."""
     number = int(os.environ.get("WALKS") or IN_THE_SOAK)
     seeds = [f"{tables}{seed}-{n}" for n in range(number)]
     pieces = [seeds[start : start + _PIECE] for start in range(0, number, _PIECE)]
@@ -235,7 +237,7 @@ def test_walks_of_accidents_for_long(seed, tables):
 
 
 def test_a_walk_is_the_same_each_time(seed):
-    """The same seed draws the same events, and they do the same: so a failure can be repeated."""
+    """The same seed draws the same events, and they do the same, so that a failure can be repeated."""
     for number in range(3):
         walk = draw(f"{seed}-{number}")
         assert walk == draw(f"{seed}-{number}")

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from tests.walks.events import event, query_of, rename
+from tests.walks.beginnings import missing_before
+from tests.walks.changes import rename
+from tests.walks.events import event, query_of
 from tests.walks.model import Causes, Wrong
-from tests.walks.operators import missing_before
 from tests.walks.queries import Query
 from tests.walks.sources import Another
 
@@ -13,15 +14,16 @@ _OTHERS = 1000
 
 
 class _Any(Causes):
-    """Of a job that is not to be: whatever it is told is right."""
+    """The causes of a job that should not exist: whatever error it gets is right."""
 
     def check(self, kind, message):
-        """It is."""
+        """Every error is right."""
 
 
 @event(2, 2)
 def old_words(walk, which, number):
-    """The query comes back with a word of another time in its options: its job is an older one, or two of them were merged."""
+    """The query comes back with a word of another time in its options:
+    its job is an older one, or two jobs were merged."""
     query = query_of(walk.world, which)
     if query.given:
         walk.world.stop(query)
@@ -38,14 +40,14 @@ def rename_at_once(walk, which):
     if query.name != name:
         query.options["adopt_from_batch"] = query.checkpoint.committed
         query.adopts_blindly = not is_known
-        if not is_known:  # nobody can tell him better
+        if not is_known:  # Nobody can correct him.
             world.model.unsure(missing_before(world, query))
 
 
 @event(1, 4)
 def copied_job(walk, which, most, older, other):
-    """Another job is started under the query's name with a copy of its checkpoint, perhaps an older one, and is ended again. It is of the same
-    program, or of another one that makes other rows of the same source."""
+    """Another job is started under the query's name with a copy of its checkpoint, perhaps an older one, and is ended
+    again. It has the same program, or another one that makes other rows of the same source."""
     world, query = walk.world, query_of(walk.world, which)
     if query.halves or query.causes.asleep or query.source.hides():
         return
@@ -74,7 +76,8 @@ def copied_job(walk, which, most, older, other):
     if is_other:
         visible, written = world.visible(), range(first, checkpoint.committed)
         _account(world, query, job, written, is_published)
-        # What the first one has lost of batches that stand under their ids now is not asked for any more: it goes on behind them.
+        # What the first job has lost of batches whose ids are recorded with the other job's rows now is not asked for
+        # any more: it goes on behind them.
         lost = [
             row
             for batch in written
@@ -86,7 +89,7 @@ def copied_job(walk, which, most, older, other):
 
 
 def _account(world, query: Query, job: Query, batches: range, is_published: bool) -> None:
-    """Of batches that the other program has ended without an error: its rows are there, and the first one's are not."""
+    """The other program has ended these batches without an error: its rows are there, and the first one's are not."""
     world.model.produced(job.source.made())
     world.model.unsure(job.source.made())
     visible = world.visible()

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 
 from streamsink.table import manifests
-from tests.walks import others, runs, users  # noqa: F401  they register their kinds
-from tests.walks.events import KINDS, Kind
+from tests.walks import backups, changes, events, others, runs, users
 from tests.walks.model import Wrong
 from tests.walks.operators import Operator
 from tests.walks.queries import Query, partitioned
@@ -14,21 +13,31 @@ from tests.walks.sources import drawn
 from tests.walks.store import own_time
 from tests.walks.world import JOBS, World
 
-# Between falling asleep and the first thing that happens meanwhile.
+# The time between falling asleep and the first thing that happens meanwhile.
 _SLEEP_MS = 60_000
-# How often one after another the operator may do what a query says, before it must have come to rest: dead letters are asked for record by record.
+# How often one after another the operator may do what a query says before it must have come to rest. It is so often
+# because dead letters are asked for record by record.
 _MOST_ADVICE = 30
 SETUP = 6
 
+# What is drawn from a seed depends on the order of the kinds, which must not depend on the module that is imported
+# first.
+KINDS: Mapping[str, events.Kind] = {
+    name: kind
+    for module in (events, backups, changes, others, runs, users)
+    for name, kind in events.KINDS.items()
+    if kind.does.__module__ == module.__name__
+}
 # ("setup", numbers...) or (kind, numbers...)
 Event = tuple
 Walk = list[Event]
 
 
 class Walker:
-    """Walks one walk. depth: how many drivers are paused. prepared: another writer's snapshot; prepared_in: for which of several tables. copies: backups."""
+    """Walks one walk. depth: how many drivers are paused. prepared: another writer's snapshot; prepared_in: for which
+    of several tables. copies: the backups."""
 
-    kinds: Mapping[str, Kind] = KINDS
+    kinds = KINDS
     setup = "setup"
 
     def __init__(self, walk: Walk):
@@ -40,7 +49,8 @@ class Walker:
         self.counts: Counter[str] = Counter()
 
     def run(self, said: list | None = None) -> None:
-        """said: gets every I/O call. Raises Wrong when the promise is broken; whatever else is raised is a broken promise as well."""
+        """Walk it. said: gets every I/O call.
+        Raises Wrong when the promise is broken; anything else that is raised is a broken promise as well."""
         with own_time() as self.time, _in_order():
             self._set_up(*self._walk[0][1:])
             self.world.store.said = said
@@ -111,15 +121,14 @@ class Walker:
         for query in world.queries.values():
             if query.source is not None:
                 world.model.unsure(query.source.below_former())
-            if (
-                query.begun_before is query.checkpoint
-            ):  # nobody has recorded which topic it was, and it begins where that one did
+            # Nobody has recorded which topic it was, and the checkpoint begins where that one did.
+            if query.begun_before is query.checkpoint:
                 world.model.unsure(query.source.before_start(query.checkpoint.start))
         world.look()
         world.check_whole()
 
     def _finish(self, query: Query) -> None:
-        """To the end of its source, and one row more, so that a batch comes."""
+        """Run the query to the end of its source, and one row more, so that a batch comes."""
         self.produce(query, 1)
         self._until_done(query, lambda: self._to_the_end(query))
 
@@ -129,15 +138,16 @@ class Walker:
         self.world.model.produced(rows)
 
     def _to_the_end(self, query: Query) -> bool:
-        """Whether no batch is left, and the last one was of the topic that is there now."""
+        """Whether no batch is left and the last one was of the topic that is there now."""
         for _ in range(100):
             if not self.world.batch(query, 1000):
                 break
         if query.said is None and query.topic_id != query.source.topic_id:
-            self.produce(query, 1)  # it has grown to the length of the one before: nothing to do, as Spark sees it
+            # The topic has grown to the length of the one before, so that Spark sees nothing to do.
+            self.produce(query, 1)
             return False
         if len(query.checkpoint.planned) > query.checkpoint.committed:
-            return False  # an error of the store ended it: it is started again
+            return False  # An error of the store ended it; it is started again.
         return query.said is None and query.source.plan(query.checkpoint, 1000) is None and not query.source.hides()
 
     def _until_done(self, query: Query, work) -> None:
@@ -160,7 +170,7 @@ _WAYS = (
 
 
 class _in_order:
-    """Manifests are read one after another, and not by threads whose order is chance."""
+    """Manifests are read one after another, and not by threads in an order that is left to chance."""
 
     class _Pool:
         def __init__(self, *_):

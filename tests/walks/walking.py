@@ -1,4 +1,4 @@
-"""Walks: drawn from a seed, walked, and shrunk to the shortest one that still goes wrong."""
+"""Walks are drawn from a seed, walked, and shrunk to the shortest one that still goes wrong."""
 
 import itertools
 import random
@@ -13,9 +13,10 @@ from tests.walks.walker import SETUP, Walk, Walker
 FEWEST, MOST = 4, 26
 _NUMBERS = 1000
 _LONGEST = 40
-# Kinds that come in a walk of few kinds as well: without them little happens at all.
+# Kinds that come even in a walk of few kinds: without them little happens at all.
 _ALWAYS = ("batch", "produce", "stop", "kill", "heal", "crash", "wake")
-# How one accident leads to the next. Half of the walks are put together of these, with numbers by chance, and with other kinds between.
+# How one accident leads to the next. Half of the walks are put together of these, with random numbers and with other
+# kinds in between.
 _STORIES = tuple(
     map(
         str.split,
@@ -46,38 +47,41 @@ _STORIES = tuple(
             "batch batch rollback foreign_append foreign_append expiry batch heal batch heal",
             "batch power rollback foreign_append foreign_append expiry batch heal heal",
             "batch tag rollback batch heal batch",
-            "half_published foreign_append foreign_append expiry foreign_append foreign_append expiry batch heal batch heal",
+            (
+                "half_published foreign_append foreign_append expiry foreign_append foreign_append expiry batch heal "
+                "batch heal"
+            ),
             "half_published lose_journal rename batch heal batch heal",
             "lose_journal foreign_append foreign_append expiry batch heal batch heal",
         ),
     )
 )
-# Seeds that begin like this are walks over several tables.
+# Seeds with this prefix are walks over several tables.
 SEVERAL = "several-"
-# "1-17~3" is a walk that was bred: 1-17, changed in one to three places by the chance that has this name.
+# "1-17~3" is a bred walk: 1-17, changed in one to three places that a generator with this seed chooses.
 BRED = "~"
 
 
 def walker_of(seed: str) -> type[Walker]:
-    """Who walks it."""
+    """The class that walks it."""
     return SeveralWalker if seed.startswith(SEVERAL) else Walker
 
 
 def draw(seed: str, kinds: Mapping[str, Kind] | None = None, fewest: int = FEWEST, most: int = MOST) -> Walk:
-    """A walk: kinds by their weights, arguments by chance, whatever the world will be like."""
+    """Draw a walk: kinds by their weights and arguments at random, whatever the world will be like."""
     if BRED in seed:
         return _bred(seed, draw(seed.rpartition(BRED)[0], kinds, fewest, most))
     chance = random.Random(seed)
     kinds = _kinds_of(seed, kinds)
     weights = [kind.weight for kind in kinds]
-    # Each walk has a temper: some kinds come far more often, most accidents not at all.
+    # Each walk has a temper: some kinds come far more often, and most accidents not at all.
     weights = [
         weight * chance.choice((0, 0, 1, 1, 4)) if kind.name not in ("batch", "produce") else weight
         for kind, weight in zip(kinds, weights)
     ]
     # Half of them keep coming back to two or three kinds, so that an accident meets what the one before it has left.
     often = chance.sample(range(len(kinds)), chance.choice((0, 0, 2, 3)))
-    if often and chance.randrange(2):  # and half of these know hardly any other
+    if often and chance.randrange(2):  # Half of these have hardly any other kind.
         weights = [weight if kind.name in _ALWAYS else 0 for kind, weight in zip(kinds, weights)]
     for number in often:
         weights[number] = 10
@@ -89,7 +93,7 @@ def draw(seed: str, kinds: Mapping[str, Kind] | None = None, fewest: int = FEWES
 
 
 def _of_stories(chance: random.Random, kinds: Mapping[str, Kind], most: int) -> list[Kind]:
-    """One or several stories, of which an event may be left out, or another one come between."""
+    """One or several stories, from which an event may be left out, and between whose events another one may come."""
     told: list[str] = ["produce", "batch"]
     while len(told) < min(most, _LONGEST // 2):
         for name in chance.choice(_STORIES):
@@ -103,7 +107,7 @@ def _kinds_of(seed: str, kinds: Mapping[str, Kind] | None = None) -> list[Kind]:
 
 
 def _bred(seed: str, walk: Walk) -> Walk:
-    """Another walk near this one: an event more, less, again, or with another number."""
+    """Another walk near this one: with an event more, less or repeated, or with another number."""
     chance, kinds = random.Random(seed), _kinds_of(seed)
     for _ in range(chance.choice((1, 1, 2, 3))):
         way, at = chance.choice(("more", "more", "again", "number", "number", "less")), chance.randint(1, len(walk))
@@ -125,13 +129,15 @@ def _bred(seed: str, walk: Walk) -> Walk:
 
 
 def outcome(walk: Walk, said: list | None = None) -> tuple[str, str]:
-    """('', '') when all is well; else what went wrong, in stable words, and in all words. said: gets every I/O call."""
+    """('', '') when all is well; otherwise what went wrong, in stable words, and in all words.
+    said: gets every I/O call."""
     walker = next(each for each in (Walker, SeveralWalker) if each.setup == walk[0][0])
     return walked(walker(walk), said)
 
 
 def walk_all(seeds: Sequence[str]) -> tuple[list[tuple[str, str, str]], Counter]:
-    """(seed, what went wrong, the same in all words) of the walks that did, and how many events of each kind there were."""
+    """(seed, what went wrong, the same in all words) of each walk that went wrong,
+    and how many events of each kind there were."""
     wrong, counts = [], Counter()
     for seed in seeds:
         walker = walker_of(seed)(draw(seed))
@@ -153,7 +159,7 @@ def walked(walker: Walker, said: list | None = None) -> tuple[str, str]:
 
 
 def shrink(walk: Walk, what: str, outcome=outcome) -> Walk:
-    """The shortest walk that still ends in the same: without events, then with smaller numbers."""
+    """The shortest walk that still ends with the same: first events are taken out, then numbers become smaller."""
     size = len(walk) // 2
     while size:
         for start in range(1, len(walk), size):
@@ -178,5 +184,5 @@ def _smaller(number: int) -> Sequence[int]:
 
 
 def tell(walk: Walk) -> str:
-    """As it is given to ``outcome``."""
+    """The walk in the form in which ``outcome`` takes it."""
     return "[\n" + "".join(f"    {event!r},\n" for event in walk) + "]"

@@ -1,4 +1,4 @@
-"""What messages say that a user can do: the words that are looked for, by the name of what is then done."""
+"""The words of messages that say what a user can do, by the name of the way on."""
 
 import ast
 import contextlib
@@ -8,9 +8,10 @@ from collections.abc import Callable
 from tests.walks.model import Wrong
 from tests.walks.queries import Query
 
-# Of the name of a second sink of one batch function.
+# Part of the name of a second sink of one batch function.
 SECOND = "-part-"
-# What is looked for in a message, by the name of what is then done. The first that is found of a group of the same words counts.
+# What is looked for in a message, by the name of the way on. Where a pattern matches several times its first match
+# counts.
 WORDS = {
     "reset": r"with startingOffsets=(?:streamsink\.starting_offsets\(|'earliest').*? and set accept_as_new='([^']+)'",
     "file_column": r"option file_column, and set accept_as_same='(\w+)'",
@@ -27,8 +28,12 @@ WORDS = {
     "own_first_name": r"(Set application to the one of these names that this sink had) to go on",
     "adopt": r"set adopt_from_batch=(\d+)",
     "remove_journal": r"remove (?:the journal (\S+)|this one)",
-    "starting_offsets": r"[Ss]tart a new checkpoint (?:at |with startingOffsets=)(streamsink\.starting_offsets|'earliest')",
-    "new_checkpoint": r"start a (new checkpoint)(?! at| with startingOffsets=s|, for what was| whose (?:source|batches))",
+    "starting_offsets": (
+        r"[Ss]tart a new checkpoint (?:at |with " r"startingOffsets=)(streamsink\.starting_offsets|'earliest')"
+    ),
+    "new_checkpoint": (
+        r"start a (new checkpoint)(?! at| with startingOffsets=s|, for what was| whose " r"(?:source|batches))"
+    ),
     "leave_out": r"(leave adopt_from_batch out) and start a new checkpoint",
     "without_adopting": r"(leave adopt_from_batch out): this checkpoint begins behind",
     "under_first": r"before set application='([^']+)' and leave adopt_from_batch out",
@@ -48,34 +53,37 @@ WORDS = {
     "right_snapshot": r"has replaced snapshot (\d+), .* roll the table back to the snapshot that is right",
     "stop_other": r"(is held by another start)",
     "own_name": r"Use a sink of its own name \(application='\.\.\.'\) for the (second part)",
-    "stop": r"(this driver writes nothing more|It publishes nothing more|this one has been superseded|restart this one or stop it|was taken back)",
+    "stop": (
+        r"(this driver writes nothing more|It publishes nothing more|this one has been superseded|restart this "
+        r"one or stop it|was taken back)"
+    ),
 }
 
 
 def ways_in(query: Query, text: str, words: dict[str, str]) -> dict[str, str]:
-    """Ways on that a message names, by what it gives for each; of those that belong together one."""
+    """The ways on that a message names, with what it gives for each. Of ways that belong together only one is left."""
     named = {way: found[1] for way, said in words.items() if (found := re.search(said, text))}
     if query.afterwards and len(named) > 1:
-        named.pop("restart", None)  # he has restarted it, as the command's words said first
-    if "give_up_new" in named:  # the word is given to the command
+        named.pop("restart", None)  # The operator has restarted the query, as the command's words said first.
+    if "give_up_new" in named:  # The word is given to the command.
         for way in ("give_up", "accept_as_new"):
             named.pop(way)
     if "give_up_seen" in named:
         named.pop("accept_as_seen")
     if "once_under_first" in named or "on_rollback='republish' and accept_as_seen=" in text:
-        named.pop("republish")  # they belong together
+        named.pop("republish")  # Both are one way.
     if "file_column" in named:
         named.pop("accept_as_same")
     if "remove_journal" in named:
-        named.pop("new_checkpoint", None)  # they belong together
+        named.pop("new_checkpoint", None)  # Both are one way.
     if "second_sink" in named:
         named.pop("accept_as_new")
         if "own_first_name" in named and not re.search(r"now its name is '[^']*" + SECOND, text):
             named = {"own_first_name": named["own_first_name"]}
         if SECOND in named.get("first_name", "") or "own_first_name" in named and len(named) > 1:
-            named = {"second_sink": named["second_sink"]}  # it is that one which has the other name
+            named = {"second_sink": named["second_sink"]}  # The second sink has the other name.
     if "reset" in named:
-        named = {"reset": named["reset"]}  # all that the new topic holds shall be written
+        named = {"reset": named["reset"]}  # All that the new topic holds is to be written.
     if (
         {"write_all", "under_first"} & named.keys()
         or "leave_out" in named
@@ -92,7 +100,7 @@ def ways_in(query: Query, text: str, words: dict[str, str]) -> dict[str, str]:
 
 
 def call_in(text: str, function: str) -> tuple[list, dict]:
-    """Arguments of the first call that the text prints."""
+    """The positional and the named arguments of the first call of this function that the text prints."""
     start = text.index(f"streamsink.{function}(")
     for end in range(start, len(text)):
         with contextlib.suppress(SyntaxError):
@@ -104,12 +112,13 @@ def call_in(text: str, function: str) -> tuple[list, dict]:
 
 
 def begins_in(text: str) -> list[str]:
-    """What the text says of each source where there are several, as a text that has that call alone; else the text."""
+    """What the text says of each source, each as a text with that call alone;
+    if it does not speak of several sources, the whole text."""
     return re.findall(r"(streamsink\.starting_offsets\([^()]*\)|'earliest') for source", text) or [text]
 
 
 def rows_that_are_named(text: str, rows_in: Callable[[str], list[int] | None]) -> dict[str, list[int]]:
-    """By the checkpoint of which the text says so, rows that stand in the file that it names: the checkpoint may be another one by now. Without
-    those whose file went to its final name when the query was stopped."""
+    """For each checkpoint of which the text names a file with its rows, the rows in that file: the checkpoint's own
+    rows may be others by now. Files are left out that went to their final names when the query was stopped."""
     named = re.findall(r"those of checkpoint (\d+) are in (\S+\.parquet)", text)
     return {batch: rows for batch, path in named if (rows := rows_in(path)) is not None}

@@ -1,15 +1,17 @@
-"""The world of a walk: one table, the queries and jobs that write it, and their users. Its methods are what happens; they know no order."""
+"""The world of a walk: one table, the queries and jobs that write it, and their users. Its methods are what can happen;
+they do not know in which order."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tests.walks.checkpoints import Checkpoint
 from tests.walks.gone_back import GoneBack
 from tests.walks.machine import Fault
 from tests.walks.model import GONE, Causes, Wrong
 from tests.walks.queries import SCHEMA, Job, Query, Run, check_kept, halves, is_bad, part_of
-from tests.walks.sources import Checkpoint, Folder, Topic
+from tests.walks.sources import Folder, Topic
 from tests.walks.store import Process
 
 JOBS = "batch"
@@ -17,7 +19,7 @@ JOBS = "batch"
 
 @dataclass
 class World(GoneBack):
-    """rows: how many numbers have been given. schema: of what the queries write."""
+    """rows: how many numbers have been given to rows. schema: of what the queries write."""
 
     rows: int = 0
     schema: pa.Schema = SCHEMA
@@ -36,7 +38,8 @@ class World(GoneBack):
     # -- what a user does --------------------------------------------------------------------------------------------
 
     def batch(self, query: Query, most: int, fault: Fault | None = None) -> bool:
-        """The next batch, by the run that is open or by a new one. Whether a batch was written or taken for done."""
+        """Write the next batch, by the open run or by a new one.
+        Returns whether a batch was written or taken for done."""
         checkpoint = query.checkpoint
         if len(checkpoint.planned) == checkpoint.committed:
             planned = query.source.plan(checkpoint, 1 if query.one_each else most)
@@ -62,7 +65,8 @@ class World(GoneBack):
         return True
 
     def second_half(self, second: Query) -> bool:
-        """A sink of another name writes the second part of the batch that comes, but for what its user sees there. Whether it did."""
+        """A sink of another name writes the second part of the next batch,
+        without the rows that its user sees in the table. Returns whether it did."""
         checkpoint, batch_id = second.checkpoint, second.checkpoint.committed
         visible = self.visible()
         ids = [row for row in halves(second.source.rows(checkpoint, batch_id))[1] if not self.is_done(row, visible)]
@@ -74,7 +78,7 @@ class World(GoneBack):
         return run is not None
 
     def _spark_commits(self, query: Query, run: Run, checkpoint: Checkpoint, batch_id: int) -> bool:
-        """Spark's commit log; its driver dies when another one has been there."""
+        """Spark writes its commit log. The driver dies when another one has written there."""
         if query.checkpoint is not checkpoint or checkpoint.committed != batch_id or query.live not in (run, None):
             self.close(query, run)
             return False
@@ -86,18 +90,18 @@ class World(GoneBack):
         return True
 
     def _kept(self, query: Query) -> list[str]:
-        """Accidents that a batch does not settle: one that its first name has written is skipped, and nothing of this name is recorded; and what
-        befell the table under one name may be found out under the other."""
+        """Accidents that a batch does not settle: a batch that the first name has written is skipped, and nothing is
+        recorded under this name; and what befell the table under one name may be found out under the other."""
         kept = [] if query.name in self._known_by_name() else ["renamed"]
         return [*kept, "table"] if query.causes.knows("renamed-ever") else kept
 
     def _is_there(self, query: Query, batch_id: int) -> bool:
-        """One that is pending has not met what has happened to the table."""
+        """Whether the batch's rows are there. A batch that is pending has not met what has happened to the table."""
         visible = self.visible()
         return all(self.is_done(row, visible) for row in query.rows(batch_id))
 
     def job(self, job: Job, fault: Fault | None = None) -> bool:
-        """``streamsink.write``: a new driver each time. Whether it returned."""
+        """Call ``streamsink.write``, each time with a new driver. Returns whether it returned."""
         query = self.queries[JOBS]
         before = self.in_table()
         self.model.job_tried(job.rows)
@@ -105,7 +109,7 @@ class World(GoneBack):
         run = self.attempt(query, lambda run: run.job(job), fault, lambda: self.start_job(query, job))
         after = self.in_table()
         replaced = [each for each in self.jobs if each.options]
-        if replaced:  # what an earlier call left pending is published by this one
+        if replaced:  # This call publishes what an earlier one left pending.
             parts = {part_of(each.rows[0], self.parts) for each in replaced}
             others = {
                 row for each in self.jobs if each is not job for row in each.rows if self.model.fate.get(row) != GONE
@@ -131,23 +135,24 @@ class World(GoneBack):
         return True
 
     def start_job(self, query: Query, job: Job) -> Run:
-        """A driver for it."""
+        """Start a driver for the job."""
         self.serial += 1
         return Run(Process(self.store), self.root, query.settings(self.root, job.options), job.name, self.parts, 0)
 
     def overwritten(self, rows: Iterable[int], perhaps: Iterable[int] = ()) -> None:
-        """Somebody replaced them in the table. Those that are dead letters as well, which a table that went back forgot, stay beside it."""
+        """Somebody replaced these rows in the table. Dead letters stay: rows that are dead letters as well because a
+        table that went back had forgotten them."""
         letters = set(self.others.letters())
         rows = set(rows)
         self.model.overwritten(rows - letters, {*perhaps, *rows & letters})
 
     def new_checkpoint(self, query: Query, given: dict | None = None) -> None:
-        """Nothing is left of the one before. given: startingOffsets."""
+        """Begin a new checkpoint; nothing is left of the one before. given: startingOffsets."""
         self.put_checkpoint(query, self.checkpoint_of(query, given))
 
     def put_checkpoint(self, query: Query, checkpoint: Checkpoint) -> None:
-        """Another one is in the place of the query's."""
-        if query.halves:  # what of a batch was not written is behind the recorded positions, as the error has said
+        """Put another checkpoint in the place of the query's."""
+        if query.halves:  # What was not written of a batch is behind the recorded positions, as the error has said.
             self.model.unsure(row for row in query.source.all_rows() if not self.visible()[row])
         behind = () if query.source.reads_again else query.source.rows_before(checkpoint)
         self.model.may_be_read(set(query.source.all_rows()).difference(behind))
@@ -155,14 +160,15 @@ class World(GoneBack):
         self.accident("checkpoint", "checkpoint-ever", query=query)
 
     def move(self, query: Query) -> None:
-        """Its checkpoint's folder is another one."""
+        """The checkpoint's folder is another one from now on."""
         query.place += 1
 
     def checkpoint_of(self, query: Query, given: dict | None) -> Checkpoint:
         return Checkpoint(self.new_id(), given)
 
     def of_message(self, rows: list[int], said: str, letters: bool) -> list[int]:
-        """Those of the table of which a message speaks. letters: whether those that do not fit are beside it."""
+        """The rows that belong in the table of which the message speaks.
+        letters: whether rows that do not fit the table are dead letters."""
         if "are in the table" not in said:
             return rows
         beside = self.others.letters()
