@@ -42,7 +42,7 @@ sabotage:
 bench:
 	$(BOOTSTRAP) exec --for test -- benchmarks/run.py $(ARGS)
 
-# rows S14 to S18 of README's table, for streamsink and its peers. ARGS='--only S15 --sink Delta Iceberg' chooses
+# rows S14 to S18 of docs/ACCIDENTS.md, for streamsink and its peers. ARGS='--only S15 --sink Delta Iceberg' chooses
 accidents:
 	$(BOOTSTRAP) exec --for test -- benchmarks/accidents/run.py $(ARGS)
 

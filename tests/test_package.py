@@ -95,7 +95,7 @@ def test_it_is_imported_from_the_wheel(installed, tmp_path):
 @pytest.mark.slow
 def test_the_lines_of_the_readme_run_on_it(installed, tmp_path, kafka_broker, spark_settings):
     """They run as they stand there, except for the broker's address, and to the end of what is there."""
-    lines = re.search(r"## Ten lines\n\n```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    lines = re.search(r"## A query of your own\n.*?```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
     for said, here in (
         ("localhost:9092", kafka_broker.bootstrap),
         ('processingTime="1 second"', "availableNow=True"),

@@ -323,6 +323,20 @@ def test_nothing_of_one_machine_is_committed():
     assert wrong == []
 
 
+def test_lines_of_the_docs_end_at_120_columns():
+    """As in code. What benchmarks/report.py has put between its markers is as wide as its tables."""
+    wrong = []
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.md")]:
+        text = re.sub(
+            r"<!-- begin \w+ -->.*?<!-- end \w+ -->",
+            lambda found: "\n" * found[0].count("\n"),
+            page.read_text(),
+            flags=re.DOTALL,
+        )
+        wrong += [f"{_name(page)}:{number}" for number, line in enumerate(text.split("\n"), 1) if len(line) > 120]
+    assert wrong == []
+
+
 def test_links_of_the_docs_lead_somewhere():
     """Relative links in Markdown files point at files that are there."""
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
