@@ -183,17 +183,21 @@ def die_at_step(step: str, occurrence: int, world, power: bool = False, **run) -
     return False
 
 
+def ends_right(world: World, what: str, boundaries=BOUNDARIES) -> None:
+    """After a death: readers see whole batches; restarted, each row is there once, and no unknown file."""
+    assert is_prefix(world.ids(), boundaries), f"{what}: a reader sees a part of a batch"
+    world.run(boundaries=boundaries)
+    assert world.ids() == expected(boundaries), what
+    assert world.unknown_files() == [], f"{what}: files are left that nobody knows"
+
+
 def die_at(n: int, world: World, mode: Mode, power: bool) -> bool:
     """Run, die at call n, restart. False when the run survived because it has fewer calls."""
-    calls = CrashingCalls(world.calls, n, mode)
     try:
-        world.run(calls)
+        world.run(CrashingCalls(world.calls, n, mode))
     except InjectedCrash:
         world.die(power)
     else:
         return False
-    assert is_prefix(world.ids()), f"after a crash at call {n} a reader sees a part of a batch"
-    world.run()
-    assert world.ids() == expected(), f"crash at call {n} ({mode.value})"
-    assert world.unknown_files() == [], f"crash at call {n} ({mode.value}) left files that nobody knows"
+    ends_right(world, f"crash at call {n} ({mode.value})")
     return True
