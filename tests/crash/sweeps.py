@@ -103,6 +103,17 @@ class _Watching(CrashingCalls):
 READS = {"read", "size", "entries", "check_link", "open_existing", "unfinished"}
 
 
-def changing(log: list[str]) -> list[int]:
-    """Of the calls of a run, by their names: before which a death leaves another state than before the call ahead of it, or may."""
-    return [number for number in range(1, len(log) + 1) if number == 1 or log[number - 2] not in READS]
+class Changes(CrashingCalls):
+    """Notes the calls before which a death leaves something else than before the call ahead of it, or may: in a store of any kind."""
+
+    def __init__(self, world):
+        super().__init__(world.calls)
+        self._world, self._memory = world, ""
+        self.after: list[int] = []
+
+    def _call(self, name, action, torn):
+        memory = repr(remembered(self._world))
+        if not self.log or self.log[-1] not in READS or memory != self._memory:
+            self.after.append(self.count + 1)
+        self._memory = memory
+        return super()._call(name, action, torn)

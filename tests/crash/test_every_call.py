@@ -6,8 +6,8 @@ In memory each state that a death can leave is tried once (``sweeps.py``): calls
 import pytest
 
 from streamsink.testing.crashing import Mode
-from tests.crash.sweeps import changing, deaths
-from tests.crash.world import ADOPTED, WAYS, counting, die_at, ends_right, memory_world, posix_world
+from tests.crash.sweeps import Changes, deaths
+from tests.crash.world import ADOPTED, WAYS, die_at, ends_right, memory_world, posix_world
 
 # Of the states that killed processes leave every so-manieth, other ones in each run of the suite; all of them with the mark "soak".
 _SOME, _FEW = 2, 5
@@ -80,9 +80,9 @@ def test_death_before_every_call_whenever_the_committer_works(power, rollback, a
 def test_death_at_calls_on_the_local_disk(tmp_path, stride, rng):
     """The same on real files, after calls that changed something."""
     world = posix_world(tmp_path / "counted")
-    calls = counting(world)
+    calls = Changes(world)
     world.run(calls)
-    chosen = changing(calls.log)[rng.randrange(stride) :: stride]
+    chosen = calls.after[rng.randrange(stride) :: stride]
     assert len(chosen) * stride > 250
     for n in chosen:
         assert die_at(n, posix_world(tmp_path / str(n)), Mode.BEFORE, False)

@@ -1,6 +1,5 @@
 """A pending record that can never be published: the error names one command, which settles it, and the query goes on; each row once."""
 
-import copy
 import dataclasses
 import re
 
@@ -15,7 +14,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
-from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.giving_up import (
@@ -31,6 +30,7 @@ from tests.crash.giving_up import (
     refused,
     run_from,
 )
+from tests.crash.sweeps import deaths
 from tests.crash.world import World, die_at_step, expected, is_prefix, memory_world, posix_world
 from tests.table.foreign import Prepared
 
@@ -310,18 +310,14 @@ def test_a_paused_driver_that_wakes_up_publishes_nothing_that_was_given_up():
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 def test_a_death_at_each_call_of_the_command(power):
     """Called again it ends the same."""
-    left = _several(2)
-    for n in range(1, 500):
-        world = memory_world()
-        world.calls, world.checkpoint = copy.deepcopy(left.calls), SparkCheckpoint(OTHER)
-        options = SinkOptions.of(world.driver.root, {})
-        try:
-            give_up(world.file_io(CrashingCalls(world.calls, n, Mode.BEFORE)), world.driver.root, options)
-            break
-        except InjectedCrash:
-            world.die(power)
+    world = _several(2)
+    world.checkpoint = SparkCheckpoint(OTHER)
+    options = SinkOptions.of(world.driver.root, {})
+    states = deaths(world, power, run=lambda calls: give_up(world.file_io(calls), world.driver.root, options))
+    for state in states:
+        state.put_back(world, power)
         give_up(world.file_io(world.calls), world.driver.root, options)
         publish_what_is_left(world)
         run_from(world, 3, (7, 12))
-        assert world.ids() == list(range(12)), f"death at call {n}"
-    assert n > 15
+        assert world.ids() == list(range(12)), str(state)
+    assert len(states) >= (4 if power else 8)

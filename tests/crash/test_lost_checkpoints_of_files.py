@@ -11,10 +11,9 @@ from streamsink.clock import IdSource
 from streamsink.commands.give_up import give_up
 from streamsink.errors import Misuse
 from streamsink.storage.file_io import FileIO
-from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import SparkCheckpoint
-from streamsink.testing.faults import InjectedCrash
-from tests.crash.world import STRIDE, World, memory_world, posix_world
+from tests.crash.sweeps import deaths
+from tests.crash.world import World, memory_world, posix_world
 from tests.protocol.history import roll_back
 
 FIRST, SECOND = "00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002"
@@ -359,28 +358,16 @@ def test_a12_after_an_older_checkpoint_was_restored():
 _SOAK = pytest.mark.soak
 
 
-@pytest.mark.parametrize(
-    "power, stride",
-    [
-        pytest.param(True, STRIDE, id="power-failure"),
-        pytest.param(True, 1, marks=_SOAK, id="power-failure-each"),
-        pytest.param(False, 1, marks=_SOAK, id="killed-each"),
-    ],
-)
-def test_a_death_at_any_call_and_then_a_lost_checkpoint(power, stride, capsys, rng):
+@pytest.mark.parametrize("power", [True, pytest.param(False, marks=_SOAK)], ids=["power-failure", "killed"])
+def test_a_death_at_any_call_and_then_a_lost_checkpoint(power, capsys):
     """What pruned records knew outlives each crash: seven batches with two retained records, then a new checkpoint with other batches."""
-    boundaries, points = tuple(range(2, 16, 2)), 0
-    for call in range(rng.randint(1, stride), 5_000, stride):
-        world = files_world()
-        try:
-            world.run(CrashingCalls(world.calls, call), boundaries)
-            break
-        except InjectedCrash:
-            world.die(power)
-        points += 1
+    world, boundaries = files_world(), tuple(range(2, 16, 2))
+    states = deaths(world, power, run=lambda calls: world.run(calls, boundaries))
+    for left in states:
+        left.put_back(world, power)
         world.checkpoint = SparkCheckpoint(SECOND)
         world.run(boundaries=(3, 7, 11, 18))
-        assert world.ids() == list(range(18)) and world.unknown_files() == [], f"crash at call {call}"
+        assert world.ids() == list(range(18)) and world.unknown_files() == [], str(left)
     with capsys.disabled():
-        print(f"\n[crash points: {points}, lost rows: 0, doubled rows: 0]", end=" ")
-    assert points * stride > 300
+        print(f"\n[crash states: {len(states)}, lost rows: 0, doubled rows: 0]", end=" ")
+    assert len(states) > (50 if power else 300)

@@ -13,13 +13,14 @@ from streamsink.storage.s3 import S3FileIO
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash, arm
 from tests.crash.letters_world import BOUNDARIES, EARLIER, EARLIER_NAME, LETTERS, NAME, PLAIN, LettersWorld
+from tests.crash.sweeps import deaths
 from tests.crash.world import die_at_step
 from tests.storage.memory_s3 import MemoryS3Calls
 
 _OTHER = {PLAIN: LETTERS, LETTERS: PLAIN}
 _FIRST = (6, 9)
-_STRIDE = 41
-_MOST_CALLS = 2_000
+# Of about 100 states that deaths leave, or 20 when the power fails.
+_FEW_STATES = 12
 
 
 def _steps(how: str, first: str) -> Counter[str]:
@@ -103,18 +104,13 @@ def test_a_driver_that_wakes_up_beside_its_successor_is_fenced(step, how):
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 @pytest.mark.parametrize("how", [PLAIN, LETTERS])
 def test_the_option_changes_after_a_death_at_a_call(how, power, rng):
-    """Before an I/O call, of all calls in turn over many runs of the suite."""
-    for n in range(rng.randint(1, _STRIDE), _MOST_CALLS, _STRIDE):
-        world = LettersWorld()
-        world.run(boundaries=_FIRST, how=_OTHER[how])
-        try:
-            world.run(CrashingCalls(world.calls, n, Mode.BEFORE), how=how)
-        except InjectedCrash:
-            world.die(power)
-        else:
-            return
-        _ends_right(world, how, f"call {n}")
-    raise AssertionError(f"a run has more than {_MOST_CALLS} calls")
+    """Some of the states that a death before an I/O call leaves, of all in turn over many runs of the suite."""
+    world = LettersWorld()
+    world.run(boundaries=_FIRST, how=_OTHER[how])
+    states = deaths(world, power, run=lambda calls: world.run(calls, how=how))
+    for left in rng.sample(states, _FEW_STATES):
+        left.put_back(world, power)
+        _ends_right(world, how, str(left))
 
 
 def _survive(seed: str, hows: tuple[str, ...]) -> int:

@@ -8,7 +8,8 @@ import pytest
 from streamsink import faults
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash, arm, crash
-from tests.crash.many_world import ManyWorld, check_complete, check_readable, die_at
+from tests.crash.many_world import ManyWorld, check_complete, check_readable
+from tests.crash.sweeps import deaths
 from tests.crash.world import die_at_step
 
 # Steps that a run without an earlier crash does not reach, that only grouped publishing has, and those of Spark's tasks and writer.
@@ -23,7 +24,8 @@ _ELSEWHERE = {
 }
 # A run has about 1,500 calls; each test of the default run tries every so-manieth, beginning somewhere else each time.
 _STRIDE = 97
-_MOST_CALLS = 5_000
+# Deaths at them leave about 550 states, or 90 when the power fails.
+_FEW_STATES = 18
 
 
 def _ends_right(world: ManyWorld, what: str) -> None:
@@ -91,11 +93,12 @@ def test_death_again_while_restoring(second):
 
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 def test_death_at_calls(power, rng):
-    """Before an I/O call, of all calls in turn over many runs of the suite."""
-    for n in range(rng.randint(1, _STRIDE), _MOST_CALLS, _STRIDE):
-        if not die_at(n, ManyWorld(), Mode.BEFORE, power):
-            return
-    raise AssertionError(f"a run has more than {_MOST_CALLS} calls")
+    """Some of the states that a death before an I/O call leaves, of all in turn over many runs of the suite."""
+    world = ManyWorld()
+    states = deaths(world, power)
+    for left in rng.sample(states, _FEW_STATES):
+        left.put_back(world, power)
+        _ends_right(world, str(left))
 
 
 @pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST], ids=lambda m: m.value)
@@ -155,11 +158,11 @@ def test_crash_upon_crash_for_long(seed):
 @pytest.mark.soak
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 def test_death_at_every_call(power):
-    """All of them."""
-    points = 0
-    for n in range(1, _MOST_CALLS):
-        if not die_at(n, ManyWorld(), Mode.BEFORE, power):
-            break
-        points += 1
-    print(f"RESULT many tables: deaths at {points} calls, power={power}, lost=0 doubled=0")
-    assert 1_000 < points < _MOST_CALLS - 1
+    """All that deaths leave."""
+    world = ManyWorld()
+    states = deaths(world, power)
+    for left in states:
+        left.put_back(world, power)
+        _ends_right(world, str(left))
+    print(f"RESULT many tables: {len(states)} states of deaths, power={power}, lost=0 doubled=0")
+    assert len(states) > (80 if power else 400)
