@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from streamsink import faults
-from tests import schedule
+from tests import durations, schedule
 from tools.common import SetupError
 
 REQUIRED = os.environ.get("STREAMSINK_REQUIRE_SERVICES") == "1"
@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
     if os.environ.get("STREAMSINK_TURNS") != "all":  # the sabotage asks for all: it may be any of them that notices
         schedule.take_turns(items, int(os.environ["STREAMSINK_SEED"]), all_of_them=config.option.markexpr == "soak")
-    schedule.longest_first(items)
+    schedule.longest_first(items, durations.read())
 
 
 @pytest.hookimpl(optionalhook=True)
