@@ -8,20 +8,23 @@ each call.
 """
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
+from streamsink import faults
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.memory import MemoryCalls, _File, _folder_of
 
 
 @dataclass
 class Left:
-    """What a death leaves. before: numbers of the calls before which a death leaves it. call: name of the first of them."""
+    """What a death leaves. before: numbers of the calls before which it happens, or steps at which it does, by name and occurrence."""
 
     before: list[int]
-    call: str
+    steps: list[tuple[str, int]]
+    what: str
     calls: MemoryCalls
     memory: dict[str, Any]
 
@@ -33,7 +36,7 @@ class Left:
         world.die(power)
 
     def __str__(self) -> str:
-        return f"death at call {self.before[0]} ({self.call})"
+        return f"death at {self.what}"
 
 
 def deaths(
@@ -45,6 +48,22 @@ def deaths(
     """
     watching = _Watching(world, power, torn)
     (run or world.run)(watching)
+    return list(watching.left.values())
+
+
+def deaths_at_steps(world, run: Callable[[CrashingCalls], None] | None = None) -> list[Left]:
+    """The same of a process that is killed at each named step, each time that it is reached."""
+    watching, seen = _Watching(world, power=False, at_calls=False), Counter[str]()
+
+    def look(step: str) -> None:
+        seen[step] += 1
+        watching.look(f"{step}, occurrence {seen[step]}").steps.append((step, seen[step]))
+
+    faults.arm(look)
+    try:
+        (run or world.run)(watching)
+    finally:
+        faults.arm(None)
     return list(watching.left.values())
 
 
@@ -67,11 +86,11 @@ def state_of(calls: MemoryCalls, power: bool, torn: tuple[_File, bytes] | None =
 
 
 class _Watching(CrashingCalls):
-    """Looks, before each call, what a death there would leave."""
+    """Looks, before each call, what a death there would leave. torn: in the middle of each write instead."""
 
-    def __init__(self, world, power: bool, torn: bool):
+    def __init__(self, world, power: bool, torn: bool = False, at_calls: bool = True):
         super().__init__(world.calls)
-        self._world, self._power, self._torn = world, power, torn
+        self._world, self._power, self._torn, self._at_calls = world, power, torn, at_calls
         self.left: dict[Hashable, Left] = {}
 
     def write(self, stream, data):
@@ -79,24 +98,25 @@ class _Watching(CrashingCalls):
         return self._do("write", lambda: stream.write(data), torn=(stream, half))
 
     def _call(self, name, action, torn):
-        if not self._torn:
-            self._look(name, None)
-        elif torn is not None:
+        what = f"call {self.count + 1} ({name})"
+        if self._at_calls and not self._torn:
+            self.look(what).before.append(self.count + 1)
+        elif self._at_calls and torn is not None:
             stream, half = torn
-            self._look(name, (stream.file, stream.getvalue() + half))
+            self.look(f"{what}, in the middle", (stream.file, stream.getvalue() + half)).before.append(self.count + 1)
         return super()._call(name, action, torn)
 
-    def _look(self, name: str, torn: tuple[_File, bytes] | None) -> None:
-        number, memory = self.count + 1, remembered(self._world)
+    def look(self, what: str, torn: tuple[_File, bytes] | None = None) -> Left:
+        """What a death leaves now. torn: a file, and what this death leaves in it."""
+        memory = remembered(self._world)
         key = (state_of(self._inner, self._power, torn), repr(memory))
-        if key in self.left:
-            self.left[key].before.append(number)
-            return
-        kept: dict[int, Any] = {}
-        calls = copy.deepcopy(self._inner, kept)
-        if torn is not None and id(torn[0]) in kept:
-            kept[id(torn[0])].data = torn[1]
-        self.left[key] = Left([number], name, calls, copy.deepcopy(memory))
+        if key not in self.left:
+            kept: dict[int, Any] = {}
+            calls = copy.deepcopy(self._inner, kept)
+            if torn is not None and id(torn[0]) in kept:
+                kept[id(torn[0])].data = torn[1]
+            self.left[key] = Left([], [], what, calls, copy.deepcopy(memory))
+        return self.left[key]
 
 
 # Calls that change nothing, in a store of any kind.

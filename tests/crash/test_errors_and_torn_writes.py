@@ -26,7 +26,7 @@ def _torn(way: str, power: bool) -> int:
     states = deaths(world, power, torn=True)
     for left in states:
         left.put_back(world, power)
-        ends_right(world, f"{left}, in the middle")
+        ends_right(world, str(left))
     return len(states)
 
 

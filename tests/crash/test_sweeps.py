@@ -8,13 +8,13 @@ from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash
 from streamsink.testing.memory import MemoryCalls
 from tests.crash.many_world import ManyWorld
-from tests.crash.sweeps import Changes, deaths, remembered, state_of
-from tests.crash.world import ADOPTED, WAYS, memory_world
+from tests.crash.sweeps import Changes, deaths, deaths_at_steps, remembered, state_of
+from tests.crash.world import ADOPTED, WAYS, die_at_step, memory_world
 
 _MAKE = {name: (lambda way=way: memory_world(**way)) for name, way in {**WAYS, "adopted": ADOPTED}.items()}
 _MAKE |= {"republish": lambda: memory_world(on_rollback="republish"), "many": ManyWorld}
 _EACH_DEATH = pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
-_SOME = 4
+_SOME = 6
 
 
 def _after(world) -> tuple:
@@ -52,6 +52,7 @@ def _same(make, power: bool, choose) -> int:
     return compared
 
 
+@pytest.mark.in_turn("states that stand for deaths", 6)
 @_EACH_DEATH
 @pytest.mark.parametrize("world", sorted(_MAKE))
 def test_a_death_at_a_call_is_as_the_state_that_stands_for_it(world, power, rng):
@@ -71,6 +72,21 @@ def test_a_death_at_every_call_is_as_the_state_that_stands_for_it(world, power):
     calls = CrashingCalls((counted := make()).calls)
     counted.run(calls)
     assert _same(make, power, lambda numbers: numbers) == calls.count
+
+
+@pytest.mark.in_turn("states that stand for deaths at steps", 3)
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_a_death_at_a_step_is_as_the_state_that_stands_for_it(way, rng):
+    """Call by call, at some steps."""
+    copied = _MAKE[way]()
+    states = deaths_at_steps(copied)
+    for left in rng.sample(states, _SOME):
+        left.put_back(copied, False)
+        by_state = _after(copied)
+        step, occurrence = rng.choice(left.steps)
+        died = _MAKE[way]()
+        assert die_at_step(step, occurrence, died)
+        assert _after(died) == by_state, f"{step}, occurrence {occurrence}, is not as {left}"
 
 
 @_EACH_DEATH
