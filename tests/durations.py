@@ -1,7 +1,9 @@
-"""How long each file of tests takes: ``make test ARGS=--durations=0 | tee gate.log``, then ``python -m tests.durations gate.log``.
+"""How long each file of tests takes: ``make test ARGS=--durations=0 | tee gate.log``, then ``python -m tests.durations
+gate.log``.
 
-The schedule begins with the longest. Several logs may be given, of which a later one counts where both name a test: so a log that
-has only the slowest tests makes an older one current. A log of a run with little else on the machine tells most.
+The schedule begins with the longest. Several logs may be given, of which a later one counts where both name a test: so
+a log that has only the slowest tests makes an older one current. A log of a run with little else on the machine tells
+most.
 """
 
 import json

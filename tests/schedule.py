@@ -1,10 +1,11 @@
-"""Which worker of ``make test`` runs what, and when: whole files, those that share a server together, the longest first.
+"""Which worker of ``make test`` runs what, and when: whole files, those that share a server together, the longest
+first.
 
-A server and a Spark session are started once for each worker that needs them, so tests of one server stay on one worker. What
-takes long begins first, or the other workers would wait for it in the end: ``durations.json`` says how long, and
-``python -m tests.durations`` makes it from the log of a run. Of several workers the last one has the tests that mostly wait, for
-leases and for slow servers, and then those without Spark; so it takes little from the others, which keep the processors busy.
-Long tests of one promise take turns (``in_turn``).
+A server and a Spark session are started once for each worker that needs them, so tests of one server stay on one
+worker. What takes long begins first, or the other workers would wait for it in the end: ``durations.json`` says how
+long, and ``python -m tests.durations`` makes it from the log of a run. Of several workers the last one has the tests
+that mostly wait, for leases and for slow servers, and then those without Spark; so it takes little from the others,
+which keep the processors busy. Long tests of one promise take turns (``in_turn``).
 """
 
 import random
@@ -64,7 +65,9 @@ def unit_of(nodeid: str) -> str:
 
 
 def take_turns(items: list, seed: int, all_of_them: bool) -> None:
-    """Of the tests that have the mark ``in_turn(name, some)`` with one name the seed chooses some; the soak runs all of them."""
+    """Of the tests that have the mark ``in_turn(name, some)`` with one name the seed chooses some; the soak runs all of
+    them.
+    """
     named = defaultdict(list)
     for item in items:
         mark = item.get_closest_marker("in_turn")
@@ -79,7 +82,9 @@ def take_turns(items: list, seed: int, all_of_them: bool) -> None:
 
 
 def longest_first(items: list, seconds: Mapping[str, float]) -> None:
-    """Put the tests of the longest unit first; inside of a file the order stays. seconds: of each file, as the last log said."""
+    """Put the tests of the longest unit first; inside of a file the order stays. seconds: of each file, as the last log
+    said.
+    """
     of_unit: dict[str, float] = defaultdict(float)
     for file in {item.nodeid.partition("::")[0] for item in items}:
         of_unit[unit_of(file)] += seconds.get(file, durations.UNKNOWN_S)
@@ -93,7 +98,9 @@ def longest_first(items: list, seconds: Mapping[str, float]) -> None:
 
 
 def next_unit(waiting: Iterable[str], is_aside: bool) -> str:
-    """Of the units that nobody has yet, the longest first, the one that a worker gets. is_aside: it is the one for what waits."""
+    """Of the units that nobody has yet, the longest first, the one that a worker gets. is_aside: it is the one for what
+    waits.
+    """
     units = list(waiting)
     if is_aside:
         without_spark = [unit for unit in units if not unit.startswith(OF_SPARK)]

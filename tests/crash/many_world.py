@@ -1,4 +1,6 @@
-"""A world of several tables: a source whose rows, and whose routes, are different each time they are computed, and an oracle."""
+"""A world of several tables: a source whose rows, and whose routes, are different each time they are computed, and an
+oracle.
+"""
 
 import itertools
 import json
@@ -140,7 +142,8 @@ def should_be_in(number: int, version: int) -> str:
 
 
 def check_readable(rows, boundaries=BOUNDARIES, place=should_be_in) -> None:
-    """What a reader may see at any instant: no row twice, each in its right table, one version a batch, batches in order.
+    """What a reader may see at any instant: no row twice, each in its right table, one version a batch, batches in
+    order.
 
     place(number, version): the table of a row.
     """

@@ -1,10 +1,11 @@
-"""Deaths of one run, each state that they leave once: a run is made once, and every death begins with a copy of its store.
+"""Deaths of one run, each state that they leave once: a run is made once, and every death begins with a copy of its
+store.
 
-A call that only reads changes nothing, so a death after it leaves what the death before it has left. What a death leaves is
-all that the next start can find: names, what is in the files, and folders, as the store in memory keeps them; Spark's two
-logs; and how often rows were computed. A killed process leaves everything, so each write and each new name is another state.
-A power failure leaves what was flushed and synced, so most calls are not. ``test_sweeps.py`` compares this with one run for
-each call.
+A call that only reads changes nothing, so a death after it leaves what the death before it has left. What a death
+leaves is all that the next start can find: names, what is in the files, and folders, as the store in memory keeps them;
+Spark's two logs; and how often rows were computed. A killed process leaves everything, so each write and each new name
+is another state. A power failure leaves what was flushed and synced, so most calls are not. ``test_sweeps.py`` compares
+this with one run for each call.
 """
 
 import copy
@@ -20,7 +21,9 @@ from streamsink.testing.memory import MemoryCalls, _File, _folder_of
 
 @dataclass
 class Left:
-    """What a death leaves. before: numbers of the calls before which it happens, or steps at which it does, by name and occurrence."""
+    """What a death leaves. before: numbers of the calls before which it happens, or steps at which it does, by name and
+    occurrence.
+    """
 
     before: list[int]
     steps: list[tuple[str, int]]
@@ -44,7 +47,8 @@ def deaths(
 ) -> list[Left]:
     """Let the world run, and return each state that a death at one of its calls leaves, in order.
 
-    power: the machine dies too. torn: it dies in the middle of a write, and at no other call. run: what dies, if not ``world.run``.
+    power: the machine dies too. torn: it dies in the middle of a write, and at no other call. run: what dies, if not
+    ``world.run``.
     """
     watching = _Watching(world, power, torn)
     (run or world.run)(watching)
@@ -68,7 +72,9 @@ def deaths_at_steps(world, run: Callable[[CrashingCalls], None] | None = None) -
 
 
 def remembered(world) -> dict[str, Any]:
-    """What outlives a death beside the store: Spark's logs, the number of the next computation of rows, and the oracle's notes."""
+    """What outlives a death beside the store: Spark's logs, the number of the next computation of rows, and the
+    oracle's notes.
+    """
     return {name: getattr(world, name) for name in ("checkpoint", "_versions", "_screened") if hasattr(world, name)}
 
 
@@ -124,7 +130,9 @@ READS = {"read", "size", "entries", "check_link", "open_existing", "unfinished"}
 
 
 class Changes(CrashingCalls):
-    """Notes the calls before which a death leaves something else than before the call ahead of it, or may: in a store of any kind."""
+    """Notes the calls before which a death leaves something else than before the call ahead of it, or may: in a store
+    of any kind.
+    """
 
     def __init__(self, world):
         super().__init__(world.calls)

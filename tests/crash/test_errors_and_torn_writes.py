@@ -75,7 +75,10 @@ class _Flushers(CrashingCalls):
     "settings", [WAYS["plain"], WAYS["one-snapshot"], ADOPTED], ids=["plain", "one-snapshot", "adopted"]
 )
 def test_one_flush_that_fails_fails_all_that_goes_with_it(settings):
-    """In whichever thread it fails: nothing is named that refers to it. So a power failure right after takes no row away."""
+    """In whichever thread it fails: nothing is named that refers to it.
+
+    So a power failure right after takes no row away.
+    """
     world = memory_world(**settings)
     undisturbed = _Flushers(world.calls)
     world.run(undisturbed)

@@ -9,7 +9,8 @@ from streamsink.testing.crashing import Mode
 from tests.crash.sweeps import Changes, deaths
 from tests.crash.world import ADOPTED, WAYS, die_at, ends_right, memory_world, posix_world
 
-# Of the states that killed processes leave every so-manieth, other ones in each run of the suite; all of them with the mark "soak".
+# Of the states that killed processes leave every so-manieth, other ones in each run of the suite; all of them with the
+# mark "soak".
 _SOME, _FEW = 2, 5
 _MINOR = {"manifest.merge-min-count": "3"}
 # Every commit that has two manifests to build on merges them, into more than one.
@@ -51,7 +52,9 @@ def test_a_killed_process_at_calls_in_memory(rollback, merging, stride, capsys, 
 @pytest.mark.parametrize("way", sorted(set(WAYS) - {"plain"}))
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 def test_death_at_calls_of_grouped_and_asynchronous_publishing(power, way, capsys, rng):
-    """All that a power failure can leave; of what a killed process leaves a fifth, other ones in each run of the suite."""
+    """All that a power failure can leave; of what a killed process leaves a fifth, other ones in each run of the
+    suite.
+    """
     rollback = rng.choice(["fail", "republish"])
     stride = 1 if power else _FEW
     _die_at_each(memory_world(on_rollback=rollback, **WAYS[way]), power, capsys, stride, rng.randrange(stride))
@@ -59,7 +62,10 @@ def test_death_at_calls_of_grouped_and_asynchronous_publishing(power, way, capsy
 
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 def test_death_at_calls_when_files_of_others_are_adopted(power, capsys, rng):
-    """Files that Spark's own writer left: looked at, flushed, linked. Killed, at one state in two, other ones in each run."""
+    """Files that Spark's own writer left: looked at, flushed, linked.
+
+    Killed, at one state in two, other ones in each run.
+    """
     rollback = rng.choice(["fail", "republish"])
     stride = 1 if power else _SOME
     _die_at_each(memory_world(on_rollback=rollback, **ADOPTED), power, capsys, stride, rng.randrange(stride))

@@ -52,7 +52,9 @@ def test_death_at_a_step_when_files_of_others_are_adopted(step):
 @pytest.mark.parametrize("way", sorted(set(WAYS) - {"plain"}))
 @pytest.mark.parametrize("step", _OTHER_WAYS)
 def test_death_at_every_step_of_grouped_and_asynchronous_publishing(step, way):
-    """Several checkpoints are pending at the death, recorded by a batch, or by a batch beside which others are published."""
+    """Several checkpoints are pending at the death, recorded by a batch, or by a batch beside which others are
+    published.
+    """
     _die_each_time(step, way)
 
 

@@ -1,4 +1,6 @@
-"""A query gets dead letters, or loses them, between two starts that die anywhere: each row once, in the table or among them."""
+"""A query gets dead letters, or loses them, between two starts that die anywhere: each row once, in the table or among
+them.
+"""
 
 import dataclasses
 import random
@@ -52,7 +54,9 @@ def test_the_option_changes_after_a_death_at_each_step(how):
 
 
 def test_the_option_changes_after_each_of_two_deaths():
-    """Killed between the dead letters and the table, and once more at each step of the restore that finishes them without the option."""
+    """Killed between the dead letters and the table, and once more at each step of the restore that finishes them
+    without the option.
+    """
     world = LettersWorld()
     assert die_at_step("letters.published", 2, world)
     states = deaths_at_steps(world, run=lambda calls: world.run(calls, how=PLAIN))
@@ -83,7 +87,9 @@ def test_the_option_changes_on_a_store_without_renames(how, step):
     "step", ["precommit.saved", "letters.before_publish", "letters.published", "commit.before_publish"]
 )
 def test_a_driver_that_wakes_up_beside_its_successor_is_fenced(step, how):
-    """The successor has finished that checkpoint and all others, with or without the option; the sleeper writes nothing more."""
+    """The successor has finished that checkpoint and all others, with or without the option; the sleeper writes nothing
+    more.
+    """
     for occurrence in (1, 2, 3):
         world = LettersWorld()
 
@@ -150,7 +156,9 @@ def test_crash_upon_crash_for_long(seed):
 
 
 def test_a_table_of_earlier_code_goes_on_under_its_first_name_after_any_death():
-    """Its journal lies in the folder above, and may hold what is pending: killed there at each step, it is continued by code that looks."""
+    """Its journal lies in the folder above, and may hold what is pending: killed there at each step, it is continued by
+    code that looks.
+    """
     world = LettersWorld()
     states = deaths_at_steps(world, run=lambda calls: world.run(calls, how=EARLIER))
     for left in states:

@@ -1,4 +1,6 @@
-"""A query into several tables dies anywhere: each row ends once, in the table of one evaluation, or among the dead letters."""
+"""A query into several tables dies anywhere: each row ends once, in the table of one evaluation, or among the dead
+letters.
+"""
 
 import random
 
@@ -11,7 +13,8 @@ from tests.crash.many_world import ManyWorld, check_complete, check_readable
 from tests.crash.sweeps import Left, deaths, deaths_at_steps
 from tests.crash.world import die_at_step
 
-# Steps that a run without an earlier crash does not reach, that only grouped publishing has, and those of Spark's tasks and writer.
+# Steps that a run without an earlier crash does not reach, that only grouped publishing has, and those of Spark's tasks
+# and writer.
 _ELSEWHERE = {
     "restore.before_publish",
     "group.queued",
@@ -49,7 +52,9 @@ def of_steps() -> tuple[ManyWorld, dict[str, list[Left]]]:
 
 @pytest.mark.parametrize("step", sorted(set(faults.STEPS) - _ELSEWHERE))
 def test_death_at_a_step(step, of_steps, rng):
-    """The first time it is reached, the last time, and once between: several tables pass through the same steps as one."""
+    """The first time it is reached, the last time, and once between: several tables pass through the same steps as
+    one.
+    """
     world, found = of_steps
     assert step in found, f"the run never reaches {step}"
     times = len(found[step])

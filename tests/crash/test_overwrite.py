@@ -39,7 +39,9 @@ EACH_WAY = pytest.mark.parametrize(
 
 @EACH_WAY
 def test_overwrites_survive_whatever_happens_at_a_call(mode, scope, rng):
-    """A death, an error or a lost reply at some calls, others in each run: readers see one batch at a time, the last one at the end."""
+    """A death, an error or a lost reply at some calls, others in each run: readers see one batch at a time, the last
+    one at the end.
+    """
     assert _survive(mode, scope, 1 + rng.randrange(STRIDE), STRIDE) > 5
 
 
@@ -97,7 +99,9 @@ def _pending(world: World, batches: int) -> None:
 
 
 def test_a_late_overwrite_that_the_user_insists_on_replaces_what_is_there_when_it_is_published():
-    """Rows that another application wrote meanwhile are not deleted unasked; with the token the deletes are worked out late."""
+    """Rows that another application wrote meanwhile are not deleted unasked; with the token the deletes are worked out
+    late.
+    """
     world = memory_world(mode="overwrite", overwrite_partition={"part": "a"}, partition_by=("part",))
     world.driver.rows = _only("a", world.driver.rows)
     _pending(world, 2)

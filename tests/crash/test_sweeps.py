@@ -1,4 +1,6 @@
-"""That a sweep over states loses none: a death at a call, and a start on the state that stands for it, do the same call by call."""
+"""That a sweep over states loses none: a death at a call, and a start on the state that stands for it, do the same call
+by call.
+"""
 
 from types import SimpleNamespace
 
@@ -18,7 +20,9 @@ _SOME = 6
 
 
 def _after(world) -> tuple:
-    """What a start does on what a death has left: its calls by name, the rows that readers see before and after, and Spark's logs."""
+    """What a start does on what a death has left: its calls by name, the rows that readers see before and after, and
+    Spark's logs.
+    """
     seen = _seen(world)
     calls = CrashingCalls(world.calls)
     world.run(calls)
@@ -153,7 +157,9 @@ def test_a_start_after_a_torn_write_is_as_on_the_state_that_stands_for_it(way, p
     ],
 )
 def test_what_makes_another_state_of_a_store(change, killed, power):
-    """For a process that is killed, and for a machine that loses its power: what each call of the store in memory changes."""
+    """For a process that is killed, and for a machine that loses its power: what each call of the store in memory
+    changes.
+    """
     calls = MemoryCalls()
     calls.mkdir("/d")
     calls.mkdir("/d/empty")

@@ -1,4 +1,6 @@
-"""A small world for crash tests: a numbered source whose rows are different each time they are computed, and an oracle."""
+"""A small world for crash tests: a numbered source whose rows are different each time they are computed, and an
+oracle.
+"""
 
 import itertools
 import uuid
@@ -24,8 +26,8 @@ SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("version", pa.in
 BOUNDARIES = (6, 9, 9, 14)
 # Of the ways beside the plain one each n-th call is tried; every call with the mark "soak".
 STRIDE = 11
-# The ways of publishing. ``delay``: at which I/O call of the next batch the committer's work is done; without it nothing is async.
-# Batches 0 to 2 make a group of three, and stopping publishes batch 3.
+# The ways of publishing. ``delay``: at which I/O call of the next batch the committer's work is done; without it
+# nothing is async. Batches 0 to 2 make a group of three, and stopping publishes batch 3.
 WAYS = {
     "plain": {},
     "grouped": {"publish_every_batches": 3},
@@ -62,7 +64,8 @@ class World:
         tells_files: bool = False,
         **options,
     ):
-        """delay: of the committer's work, as ``Stepping`` has it. make_io: FileIO over some calls, for stores unlike POSIX.
+        """delay: of the committer's work, as ``Stepping`` has it. make_io: FileIO over some calls, for stores unlike
+        POSIX.
 
         adopts: rows come as files of another program. tells_files: each number is a file of a file source.
         """
@@ -163,7 +166,8 @@ def counting(world: World) -> CrashingCalls:
 
 
 def die_at_step(step: str, occurrence: int, world, power: bool = False, **run) -> bool:
-    """Run a world, of one table or of many, and die there: from that instant on not even cleanup code reaches the store.
+    """Run a world, of one table or of many, and die there: from that instant on not even cleanup code reaches the
+    store.
 
     power: the machine dies too. run: arguments of ``world.run``. False when the run survived."""
     calls = CrashingCalls(world.calls)

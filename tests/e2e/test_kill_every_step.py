@@ -1,4 +1,5 @@
-"""A real SIGKILL of a real Spark driver at named steps, on one table and one checkpoint: some in the gate, every one in the soak.
+"""A real SIGKILL of a real Spark driver at named steps, on one table and one checkpoint: some in the gate, every one in
+the soak.
 
 Each test starts a driver on what the killed one before left behind, and kills it too: its restart is the next test's
 driver, and the last one runs to the end. So every kill costs one start. Among them is S13: killed
@@ -18,7 +19,8 @@ from tests.e2e.harness import Ground, Outcome, assert_each_once, ids_in, ids_of,
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-# Steps of a query into several tables are tried in test_many_tables.py, those of dead letters in crash/test_many_letters.py.
+# Steps of a query into several tables are tried in test_many_tables.py, those of dead letters in
+# crash/test_many_letters.py.
 SINGLE = [step for step in STEPS if not step.startswith(("tables.", "letters."))]
 # Reached only by a start that finds a checkpoint pending: a kill here, just before, leaves one.
 NEEDS = {"restore.before_publish": "precommit.saved"}
@@ -38,8 +40,8 @@ LEAVES_ORPHANS = {
     "commit.lists_written",
     "commit.before_publish",
 }
-# Each of these has just made durable what the next start decides by: the table, the owner, the record, the snapshot, the mark, and
-# that the oldest record is gone.
+# Each of these has just made durable what the next start decides by: the table, the owner, the record, the snapshot,
+# the mark, and that the oldest record is gone.
 DURABLE = ("table.created", "restore.claimed", "precommit.saved", "commit.published", "commit.marked", "forget.pruned")
 # The gate tries those, two on which others depend, and of all others every so-manieth, other ones for other code.
 _ALWAYS = (*DURABLE, "restore.before_publish", AT_END)
@@ -63,7 +65,9 @@ class Chain:
     leaving: set[str] = field(default_factory=set)  # steps that left some
 
     def add_files(self, steps: list[str]) -> None:
-        """As many as the kills at these steps need: each driver publishes at most two batches, and one is left for the last."""
+        """As many as the kills at these steps need: each driver publishes at most two batches, and one is left for the
+        last.
+        """
         count = 2 * sum(not step.startswith(AT_START) for step in steps) + 1
         self.ground.add_files(self.files, count)
         self.files += count
@@ -92,7 +96,9 @@ class Chain:
             self.add_files(self.steps[self.steps.index(step) + 1 :])
 
     def kill_and_look(self, step: str) -> None:
-        """The step is reached, the driver dies there, and what a reader then sees is a prefix of the source, each row once."""
+        """The step is reached, the driver dies there, and what a reader then sees is a prefix of the source, each row
+        once.
+        """
         if step in NEEDS:
             self.kill_at(NEEDS[step])
         self.kill_at(step)
@@ -101,13 +107,16 @@ class Chain:
             assert len(found) == len(set(found)) and set(found) == ids_of(0, len(found) // 10)
 
     def end(self) -> None:
-        """The last start publishes the rest: the exact set of ids, none lost, none doubled; every orphan was named and removed."""
+        """The last start publishes the rest: the exact set of ids, none lost, none doubled; every orphan was named and
+        removed.
+        """
         outcome = run_driver(self.ground, self.ground.job(options={"journal_retain": 2}))
         assert outcome.code == 0, outcome
         self.check_what_was_left(outcome)
         lost, doubled = lost_and_doubled(ids_in(self.ground.table), ids_of(0, self.files))
         print(
-            f"RESULT kill-every-step: steps={len(self.steps)} kills={len(self.kills)} rows={self.files * 10} lost={lost} doubled={doubled}"
+            f"RESULT kill-every-step: steps={len(self.steps)} kills={len(self.kills)} "
+            f"rows={self.files * 10} lost={lost} doubled={doubled}"
         )
         assert_each_once(self.ground.table, ids_of(0, self.files))
         assert set(self.steps) <= set(self.kills)
@@ -133,7 +142,9 @@ class Chain:
         return Path(path).parent.parent.name == "staging"
 
     def is_waiting(self, path: str) -> bool:
-        """In a staging folder that is ready for its record, and there is no record of that number, or one that is still to be published."""
+        """In a staging folder that is ready for its record, and there is no record of that number, or one that is still
+        to be published.
+        """
         folder = Path(path).parent
         number = folder.name.rpartition("-")[2]
         record, mark = (folder.parent.parent / name for name in (f"record-{number}.json", f"done-{number}"))

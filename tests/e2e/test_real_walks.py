@@ -1,7 +1,8 @@
-"""Real walks of accidents: those of tests/walks over real Spark drivers that are killed, a real Kafka broker, files, and a local disk.
+"""Real walks of accidents: those of tests/walks over real Spark drivers that are killed, a real Kafka broker, files,
+and a local disk.
 
-Events, model and operator are the ones of tests/walks; README.md there says what a walk is. A kill at a time is the one event that
-does not repeat exactly when a walk is walked again.
+Events, model and operator are the ones of tests/walks; README.md there says what a walk is. A kill at a time is the one
+event that does not repeat exactly when a walk is walked again.
 """
 
 import itertools
@@ -91,7 +92,9 @@ def _fed(walk, which):
 
 @_kind(12, 4)
 def batch(walk, which, most, batches, how):
-    """The query runs for some batches: until nothing is left, until its function fails, or until it is stopped in order."""
+    """The query runs for some batches: until nothing is left, until its function fails, or until it is stopped in
+    order.
+    """
     limit = (1000, 1 + batches % 3)[how % 3 > 0]
     walk.world.batch(_fed(walk, which), 1 + most % 4, how=("error", "error", "stop")[how % 3], batches=limit)
 
@@ -118,7 +121,9 @@ def run_killed(walk, number, again, step):
 
 @_kind(2, 3)
 def foreign_race(walk, which, most, count):
-    """While a batch is written, another writer builds a snapshot on the one before, and renames it over the batch's own."""
+    """While a batch is written, another writer builds a snapshot on the one before, and renames it over the batch's
+    own.
+    """
     others.foreign_prepare(walk, count)
     walk.world.batch(_fed(walk, which), 1 + most % 4, batches=1)
     others.foreign_rename(walk)
