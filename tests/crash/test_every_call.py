@@ -11,7 +11,7 @@ from tests.crash.world import ADOPTED, WAYS, die_at, ends_right, memory_world, p
 
 # Of the states that killed processes leave every so-manieth, other ones in each run of the suite; all of them with the
 # mark "soak".
-_SOME, _FEW = 2, 5
+_SOME, _OF_OTHERS, _FEW = 2, 4, 5
 _MINOR = {"manifest.merge-min-count": "3"}
 # Every commit that has two manifests to build on merges them, into more than one.
 _FULL = {"manifest.target-file-size": "4 kb", "manifest.full-compaction-threshold-size": "1 kb"}
@@ -64,10 +64,10 @@ def test_death_at_calls_of_grouped_and_asynchronous_publishing(power, way, capsy
 def test_death_at_calls_when_files_of_others_are_adopted(power, capsys, rng):
     """Files that Spark's own writer left: looked at, flushed, linked.
 
-    Killed, at one state in two, other ones in each run.
+    Killed, at one state in four, other ones in each run.
     """
     rollback = rng.choice(["fail", "republish"])
-    stride = 1 if power else _SOME
+    stride = 1 if power else _OF_OTHERS
     _die_at_each(memory_world(on_rollback=rollback, **ADOPTED), power, capsys, stride, rng.randrange(stride))
 
 
