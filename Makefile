@@ -15,8 +15,10 @@ BOOTSTRAP = $(PYTHON) tools/bootstrap.py
 JOB = $(BOOTSTRAP) exec --for run $(if $(BROKERS),--jars kafka) -- jobs/kafka_to_lake.py \
 	$(if $(BROKERS),--brokers '$(BROKERS)') $(if $(TOPIC),--topic '$(TOPIC)')
 PYTEST = $(BOOTSTRAP) exec --for test -- -m pytest
-# a file's tests share its services, so a file stays on one worker; tests/schedule.py says which files begin, and which stay together
-PARALLEL = -n 2 --dist loadfile
+# a file's tests share its services, so a file stays on one worker; tests/schedule.py says which files begin, and which stay together.
+# Two workers keep two processors busy; the third has the tests that mostly wait, for leases and for slow servers
+WORKERS ?= 3
+PARALLEL = -n $(WORKERS) --dist loadfile
 
 .PHONY: run chaos test test-fast soak sabotage bench accidents env clean
 

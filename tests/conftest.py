@@ -1,6 +1,8 @@
-"""Fixtures that all tests share, and two rules of the gate: a skipped test is a failure there, and a random test's seed is printed.
+"""Fixtures that all tests share, and two rules of the gate: a skipped test is a failure there, and a random test's seed
+is printed.
 
-`make test` prepares everything and says where it is in the environment; under a plain `pytest` the fixtures prepare it themselves.
+`make test` prepares everything and says where it is in the environment; under a plain `pytest` the fixtures prepare it
+themselves.
 """
 
 import json
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from streamsink import faults
-from tests import schedule
+from tests import durations, schedule
 from tools.common import SetupError
 
 REQUIRED = os.environ.get("STREAMSINK_REQUIRE_SERVICES") == "1"
@@ -29,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
     if os.environ.get("STREAMSINK_TURNS") != "all":  # the sabotage asks for all: it may be any of them that notices
         schedule.take_turns(items, int(os.environ["STREAMSINK_SEED"]), all_of_them=config.option.markexpr == "soak")
-    schedule.longest_first(items)
+    schedule.longest_first(items, durations.read())
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -39,7 +41,8 @@ def pytest_xdist_make_scheduler(config, log):
 
 def pytest_report_header() -> str:
     services = "required" if REQUIRED else "optional"
-    return f"streamsink: STREAMSINK_SEED={os.environ['STREAMSINK_SEED']} (set it to repeat the random tests), services {services}"
+    seed = os.environ["STREAMSINK_SEED"]
+    return f"streamsink: STREAMSINK_SEED={seed} (set it to repeat the random tests), services {services}"
 
 
 def _fail_instead(report) -> None:
@@ -70,7 +73,8 @@ def unavailable(what: str, why: Exception) -> None:
 
 
 def spark_conf() -> dict[str, str]:
-    """What every Spark session of the tests is started with, for sessions of one's own and for drivers in other processes.
+    """What every Spark session of the tests is started with, for sessions of one's own and for drivers in other
+    processes.
 
     Those read the same from the JSON file that $STREAMSINK_TEST_SPARK_CONF names."""
     named = os.environ.get("STREAMSINK_TEST_SPARK_CONF")
@@ -149,7 +153,10 @@ def _serving(server, end=None):
 
 @pytest.fixture(scope="session")
 def kafka_broker(tmp_path_factory):
-    """A real Kafka broker for all tests of a process; tests take topics of their own. One that kills a broker starts its own."""
+    """A real Kafka broker for all tests of a process; tests take topics of their own.
+
+    One that kills a broker starts its own.
+    """
     from tests.services.kafka import KafkaBroker
 
     yield from _serving(KafkaBroker(tmp_path_factory.mktemp("kafka")))

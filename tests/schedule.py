@@ -1,15 +1,22 @@
-"""Which worker of ``make test`` runs what, and when: whole files, those that share a server together, the longest first.
+"""Which worker of ``make test`` runs what, and when: whole files, those that share a server together, the longest
+first.
 
-A server and a Spark session are started once for each worker that needs them, so tests of one server stay on one worker. What
-takes long begins first, or the other worker would wait for it in the end. Long tests of one promise take turns (``in_turn``).
+A server and a Spark session are started once for each worker that needs them, so tests of one server stay on one
+worker. What takes long begins first, or the other workers would wait for it in the end: ``durations.json`` says how
+long, and ``python -m tests.durations`` makes it from the log of a run. Of several workers the last one has the tests
+that mostly wait, for leases and for slow servers, and then those without Spark; so it takes little from the others,
+which keep the processors busy. Long tests of one promise take turns (``in_turn``).
 """
 
 import random
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
 import pytest
 
-# Longest first (`make test ARGS=--durations=0` tells); every other file is a unit of its own, and comes after these.
+from tests import durations
+
+# Files of one server. Every other file is a unit of its own.
 UNITS = {
     "Kafka": (
         "e2e/test_kafka_kills",
@@ -19,7 +26,6 @@ UNITS = {
         "jobs/test_jobs",
         "test_services",
     ),
-    "kills": ("e2e/test_kill_every_step",),
     "HDFS and S3": (
         "e2e/test_stores",
         "crash/test_stores",
@@ -27,6 +33,10 @@ UNITS = {
         "storage/test_conformance",
         "storage/test_hold",
         "storage/test_s3",
+        "crash/test_handed_over",
+        "crash/test_names",
+        "table/test_whole",
+        "advice/test_others",
         "compat/test_java_on_hdfs",
     ),
     "locks": (
@@ -35,17 +45,15 @@ UNITS = {
         "locks/test_configured",
         "locks/test_deadlock",
         "compat/test_shared_locks",
+        "advice/test_locks",
     ),
-    "tasks": ("e2e/test_accidents_tasks",),
-    "restarts": ("e2e/test_accidents_kills",),
-    "tasks of Spark's own writer": ("e2e/test_accidents_large_batches",),
-    "several tables": ("e2e/test_many_tables",),
-    "groups": ("e2e/test_grouped_publishing",),
-    "readers": ("compat/test_read_by_others",),
-    "I/O calls": ("crash/test_every_call",),
-    "I/O errors": ("crash/test_errors_and_torn_writes",),
-    "foreign writers": ("e2e/test_accidents_foreign",),
 }
+# They wait more than they compute.
+WAITING = ("locks", "HDFS and S3")
+# What starts sessions and drivers of Spark, and JVMs of others.
+OF_SPARK = ("tests/e2e/", "tests/compat/", "tests/jobs/", "tests/test_", "Kafka")
+FEWEST_WITH_ONE_ASIDE = 3
+
 FILES = {f"tests/{file}.py": unit for unit, files in UNITS.items() for file in files}
 _PLACE = {file: place for place, file in enumerate(FILES)}
 
@@ -57,7 +65,9 @@ def unit_of(nodeid: str) -> str:
 
 
 def take_turns(items: list, seed: int, all_of_them: bool) -> None:
-    """Of the tests that have the mark ``in_turn(name, some)`` with one name the seed chooses some; the soak runs all of them."""
+    """Of the tests that have the mark ``in_turn(name, some)`` with one name the seed chooses some; the soak runs all of
+    them.
+    """
     named = defaultdict(list)
     for item in items:
         mark = item.get_closest_marker("in_turn")
@@ -71,9 +81,31 @@ def take_turns(items: list, seed: int, all_of_them: bool) -> None:
                 item.add_marker(pytest.mark.soak)
 
 
-def longest_first(items: list) -> None:
-    """Put the tests of the long units before all others; inside of a file the order stays."""
-    items.sort(key=lambda item: _PLACE.get(item.nodeid.partition("::")[0], len(_PLACE)))
+def longest_first(items: list, seconds: Mapping[str, float]) -> None:
+    """Put the tests of the longest unit first; inside of a file the order stays. seconds: of each file, as the last log
+    said.
+    """
+    of_unit: dict[str, float] = defaultdict(float)
+    for file in {item.nodeid.partition("::")[0] for item in items}:
+        of_unit[unit_of(file)] += seconds.get(file, durations.UNKNOWN_S)
+
+    def place(item):
+        file = item.nodeid.partition("::")[0]
+        unit = unit_of(file)
+        return -of_unit[unit], unit, _PLACE.get(file, 0)
+
+    items.sort(key=place)
+
+
+def next_unit(waiting: Iterable[str], is_aside: bool) -> str:
+    """Of the units that nobody has yet, the longest first, the one that a worker gets. is_aside: it is the one for what
+    waits.
+    """
+    units = list(waiting)
+    if is_aside:
+        without_spark = [unit for unit in units if not unit.startswith(OF_SPARK)]
+        return next((unit for unit in without_spark if unit in WAITING), (without_spark or units)[0])
+    return next((unit for unit in units if unit not in WAITING), units[0])
 
 
 def scheduler(config, log):
@@ -83,6 +115,11 @@ def scheduler(config, log):
     class Units(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             return unit_of(nodeid)
+
+        def _assign_work_unit(self, node):
+            is_aside = self.numnodes >= FEWEST_WITH_ONE_ASIDE and node.gateway.id == f"gw{self.numnodes - 1}"
+            self.workqueue.move_to_end(next_unit(self.workqueue, is_aside), last=False)
+            super()._assign_work_unit(node)
 
     config.option.loadscopereorder = False  # else the unit with the most tests, which are short ones, would begin
     return Units(config, log)

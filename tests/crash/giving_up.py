@@ -1,4 +1,6 @@
-"""What the tests of giving up share: pending records that can never be published, and the advice of the error, followed."""
+"""What the tests of giving up share: pending records that can never be published, and the advice of the error,
+followed.
+"""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,6 @@
-"""A world of one table whose query has dead letters in some of its starts and not in others; which rows are bad is another thing each time."""
+"""A world of one table whose query has dead letters in some of its starts and not in others; which rows are bad is
+another thing each time.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -27,12 +29,18 @@ EARLIER_NAME = f"streamsink-{NAME}"
 
 
 def is_bad(number: int, version: int) -> bool:
-    """Whether a row that is computed with dead letters is one, in one evaluation. Those of 14 to 17 are all bad, or all good."""
+    """Whether a row that is computed with dead letters is one, in one evaluation.
+
+    Those of 14 to 17 are all bad, or all good.
+    """
     return (version if number >= 14 else number + version) % 3 == 0
 
 
 class LettersWorld(ManyWorld):
-    """One store, one query, and Spark's own logs, which outlive every crash. The option is given, or not, to each run."""
+    """One store, one query, and Spark's own logs, which outlive every crash.
+
+    The option is given, or not, to each run.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,6 @@
-"""A world of several tables: a source whose rows, and whose routes, are different each time they are computed, and an oracle."""
+"""A world of several tables: a source whose rows, and whose routes, are different each time they are computed, and an
+oracle.
+"""
 
 import itertools
 import json
@@ -14,9 +16,7 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.read.scan import read_arrow
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import create_table, is_table, new_schema, open_table
-from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.driver import SparkCheckpoint
-from streamsink.testing.faults import InjectedCrash
 from streamsink.testing.many_driver import ManyTablesDriver
 from streamsink.testing.memory import MemoryCalls
 from tests.crash.world import FIRST, query_of
@@ -142,7 +142,8 @@ def should_be_in(number: int, version: int) -> str:
 
 
 def check_readable(rows, boundaries=BOUNDARIES, place=should_be_in) -> None:
-    """What a reader may see at any instant: no row twice, each in its right table, one version a batch, batches in order.
+    """What a reader may see at any instant: no row twice, each in its right table, one version a batch, batches in
+    order.
 
     place(number, version): the table of a row.
     """
@@ -161,18 +162,3 @@ def check_complete(rows, boundaries=BOUNDARIES, place=should_be_in) -> None:
     """At the end: every row once, in one of the tables."""
     check_readable(rows, boundaries, place)
     assert sorted(number for _, number, _ in rows) == list(range(boundaries[-1]))
-
-
-def die_at(n: int, world: ManyWorld, mode: Mode, power: bool) -> bool:
-    """Run, die at call n, restart. False when the run survived because it has fewer calls."""
-    try:
-        world.run(CrashingCalls(world.calls, n, mode))
-    except InjectedCrash:
-        world.die(power)
-    else:
-        return False
-    check_readable(world.rows())
-    world.run()
-    check_complete(world.rows())
-    assert world.unknown_files() == [], f"crash at call {n} ({mode.value}) left files that nobody knows"
-    return True

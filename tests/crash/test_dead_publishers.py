@@ -1,4 +1,7 @@
-"""A writer is killed when a snapshot has its name, but not durably. Who then counts on that snapshot makes it durable first."""
+"""A writer is killed when a snapshot has its name, but not durably.
+
+Who then counts on that snapshot makes it durable first.
+"""
 
 import copy
 
@@ -37,7 +40,9 @@ def _check(world, what: str) -> None:
 
 
 def _killed(world, publishing: int) -> None:
-    """The first process dies in publishing for the so-manieth time: readers see the snapshot, a power failure would forget it."""
+    """The first process dies in publishing for the so-manieth time: readers see the snapshot, a power failure would
+    forget it.
+    """
     calls, seen = CrashingCalls(world.calls), []
 
     def death_is_near(step: str) -> None:
@@ -79,7 +84,10 @@ def _snapshots_after_power_failure(calls: MemoryCalls) -> int:
     ids=["first", "second", "republish", "grouped", "one-snapshot", "many-1", "many-2", "many-3"],
 )
 def test_the_next_writer_makes_it_durable_before_it_counts_on_it(make, publishing):
-    """The restarted query finds the checkpoint published. The power fails at a step of its life: each row is there once."""
+    """The restarted query finds the checkpoint published.
+
+    The power fails at a step of its life: each row is there once.
+    """
     for step in _STEPS:
         world = make()
         _killed(world, publishing)
@@ -93,7 +101,9 @@ def test_the_next_writer_makes_it_durable_before_it_counts_on_it(make, publishin
     ids=["plain", "one-snapshot", "many"],
 )
 def test_what_a_dead_try_left_does_not_come_back(make):
-    """The restart removes it durably before the mark, after which nobody looks for it: a power failure does not bring it back."""
+    """The restart removes it durably before the mark, after which nobody looks for it: a power failure does not bring
+    it back.
+    """
     for step in _STEPS:
         world = make()
         assert die_at_step("commit.lists_written", 1, world)

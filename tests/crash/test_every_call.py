@@ -1,28 +1,33 @@
-"""A run of several batches dies at each n-th I/O call, in every way; then it restarts, and each row is there once."""
+"""A run of several batches dies at its I/O calls, in every way; then it restarts, and each row is there once.
+
+In memory each state that a death can leave is tried once (``sweeps.py``): calls that only read leave nothing else.
+"""
 
 import pytest
 
 from streamsink.testing.crashing import Mode
-from tests.crash.world import ADOPTED, STRIDE, WAYS, die_at, memory_world, posix_world
+from tests.crash.sweeps import Changes, deaths
+from tests.crash.world import ADOPTED, WAYS, die_at, ends_right, memory_world, posix_world
 
-# Of what other tests try at every call, every so-manieth, other ones in each run of the suite; all of them with the mark "soak".
-_SOME, _FEW = 4, 8
-# A bound for the loop "until a run survives"; a run has a few hundred calls.
-_MOST_CALLS = 5_000
+# Of the states that killed processes leave every so-manieth, other ones in each run of the suite; all of them with the
+# mark "soak".
+_SOME, _OF_OTHERS, _FEW = 2, 4, 5
 _MINOR = {"manifest.merge-min-count": "3"}
 # Every commit that has two manifests to build on merges them, into more than one.
 _FULL = {"manifest.target-file-size": "4 kb", "manifest.full-compaction-threshold-size": "1 kb"}
+# Of a run of four batches: a power failure forgets most of what a killed process leaves.
+_LEAST = {True: 35, False: 200}
 
 
-def _die_at_each_call(make_world, power, capsys, stride=1, first=1):
-    points = 0
-    for n in range(first, _MOST_CALLS, stride):
-        if not die_at(n, make_world(n), Mode.BEFORE, power):
-            break
-        points += 1
+def _die_at_each(world, power, capsys, stride=1, first=0):
+    states = deaths(world, power)
+    for left in states[first::stride]:
+        left.put_back(world, power)
+        ends_right(world, str(left))
     with capsys.disabled():
-        print(f"\n[crash points: {points}, lost rows: 0, doubled rows: 0]", end=" ")
-    assert points * stride > 300
+        tried = len(states[first::stride])
+        print(f"\n[crash states: {tried} of {len(states)}, lost rows: 0, doubled rows: 0]", end=" ")
+    assert len(states) >= _LEAST[power]
 
 
 _EACH_MERGING = pytest.mark.parametrize(
@@ -30,38 +35,40 @@ _EACH_MERGING = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.in_turn("every call", 1)
 @_EACH_MERGING
 def test_death_before_every_call_in_memory(rollback, merging, capsys):
     """The machine loses power, and what was not flushed is forgotten: each row once, no unknown file."""
-    _die_at_each_call(lambda n: memory_world(on_rollback=rollback, table_options=merging), True, capsys)
+    _die_at_each(memory_world(on_rollback=rollback, table_options=merging), True, capsys)
 
 
 @_EACH_MERGING
 @pytest.mark.parametrize("stride", [_SOME, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_killed_process_at_calls_in_memory(rollback, merging, stride, capsys, rng):
     """What was not flushed stays: more is left behind, and less is lost."""
-    first = rng.randint(1, stride)
-    _die_at_each_call(lambda n: memory_world(on_rollback=rollback, table_options=merging), False, capsys, stride, first)
+    world = memory_world(on_rollback=rollback, table_options=merging)
+    _die_at_each(world, False, capsys, stride, rng.randrange(stride))
 
 
 @pytest.mark.parametrize("way", sorted(set(WAYS) - {"plain"}))
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 def test_death_at_calls_of_grouped_and_asynchronous_publishing(power, way, capsys, rng):
-    """One call in eleven, other ones in each run of the suite."""
+    """All that a power failure can leave; of what a killed process leaves a fifth, other ones in each run of the
+    suite.
+    """
     rollback = rng.choice(["fail", "republish"])
-    first = rng.randint(1, STRIDE)
-    _die_at_each_call(lambda n: memory_world(on_rollback=rollback, **WAYS[way]), power, capsys, STRIDE, first)
+    stride = 1 if power else _FEW
+    _die_at_each(memory_world(on_rollback=rollback, **WAYS[way]), power, capsys, stride, rng.randrange(stride))
 
 
-@pytest.mark.in_turn("files of others", 1)
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 def test_death_at_calls_when_files_of_others_are_adopted(power, capsys, rng):
-    """Files that Spark's own writer left: looked at, flushed, linked. One call in three, other ones in each run of the suite."""
+    """Files that Spark's own writer left: looked at, flushed, linked.
+
+    Killed, at one state in four, other ones in each run.
+    """
     rollback = rng.choice(["fail", "republish"])
-    stride = 3
-    first = rng.randint(1, stride)
-    _die_at_each_call(lambda n: memory_world(on_rollback=rollback, **ADOPTED), power, capsys, stride, first)
+    stride = 1 if power else _OF_OTHERS
+    _die_at_each(memory_world(on_rollback=rollback, **ADOPTED), power, capsys, stride, rng.randrange(stride))
 
 
 @pytest.mark.soak
@@ -72,10 +79,16 @@ def test_death_at_calls_when_files_of_others_are_adopted(power, capsys, rng):
 def test_death_before_every_call_whenever_the_committer_works(power, rollback, as_, delay, capsys):
     """Asynchronous publishing at five instants of the next batch, and each call of it."""
     settings = {"publish": "async", "publish_queue": 2, "publish_as": as_, "on_rollback": rollback, "delay": delay}
-    _die_at_each_call(lambda n: memory_world(**settings), power, capsys)
+    _die_at_each(memory_world(**settings), power, capsys)
 
 
 @pytest.mark.parametrize("stride", [_FEW, pytest.param(1, marks=pytest.mark.soak)])
-def test_death_at_calls_on_the_local_disk(tmp_path, stride, capsys, rng):
-    """The same on real files."""
-    _die_at_each_call(lambda n: posix_world(tmp_path / str(n)), False, capsys, stride, rng.randint(1, stride))
+def test_death_at_calls_on_the_local_disk(tmp_path, stride, rng):
+    """The same on real files, after calls that changed something."""
+    world = posix_world(tmp_path / "counted")
+    calls = Changes(world)
+    world.run(calls)
+    chosen = calls.after[rng.randrange(stride) :: stride]
+    assert len(chosen) * stride > 250
+    for n in chosen:
+        assert die_at(n, posix_world(tmp_path / str(n)), Mode.BEFORE, False)

@@ -1,6 +1,7 @@
-"""A pending record that can never be published: the error names one command, which settles it, and the query goes on; each row once."""
+"""A pending record that can never be published: the error names one command, which settles it, and the query goes on;
+each row once.
+"""
 
-import copy
 import dataclasses
 import re
 
@@ -15,7 +16,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
-from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.giving_up import (
@@ -31,6 +32,7 @@ from tests.crash.giving_up import (
     refused,
     run_from,
 )
+from tests.crash.sweeps import deaths
 from tests.crash.world import World, die_at_step, expected, is_prefix, memory_world, posix_world
 from tests.table.foreign import Prepared
 
@@ -40,7 +42,9 @@ from tests.table.foreign import Prepared
 @pytest.mark.parametrize("numeric", [True, False], ids=["kafka", "files"])
 @pytest.mark.parametrize("step", ["precommit.saved", "commit.placed", "commit.before_publish"])
 def test_files_of_the_last_record_are_gone(step, numeric):
-    """Spark's commit log does not have the batch: given up, the same checkpoint writes it again, whatever the source is."""
+    """Spark's commit log does not have the batch: given up, the same checkpoint writes it again, whatever the source
+    is.
+    """
     world = left(step, 3, numeric=numeric)
     clean(world, 3, 1)
     report = verify(world.file_io(world.calls), world.driver.root)
@@ -125,7 +129,9 @@ def _read_a_topic_too(world) -> None:
 
 
 def test_files_of_a_middle_record_are_gone_kafka():
-    """Those before it are published, it and those behind it are given up: a new checkpoint where the table says reads them again."""
+    """Those before it are published, it and those behind it are given up: a new checkpoint where the table says reads
+    them again.
+    """
     world = _several(2)
     done = follow(world, refused(world, "pending.files-gone"))
     assert done.records == (2, 3, 4) and "starting_offsets" in str(done)
@@ -140,7 +146,9 @@ def test_files_of_a_middle_record_are_gone_kafka():
 
 @pytest.mark.parametrize("beside_a_topic", [False, True], ids=["alone", "beside-a-topic"])
 def test_files_of_a_middle_record_are_gone_files(beside_a_topic):
-    """The checkpoint goes back to the batch that the command names: Spark plans it again, and each row is there once."""
+    """The checkpoint goes back to the batch that the command names: Spark plans it again, and each row is there
+    once.
+    """
     world = _several(2, numeric=False, beside_a_topic=beside_a_topic)
     done = follow(world, refused(world, "pending.files-gone"))
     assert "starting_offsets" not in str(done)
@@ -154,7 +162,9 @@ def test_files_of_a_middle_record_are_gone_files(beside_a_topic):
 
 @pytest.mark.parametrize("deleted", [1, 2, 3], ids="record-{}".format)
 def test_a_record_was_deleted_by_hand_although_others_follow_it(deleted):
-    """The others cannot be published in its place: an error that names the command, not one that repeats itself for ever."""
+    """The others cannot be published in its place: an error that names the command, not one that repeats itself for
+    ever.
+    """
     world = left("group.stopping", **GROUPED)
     world.file_io(world.calls).delete(f"{world.driver.root}/streamsink/streamsink/record-{deleted}.json")
     told = refused(world, "journal.missing-record")
@@ -216,7 +226,9 @@ def test_a_rollback_that_was_meant_is_followed_to_a_new_checkpoint():
 
 
 def test_a_number_that_was_given_up_is_pending_again_when_its_next_record_is():
-    """Nothing of the old record is left: the new one is published by the restart after a kill, and not taken for one that was."""
+    """Nothing of the old record is left: the new one is published by the restart after a kill, and not taken for one
+    that was.
+    """
     world = memory_world(journal_retain=10)
     world.run(boundaries=ENDS)
     io = world.file_io(world.calls)
@@ -249,7 +261,7 @@ def test_rolled_back_further_than_the_journal_remembers():
     assert world.ids() == list(range(18))
 
 
-# -- what it refuses, and what it survives ------------------------------------------------------------------------------
+# -- what it refuses, and what it survives -----------------------------------------------------------------------------
 
 
 def test_nothing_is_given_up_that_can_be_published():
@@ -276,7 +288,9 @@ def test_a_live_query_keeps_its_records():
 
 
 def test_a_record_that_a_snapshot_names_is_not_given_up():
-    """Its files were deleted after it was published, by whoever; the state was hidden by another writer: its rows are not read again."""
+    """Its files were deleted after it was published, by whoever; the state was hidden by another writer: its rows are
+    not read again.
+    """
     world = memory_world()
     world.run(boundaries=ENDS[:1])
     replacing = Prepared(world)
@@ -310,18 +324,14 @@ def test_a_paused_driver_that_wakes_up_publishes_nothing_that_was_given_up():
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 def test_a_death_at_each_call_of_the_command(power):
     """Called again it ends the same."""
-    left = _several(2)
-    for n in range(1, 500):
-        world = memory_world()
-        world.calls, world.checkpoint = copy.deepcopy(left.calls), SparkCheckpoint(OTHER)
-        options = SinkOptions.of(world.driver.root, {})
-        try:
-            give_up(world.file_io(CrashingCalls(world.calls, n, Mode.BEFORE)), world.driver.root, options)
-            break
-        except InjectedCrash:
-            world.die(power)
+    world = _several(2)
+    world.checkpoint = SparkCheckpoint(OTHER)
+    options = SinkOptions.of(world.driver.root, {})
+    states = deaths(world, power, run=lambda calls: give_up(world.file_io(calls), world.driver.root, options))
+    for state in states:
+        state.put_back(world, power)
         give_up(world.file_io(world.calls), world.driver.root, options)
         publish_what_is_left(world)
         run_from(world, 3, (7, 12))
-        assert world.ids() == list(range(12)), f"death at call {n}"
-    assert n > 15
+        assert world.ids() == list(range(12)), str(state)
+    assert len(states) >= (4 if power else 8)

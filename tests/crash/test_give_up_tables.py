@@ -73,7 +73,7 @@ def test_a_record_that_one_of_several_tables_has_is_not_given_up():
     check_complete(world.rows())
 
 
-# -- what cannot be told ------------------------------------------------------------------------------------------------
+# -- what cannot be told -----------------------------------------------------------------------------------------------
 
 
 def test_an_altered_manifest_is_given_up():
@@ -89,7 +89,9 @@ def test_an_altered_manifest_is_given_up():
 
 
 def test_whether_it_was_published_cannot_be_told():
-    """Snapshots since the record have expired: the command wants to hear that its rows are not in the table, and then goes on."""
+    """Snapshots since the record have expired: the command wants to hear that its rows are not in the table, and then
+    goes on.
+    """
     world = memory_world(restore="restore-and-continue", journal_retain=10)
     assert die_at_step("precommit.saved", 3, world, boundaries=ENDS)
     io, root = world.file_io(world.calls), world.driver.root

@@ -1,4 +1,6 @@
-"""Files that tasks handed over are looked at before the record: they are there, whole, and none is too large to get its name."""
+"""Files that tasks handed over are looked at before the record: they are there, whole, and none is too large to get its
+name.
+"""
 
 import os
 
@@ -26,7 +28,9 @@ SHARED = ("local", "hdfs", "s3")
 
 
 class _ByTasks(MicroBatchDriver):
-    """Rows become files in what runs in Spark's tasks, over a connection of its own. between: called before the driver looks at them."""
+    """Rows become files in what runs in Spark's tasks, over a connection of its own. between: called before the driver
+    looks at them.
+    """
 
     store: Store
     between = staticmethod(lambda file_io, files: None)
@@ -73,7 +77,9 @@ def _cut(file_io, files):
 @pytest.mark.parametrize("kind", SHARED)
 @pytest.mark.parametrize("accident", [_gone, _cut])
 def test_a_file_that_is_gone_or_cut_is_noticed_before_the_record(kind, accident, request):
-    """A disk that the executors do not share, a cleaner of temporary files: nothing is recorded, and the batch is written again."""
+    """A disk that the executors do not share, a cleaner of temporary files: nothing is recorded, and the batch is
+    written again.
+    """
     world = _world(kind, request)
     world.run(boundaries=(3,))
     world.driver.between = accident

@@ -1,4 +1,6 @@
-"""Checkpoints over a source without positions, deleted or restored: decided by files where they are known, asked for where they are not."""
+"""Checkpoints over a source without positions, deleted or restored: decided by files where they are known, asked for
+where they are not.
+"""
 
 import dataclasses
 import shutil
@@ -11,10 +13,9 @@ from streamsink.clock import IdSource
 from streamsink.commands.give_up import give_up
 from streamsink.errors import Misuse
 from streamsink.storage.file_io import FileIO
-from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import SparkCheckpoint
-from streamsink.testing.faults import InjectedCrash
-from tests.crash.world import STRIDE, World, memory_world, posix_world
+from tests.crash.sweeps import deaths
+from tests.crash.world import World, memory_world, posix_world
 from tests.protocol.history import roll_back
 
 FIRST, SECOND = "00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002"
@@ -61,7 +62,10 @@ def test_s2_over_files_each_row_is_there_once_whatever_the_batches_of_the_new_ch
 @pytest.mark.parametrize("accident, kind", [("deleted", "checkpoint.replaced"), ("restored", "batch.backwards")])
 @pytest.mark.parametrize("earlier", ["another name", "another sink", "a name between"])
 def test_files_of_batches_before_the_first_one_of_a_name_are_not_new(earlier, accident, kind):
-    """It was told to begin with batch 2. What was read before that was written, and its own records say nothing of it."""
+    """It was told to begin with batch 2.
+
+    What was read before that was written, and its own records say nothing of it.
+    """
     world = files_world()
     if earlier == "a name between":
         _under(world, "new-name", [], 0).run(boundaries=(6,))
@@ -110,7 +114,9 @@ def test_s4_over_files_an_older_checkpoint_goes_on_whatever_its_batches(boundari
 
 
 def test_s4_over_files_accidents_follow_each_other():
-    """Deleted, the first one restored as it was after two batches, deleted again, the second one restored; each goes on with other batches."""
+    """Deleted, the first one restored as it was after two batches, deleted again, the second one restored; each goes on
+    with other batches.
+    """
     world = files_world(journal_retain=20)
     world.run(boundaries=(1, 3, 6))
     first = SparkCheckpoint(FIRST, [1, 3], 2)
@@ -163,7 +169,9 @@ def test_the_column_makes_another_query_of_it_and_the_token_of_the_error_covers_
 
 @pytest.mark.parametrize("boundaries", [(14,), (1, 2, 3, 14), (4, 7, 14)])
 def test_files_of_batches_that_were_given_up_are_read_again(boundaries):
-    """The table was rolled back, what it lost was given up, some of it came again in other batches, and then the checkpoint was lost."""
+    """The table was rolled back, what it lost was given up, some of it came again in other batches, and then the
+    checkpoint was lost.
+    """
     world = files_world(journal_retain=2)
     world.run(boundaries=(3, 6, 9))
     for to in (2, 1):
@@ -178,7 +186,9 @@ def test_files_of_batches_that_were_given_up_are_read_again(boundaries):
 
 
 def test_a_file_that_was_written_anew_is_another_file():
-    """The same path with another time: its rows are written beside those of the first one, when its user says that it is another one."""
+    """The same path with another time: its rows are written beside those of the first one, when its user says that it
+    is another one.
+    """
     world = files_world()
     world.run(boundaries=(6,))
     world.checkpoint, world.driver.modified[2] = SparkCheckpoint(SECOND), 1_700_000_000_000
@@ -209,7 +219,9 @@ def test_files_that_were_restored_without_their_times_do_not_come_twice(boundari
 
 
 def test_a_folder_that_was_moved_is_an_error_and_no_new_data():
-    """No file has its path any more, but each has its name and time; accept_as_seen goes on, and asks for the batches that follow."""
+    """No file has its path any more, but each has its name and time; accept_as_seen goes on, and asks for the batches
+    that follow.
+    """
     world = files_world()
     world.run(boundaries=(6,))
     world.checkpoint, world.driver.folder = SparkCheckpoint(SECOND), "memory:/moved/in"
@@ -224,7 +236,9 @@ def test_a_folder_that_was_moved_is_an_error_and_no_new_data():
 @pytest.mark.parametrize("boundaries", [(8,), (3, 8), (4, 6, 8), (1, 2, 3, 4, 5, 6, 7, 8)])
 @pytest.mark.parametrize("moved", [(2,), (1, 2, 5), (0, 1, 2, 3, 4)])
 def test_files_of_which_a_part_was_moved_do_not_come_twice(moved, boundaries):
-    """Moved files beside known ones were written again, without a word; new ones beside moved ones were lost by the answer."""
+    """Moved files beside known ones were written again, without a word; new ones beside moved ones were lost by the
+    answer.
+    """
     world = files_world(journal_retain=2)
     world.run(boundaries=(2, 4, 6))
     world.checkpoint, stays = SparkCheckpoint(SECOND), world.driver.file
@@ -257,7 +271,9 @@ def test_another_query_over_the_same_files_is_asked_for_and_its_own_files_count_
 
 
 def test_a_gap_is_a_gap_although_the_files_are_new():
-    """The table and its journal are an older copy: the files of the batches between are missing here, and no file tells that."""
+    """The table and its journal are an older copy: the files of the batches between are missing here, and no file tells
+    that.
+    """
     world = files_world()
     world.run(boundaries=(3,))
     world.checkpoint = SparkCheckpoint(FIRST, [3, 6], 2)
@@ -326,7 +342,9 @@ def test_an_older_copy_of_the_journal_does_not_know_the_files_since(tmp_path):
 
 
 def test_a12_one_answer_does_not_let_the_rest_of_a_replay_through():
-    """A12: a checkpoint is lost over a source that cannot be compared; accept_as_seen was given once, and the next batch was doubled."""
+    """A12: a checkpoint is lost over a source that cannot be compared; accept_as_seen was given once, and the next
+    batch was doubled.
+    """
     world = memory_world(numeric=False, restore="restore-and-continue")
     world.run(boundaries=(3, 6, 9))
     world.checkpoint = SparkCheckpoint(SECOND)
@@ -359,28 +377,18 @@ def test_a12_after_an_older_checkpoint_was_restored():
 _SOAK = pytest.mark.soak
 
 
-@pytest.mark.parametrize(
-    "power, stride",
-    [
-        pytest.param(True, STRIDE, id="power-failure"),
-        pytest.param(True, 1, marks=_SOAK, id="power-failure-each"),
-        pytest.param(False, 1, marks=_SOAK, id="killed-each"),
-    ],
-)
-def test_a_death_at_any_call_and_then_a_lost_checkpoint(power, stride, capsys, rng):
-    """What pruned records knew outlives each crash: seven batches with two retained records, then a new checkpoint with other batches."""
-    boundaries, points = tuple(range(2, 16, 2)), 0
-    for call in range(rng.randint(1, stride), 5_000, stride):
-        world = files_world()
-        try:
-            world.run(CrashingCalls(world.calls, call), boundaries)
-            break
-        except InjectedCrash:
-            world.die(power)
-        points += 1
+@pytest.mark.parametrize("power", [True, pytest.param(False, marks=_SOAK)], ids=["power-failure", "killed"])
+def test_a_death_at_any_call_and_then_a_lost_checkpoint(power, capsys):
+    """What pruned records knew outlives each crash: seven batches with two retained records, then a new checkpoint with
+    other batches.
+    """
+    world, boundaries = files_world(), tuple(range(2, 16, 2))
+    states = deaths(world, power, run=lambda calls: world.run(calls, boundaries))
+    for left in states:
+        left.put_back(world, power)
         world.checkpoint = SparkCheckpoint(SECOND)
         world.run(boundaries=(3, 7, 11, 18))
-        assert world.ids() == list(range(18)) and world.unknown_files() == [], f"crash at call {call}"
+        assert world.ids() == list(range(18)) and world.unknown_files() == [], str(left)
     with capsys.disabled():
-        print(f"\n[crash points: {points}, lost rows: 0, doubled rows: 0]", end=" ")
-    assert points * stride > 300
+        print(f"\n[crash states: {len(states)}, lost rows: 0, doubled rows: 0]", end=" ")
+    assert len(states) > (50 if power else 300)

@@ -1,4 +1,6 @@
-"""Accidents to a query into several tables: an error that names the table before anything is written, or each row once."""
+"""Accidents to a query into several tables: an error that names the table before anything is written, or each row
+once.
+"""
 
 import dataclasses
 import re
@@ -133,7 +135,9 @@ def test_two_queries_of_two_names_share_their_tables():
 
 @pytest.mark.parametrize("after", [1, 2])
 def test_a_half_published_batch_is_not_left_behind_under_an_earlier_name(after):
-    """Found by a walk: one of the tables has its part, so the batch was skipped under the new name, and the others never got theirs."""
+    """Found by a walk: one of the tables has its part, so the batch was skipped under the new name, and the others
+    never got theirs.
+    """
     world = _half_published(after)
     first, world.driver.options = (
         world.driver.options,
@@ -153,7 +157,10 @@ def test_a_half_published_batch_is_not_left_behind_under_an_earlier_name(after):
 
 
 def test_a_half_published_batch_whose_journal_is_lost_is_not_left_behind_under_an_earlier_name():
-    """Found by a walk: only the journal can say whether the other tables have theirs. The error says what a word leaves out."""
+    """Found by a walk: only the journal can say whether the other tables have theirs.
+
+    The error says what a word leaves out.
+    """
     world = _half_published()
     there = len(world.rows())
     world.file_io().delete_tree(f"{ROOT}/streamsink")
@@ -235,7 +242,9 @@ def test_a_rolled_back_table_is_named_without_marks_too():
 
 
 def test_a_table_that_lost_only_a_pending_part_gets_it_again():
-    """Rolled back between two tables' commits of one checkpoint: its part is in the record still, and its files are there."""
+    """Rolled back between two tables' commits of one checkpoint: its part is in the record still, and its files are
+    there.
+    """
     world = _half_published(2)
     _roll_back(world, "a")
     world.run()

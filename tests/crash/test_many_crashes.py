@@ -1,4 +1,6 @@
-"""Crash upon crash: a run dies at a random call, its restart dies too, and so on, killed or without power; each row once."""
+"""Crash upon crash: a run dies at a random call, its restart dies too, and so on, killed or without power; each row
+once.
+"""
 
 import os
 import random

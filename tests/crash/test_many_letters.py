@@ -1,4 +1,6 @@
-"""A query gets dead letters, or loses them, between two starts that die anywhere: each row once, in the table or among them."""
+"""A query gets dead letters, or loses them, between two starts that die anywhere: each row once, in the table or among
+them.
+"""
 
 import dataclasses
 import random
@@ -13,23 +15,14 @@ from streamsink.storage.s3 import S3FileIO
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash, arm
 from tests.crash.letters_world import BOUNDARIES, EARLIER, EARLIER_NAME, LETTERS, NAME, PLAIN, LettersWorld
+from tests.crash.sweeps import Left, deaths, deaths_at_steps
 from tests.crash.world import die_at_step
 from tests.storage.memory_s3 import MemoryS3Calls
 
 _OTHER = {PLAIN: LETTERS, LETTERS: PLAIN}
 _FIRST = (6, 9)
-_STRIDE = 41
-_MOST_CALLS = 2_000
-
-
-def _steps(how: str, first: str) -> Counter[str]:
-    """How often a run that goes on where another one ended reaches each step."""
-    world, seen = LettersWorld(), Counter()
-    world.run(boundaries=_FIRST, how=first)
-    faults.arm(lambda step: seen.update([step]))
-    world.run(how=how)
-    faults.arm(None)
-    return seen
+# Of about 100 states that deaths leave, or 20 when the power fails.
+_FEW_STATES = 12
 
 
 def _ends_right(world: LettersWorld, how: str, what: str) -> None:
@@ -43,24 +36,37 @@ def _ends_right(world: LettersWorld, how: str, what: str) -> None:
     assert list(world.states(NAME)) == ["streamsink"]
 
 
+def _first_and_last(states: list[Left]) -> list[Left]:
+    """Those at the first and the last time that each step is reached."""
+    times: Counter[str] = Counter(step for left in states for step, _ in left.steps)
+    return [left for left in states if any(occurrence in (1, times[step]) for step, occurrence in left.steps)]
+
+
 @pytest.mark.parametrize("how", [PLAIN, LETTERS])
 def test_the_option_changes_after_a_death_at_each_step(how):
     """After a run of the other kind; the first and the last time that the step is reached."""
-    for step, times in sorted(_steps(how, _OTHER[how]).items()):
-        for occurrence in sorted({1, times}):
-            world = LettersWorld()
-            world.run(boundaries=_FIRST, how=_OTHER[how])
-            assert die_at_step(step, occurrence, world, how=how), step
-            _ends_right(world, how, f"{step}, occurrence {occurrence}")
+    world = LettersWorld()
+    world.run(boundaries=_FIRST, how=_OTHER[how])
+    states = deaths_at_steps(world, run=lambda calls: world.run(calls, how=how))
+    for left in _first_and_last(states):
+        left.put_back(world, False)
+        _ends_right(world, how, f"{left}: {left.steps}")
 
 
 def test_the_option_changes_after_each_of_two_deaths():
-    """Killed between the dead letters and the table, and once more at each step of the restore that finishes them without the option."""
-    for second in sorted(s for s in faults.STEPS if s.startswith(("restore.", "commit.", "letters."))):
-        world = LettersWorld()
-        assert die_at_step("letters.published", 2, world)
-        assert die_at_step(second, 1, world, how=PLAIN), f"the restore never reached {second}"
-        _ends_right(world, PLAIN, second)
+    """Killed between the dead letters and the table, and once more at each step of the restore that finishes them
+    without the option.
+    """
+    world = LettersWorld()
+    assert die_at_step("letters.published", 2, world)
+    states = deaths_at_steps(world, run=lambda calls: world.run(calls, how=PLAIN))
+    wanted = {(step, 1) for step in faults.STEPS if step.startswith(("restore.", "commit.", "letters."))}
+    chosen = [left for left in states if wanted.intersection(left.steps)]
+    missing = wanted.difference(step for left in chosen for step in left.steps)
+    assert not missing, f"the restore never reached {missing}"
+    for left in chosen:
+        left.put_back(world, False)
+        _ends_right(world, PLAIN, f"{left}: {left.steps}")
 
 
 @pytest.mark.parametrize("step", ["precommit.saved", "letters.before_publish", "letters.published", "commit.published"])
@@ -81,7 +87,9 @@ def test_the_option_changes_on_a_store_without_renames(how, step):
     "step", ["precommit.saved", "letters.before_publish", "letters.published", "commit.before_publish"]
 )
 def test_a_driver_that_wakes_up_beside_its_successor_is_fenced(step, how):
-    """The successor has finished that checkpoint and all others, with or without the option; the sleeper writes nothing more."""
+    """The successor has finished that checkpoint and all others, with or without the option; the sleeper writes nothing
+    more.
+    """
     for occurrence in (1, 2, 3):
         world = LettersWorld()
 
@@ -103,18 +111,13 @@ def test_a_driver_that_wakes_up_beside_its_successor_is_fenced(step, how):
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 @pytest.mark.parametrize("how", [PLAIN, LETTERS])
 def test_the_option_changes_after_a_death_at_a_call(how, power, rng):
-    """Before an I/O call, of all calls in turn over many runs of the suite."""
-    for n in range(rng.randint(1, _STRIDE), _MOST_CALLS, _STRIDE):
-        world = LettersWorld()
-        world.run(boundaries=_FIRST, how=_OTHER[how])
-        try:
-            world.run(CrashingCalls(world.calls, n, Mode.BEFORE), how=how)
-        except InjectedCrash:
-            world.die(power)
-        else:
-            return
-        _ends_right(world, how, f"call {n}")
-    raise AssertionError(f"a run has more than {_MOST_CALLS} calls")
+    """Some of the states that a death before an I/O call leaves, of all in turn over many runs of the suite."""
+    world = LettersWorld()
+    world.run(boundaries=_FIRST, how=_OTHER[how])
+    states = deaths(world, power, run=lambda calls: world.run(calls, how=how))
+    for left in rng.sample(states, _FEW_STATES):
+        left.put_back(world, power)
+        _ends_right(world, how, str(left))
 
 
 def _survive(seed: str, hows: tuple[str, ...]) -> int:
@@ -153,20 +156,20 @@ def test_crash_upon_crash_for_long(seed):
 
 
 def test_a_table_of_earlier_code_goes_on_under_its_first_name_after_any_death():
-    """Its journal lies in the folder above, and may hold what is pending: killed there at each step, it is continued by code that looks."""
-    seen: Counter[str] = Counter()
-    counting = LettersWorld()
-    faults.arm(lambda step: seen.update([step]))
-    counting.run(how=EARLIER)
-    faults.arm(None)
-    for step in sorted(seen):
-        world = LettersWorld()
-        assert die_at_step(step, 1, world, how=EARLIER), step
+    """Its journal lies in the folder above, and may hold what is pending: killed there at each step, it is continued by
+    code that looks.
+    """
+    world = LettersWorld()
+    states = deaths_at_steps(world, run=lambda calls: world.run(calls, how=EARLIER))
+    for left in states:
+        if not any(occurrence == 1 for _, occurrence in left.steps):
+            continue
+        left.put_back(world, False)
         world.check_readable()
         world.run()
         world.check_complete()
-        assert world.unknown_files() == [], step
-        assert list(world.states(NAME)) == [f"{EARLIER_NAME}@tables"], step
+        assert world.unknown_files() == [], str(left)
+        assert list(world.states(NAME)) == [f"{EARLIER_NAME}@tables"], str(left)
 
 
 def test_lives_of_earlier_tables(seed):

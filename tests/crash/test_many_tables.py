@@ -1,17 +1,20 @@
-"""A query into several tables dies anywhere: each row ends once, in the table of one evaluation, or among the dead letters."""
+"""A query into several tables dies anywhere: each row ends once, in the table of one evaluation, or among the dead
+letters.
+"""
 
 import random
-from collections import Counter
 
 import pytest
 
 from streamsink import faults
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash, arm, crash
-from tests.crash.many_world import ManyWorld, check_complete, check_readable, die_at
+from tests.crash.many_world import ManyWorld, check_complete, check_readable
+from tests.crash.sweeps import Left, deaths, deaths_at_steps
 from tests.crash.world import die_at_step
 
-# Steps that a run without an earlier crash does not reach, that only grouped publishing has, and those of Spark's tasks and writer.
+# Steps that a run without an earlier crash does not reach, that only grouped publishing has, and those of Spark's tasks
+# and writer.
 _ELSEWHERE = {
     "restore.before_publish",
     "group.queued",
@@ -23,7 +26,8 @@ _ELSEWHERE = {
 }
 # A run has about 1,500 calls; each test of the default run tries every so-manieth, beginning somewhere else each time.
 _STRIDE = 97
-_MOST_CALLS = 5_000
+# Deaths at them leave about 550 states, or 90 when the power fails.
+_FEW_STATES = 18
 
 
 def _ends_right(world: ManyWorld, what: str) -> None:
@@ -34,33 +38,37 @@ def _ends_right(world: ManyWorld, what: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def occurrences() -> Counter[str]:
-    """How often a run in which nothing happens reaches each step."""
-    seen: Counter[str] = Counter()
+def of_steps() -> tuple[ManyWorld, dict[str, list[Left]]]:
+    """What a death leaves at each step of a run, each time that it is reached."""
     world = ManyWorld()
-    faults.arm(lambda step: seen.update([step]))
-    world.run()
-    faults.arm(None)
-    return seen
+    found: dict[str, list[Left]] = {}
+    for _, step, left in sorted(
+        ((occurrence, step, left) for left in deaths_at_steps(world) for step, occurrence in left.steps),
+        key=lambda at: at[:2],
+    ):
+        found.setdefault(step, []).append(left)
+    return world, found
 
 
 @pytest.mark.parametrize("step", sorted(set(faults.STEPS) - _ELSEWHERE))
-def test_death_at_a_step(step, occurrences, rng):
-    """The first time it is reached, the last time, and once between: several tables pass through the same steps as one."""
-    times = occurrences[step]
-    assert times, f"the run never reaches {step}"
+def test_death_at_a_step(step, of_steps, rng):
+    """The first time it is reached, the last time, and once between: several tables pass through the same steps as
+    one.
+    """
+    world, found = of_steps
+    assert step in found, f"the run never reaches {step}"
+    times = len(found[step])
     for occurrence in sorted({1, rng.randint(1, times), times}):
-        world = ManyWorld()
-        assert die_at_step(step, occurrence, world), f"{step} is not reached {occurrence} times"
+        found[step][occurrence - 1].put_back(world, False)
         _ends_right(world, f"{step}, occurrence {occurrence}")
 
 
-def test_death_between_two_tables(occurrences):
+def test_death_between_two_tables(of_steps):
     """Each time that some tables have a checkpoint and others do not."""
-    assert occurrences["tables.table_published"] > 10
-    for between in range(1, occurrences["tables.table_published"] + 1):
-        world = ManyWorld()
-        assert die_at_step("tables.table_published", between, world)
+    world, found = of_steps
+    assert len(found["tables.table_published"]) > 10
+    for between, left in enumerate(found["tables.table_published"], 1):
+        left.put_back(world, False)
         _ends_right(world, f"after {between} tables")
 
 
@@ -80,22 +88,33 @@ def test_death_between_tables_with_several_files_each(between):
     assert world.unknown_files() == []
 
 
-@pytest.mark.parametrize("second", sorted(s for s in faults.STEPS if s.startswith(("restore.", "tables.", "commit."))))
-def test_death_again_while_restoring(second):
-    """Killed between two tables, and again at each step of the restore that finishes them."""
+@pytest.fixture(scope="module")
+def of_restore() -> tuple[ManyWorld, list[Left]]:
+    """What a second death leaves, in the start after one between two tables."""
     world = ManyWorld()
     assert die_at_step("tables.table_published", 1, world)
-    assert die_at_step(second, 1, world), f"the restore never reached {second}"
+    return world, deaths_at_steps(world)
+
+
+@pytest.mark.parametrize("second", sorted(s for s in faults.STEPS if s.startswith(("restore.", "tables.", "commit."))))
+def test_death_again_while_restoring(second, of_restore):
+    """Killed between two tables, and again at each step of the restore that finishes them."""
+    world, states = of_restore
+    (left,) = [left for left in states if (second, 1) in left.steps] or pytest.fail(
+        f"the restore never reached {second}"
+    )
+    left.put_back(world, False)
     _ends_right(world, second)
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 def test_death_at_calls(power, rng):
-    """Before an I/O call, of all calls in turn over many runs of the suite."""
-    for n in range(rng.randint(1, _STRIDE), _MOST_CALLS, _STRIDE):
-        if not die_at(n, ManyWorld(), Mode.BEFORE, power):
-            return
-    raise AssertionError(f"a run has more than {_MOST_CALLS} calls")
+    """Some of the states that a death before an I/O call leaves, of all in turn over many runs of the suite."""
+    world = ManyWorld()
+    states = deaths(world, power)
+    for left in rng.sample(states, _FEW_STATES):
+        left.put_back(world, power)
+        _ends_right(world, str(left))
 
 
 @pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST], ids=lambda m: m.value)
@@ -155,11 +174,11 @@ def test_crash_upon_crash_for_long(seed):
 @pytest.mark.soak
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 def test_death_at_every_call(power):
-    """All of them."""
-    points = 0
-    for n in range(1, _MOST_CALLS):
-        if not die_at(n, ManyWorld(), Mode.BEFORE, power):
-            break
-        points += 1
-    print(f"RESULT many tables: deaths at {points} calls, power={power}, lost=0 doubled=0")
-    assert 1_000 < points < _MOST_CALLS - 1
+    """All that deaths leave."""
+    world = ManyWorld()
+    states = deaths(world, power)
+    for left in states:
+        left.put_back(world, power)
+        _ends_right(world, str(left))
+    print(f"RESULT many tables: {len(states)} states of deaths, power={power}, lost=0 doubled=0")
+    assert len(states) > (80 if power else 400)

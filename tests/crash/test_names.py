@@ -1,4 +1,6 @@
-"""Partition values whose folders no store can name: an error before the record, and the query goes on without such rows."""
+"""Partition values whose folders no store can name: an error before the record, and the query goes on without such
+rows.
+"""
 
 import pyarrow as pa
 import pytest

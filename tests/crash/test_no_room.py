@@ -1,4 +1,6 @@
-"""No room, no permission, a folder that moved: publishing what is recorded fails retryably, and goes on when that is mended."""
+"""No room, no permission, a folder that moved: publishing what is recorded fails retryably, and goes on when that is
+mended.
+"""
 
 import errno
 import os
@@ -33,7 +35,10 @@ def disk(tmp_path, mounted):  # noqa: F811
 
 @pytest.mark.parametrize("step", AFTER_THE_RECORD)
 def test_a_disk_that_fills_up_after_the_record(disk, step):
-    """The error is retryable and names the table; so is that of each restart, until there is room. Then each row is there once."""
+    """The error is retryable and names the table; so is that of each restart, until there is room.
+
+    Then each row is there once.
+    """
     folder, fill = disk
     world = posix_world(folder)
     world.run(boundaries=(2,))
@@ -73,7 +78,10 @@ class _Refusing(MemoryCalls):
 )
 @pytest.mark.parametrize("make", [memory_world, ManyWorld], ids=["one", "many"])
 def test_a_folder_that_takes_no_files_any_more(make, code):
-    """It did when the record was made. The error is retryable, names table and folder; mended, the record is published."""
+    """It did when the record was made.
+
+    The error is retryable, names table and folder; mended, the record is published.
+    """
     world = make()
     world.calls.__class__ = _Refusing
     root = f"{world.driver.root}/part=" if make is memory_world else f"{world.root}/a"

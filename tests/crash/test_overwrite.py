@@ -19,6 +19,7 @@ from streamsink.table.commit.overwrite import Overwrite
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from streamsink.testing.memory import MemoryCalls
+from tests.crash.sweeps import deaths
 from tests.crash.world import BOUNDARIES, World, counting, memory_world
 from tests.table.entries import add, commit, live, new_table, part
 
@@ -26,6 +27,8 @@ from tests.table.entries import add, commit, live, new_table, part
 STATES = [[], list(range(6)), [6, 7, 8], [9, 10, 11, 12, 13]]
 WHOLE_TABLE = [[], list(range(6)), [6, 7, 8], [], [9, 10, 11, 12, 13]]
 STRIDE = 29
+# Of the states that deaths leave.
+_FEW = 10
 
 
 EACH_WAY = pytest.mark.parametrize(
@@ -37,7 +40,9 @@ EACH_WAY = pytest.mark.parametrize(
 
 @EACH_WAY
 def test_overwrites_survive_whatever_happens_at_a_call(mode, scope, rng):
-    """A death, an error or a lost reply at some calls, others in each run: readers see one batch at a time, the last one at the end."""
+    """A death, an error or a lost reply at some calls, others in each run: readers see one batch at a time, the last
+    one at the end.
+    """
     assert _survive(mode, scope, 1 + rng.randrange(STRIDE), STRIDE) > 5
 
 
@@ -56,18 +61,33 @@ def _survive(mode: Mode, scope: str, first: int, stride: int) -> int:
     calls = counting(world)
     world.run(calls)
     assert world.ids() == states[-1]
+    if mode is Mode.BEFORE:
+        return _survive_deaths(memory_world(**settings), states, first, min(stride, _FEW))
     chosen = range(first, calls.count, stride)
     for n in chosen:
         world = memory_world(**settings)
         try:
             world.run(CrashingCalls(world.calls, n, mode))
-        except (InjectedCrash, OSError):
+        except OSError:
             world.die()
-        assert world.ids() in states, f"call {n}"
-        world.run()
-        assert world.ids() == states[-1], f"call {n}"
-        assert world.unknown_files() == [], f"call {n}"
+        _ends_right(world, states, f"call {n}")
     return len(chosen)
+
+
+def _survive_deaths(world: World, states: list[list[int]], first: int, stride: int) -> int:
+    """The same of deaths: how many of the states that they leave were tried."""
+    chosen = deaths(world)[first % stride :: stride]
+    for left in chosen:
+        left.put_back(world, False)
+        _ends_right(world, states, str(left))
+    return len(chosen)
+
+
+def _ends_right(world: World, states: list[list[int]], what: str) -> None:
+    assert world.ids() in states, what
+    world.run()
+    assert world.ids() == states[-1], what
+    assert world.unknown_files() == [], what
 
 
 def _pending(world: World, batches: int) -> None:
@@ -80,7 +100,9 @@ def _pending(world: World, batches: int) -> None:
 
 
 def test_a_late_overwrite_that_the_user_insists_on_replaces_what_is_there_when_it_is_published():
-    """Rows that another application wrote meanwhile are not deleted unasked; with the token the deletes are worked out late."""
+    """Rows that another application wrote meanwhile are not deleted unasked; with the token the deletes are worked out
+    late.
+    """
     world = memory_world(mode="overwrite", overwrite_partition={"part": "a"}, partition_by=("part",))
     world.driver.rows = _only("a", world.driver.rows)
     _pending(world, 2)

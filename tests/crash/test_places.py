@@ -1,4 +1,6 @@
-"""Folders in which files cannot get their final names: found before the record, and the query goes on when that is mended."""
+"""Folders in which files cannot get their final names: found before the record, and the query goes on when that is
+mended.
+"""
 
 import os
 import subprocess
@@ -50,7 +52,9 @@ def _goes_on(world):
 @pytest.mark.parametrize("existed", [False, True], ids=["new", "known"])
 @pytest.mark.parametrize("how", ["other", "bind"])
 def test_a_partition_on_another_mount(tmp_path, mounted, how, existed):
-    """A file has no name on two mounts, be they of one disk: mounted aside, or taken away, the same batch is published."""
+    """A file has no name on two mounts, be they of one disk: mounted aside, or taken away, the same batch is
+    published.
+    """
     world = posix_world(tmp_path)
     _rows(world, "y", {0, 3} if existed else {3})
     world.run(boundaries=(2,))

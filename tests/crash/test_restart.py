@@ -16,6 +16,7 @@ from streamsink.table.commit.changes import Changes
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash, arm, crash
+from tests.crash.sweeps import deaths
 from tests.crash.world import BOUNDARIES, STRIDE, World, die_at_step, expected, is_prefix, memory_world
 from tests.table.entries import commit
 
@@ -23,8 +24,8 @@ _PENDING = {"publish_every_batches": 3, "restore": "restore-and-continue"}
 # More pending checkpoints than are prepared at once, twice, and one that is not pending; some are empty.
 _MANY = tuple(2 * (number + number // 5) for number in range(1, 42))
 _FEW_DEATHS = 8
-# A bound for the loop "until a restart survives".
-_MOST_CALLS = 1_000
+# Of the states that a killed restart leaves.
+_SOME = 2
 _SETTINGS = {
     "fail": {"on_rollback": "fail"},
     "republish": {"on_rollback": "republish"},
@@ -76,36 +77,30 @@ def _check(world: World, what: str, boundaries=BOUNDARIES) -> None:
     assert world.unknown_files() == [], what
 
 
-@pytest.mark.in_turn("deaths of a restart", 3)
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 def test_death_before_the_calls_of_a_restart_with_several_pending(left, power, capsys, rng):
     """Killed, or what was not flushed is forgotten: each row once, no unknown file, whichever of them were published.
 
-    Each call of the plain way in a power failure, where most can go wrong; else one in five, other ones in each run of the suite.
+    Each state that a power failure leaves; of those of a killed process every second, other ones in each run of the
+    suite.
     """
-    points, every = (
-        0,
-        power and left.driver.options.on_rollback == "fail" and left.driver.options.publish_as != "one-snapshot",
-    )
-    for n in range(1 if every else rng.randint(1, STRIDE // 2), _MOST_CALLS, 1 if every else STRIDE // 2):
-        world = _again(left)
-        try:
-            _restart(world, CrashingCalls(world.calls, n))
-        except InjectedCrash:
-            world.die(power)
-        else:
-            break
-        _check(world, f"death at call {n} of the restart")
-        points += 1
+    world = _again(left)
+    states, every = deaths(world, power, run=lambda calls: _restart(world, calls)), 1 if power else _SOME
+    tried = states[rng.randrange(every) :: every]
+    for state in tried:
+        state.put_back(world, power)
+        _check(world, f"{state} of the restart")
     with capsys.disabled():
-        print(f"\n[crash points: {points}]", end=" ")
-    assert points > (150 if every else 25)
+        print(f"\n[crash states: {len(tried)} of {len(states)}]", end=" ")
+    assert len(states) >= (5 if power else 30)
 
 
 @pytest.mark.parametrize("rollback", ["fail", "republish"])
 @pytest.mark.parametrize("step", ["task.file_opened", "task.file_closed", "write.staged"])
 def test_a_restart_leaves_nothing_of_a_batch_that_no_record_can_name(step, rollback):
-    """Before any batch comes, for it may be another one, or none: the files are gone, and with them the folder; the event names them."""
+    """Before any batch comes, for it may be another one, or none: the files are gone, and with them the folder; the
+    event names them.
+    """
     world = memory_world(on_rollback=rollback)
     assert die_at_step(step, 2, world)
     left = world.unknown_files()
@@ -127,7 +122,10 @@ def _staged_folders(world: World) -> int:
 @pytest.mark.parametrize("rollback", ["fail", "republish"])
 @pytest.mark.parametrize("step", ["precommit.manifest_staged", "precommit.before_record"])
 def test_what_a_record_may_yet_name_goes_when_the_number_is_taken(step, rollback):
-    """All of the batch is staged: its driver may be paused, and create the record still. The next batch's record ends that."""
+    """All of the batch is staged: its driver may be paused, and create the record still.
+
+    The next batch's record ends that.
+    """
     world = memory_world(on_rollback=rollback)
     assert die_at_step(step, 2, world)
     left = [name for name in world.unknown_files() if not name.startswith(".")]
@@ -156,7 +154,9 @@ def test_an_error_in_a_restart_with_several_pending(left, mode, rng):
 
 @pytest.mark.parametrize("rollback", ["fail", "republish"])
 def test_deaths_in_a_restart_with_more_pending_than_are_prepared_at_once(rollback, rng):
-    """Killed or without power, again and again at random calls, each time in the restart of what the death before left."""
+    """Killed or without power, again and again at random calls, each time in the restart of what the death before
+    left.
+    """
     pending = len(_MANY) - 1
     settings = {
         "publish_every_batches": pending,
@@ -196,7 +196,8 @@ def test_a_record_whose_file_is_gone_does_not_hold_back_those_before_it(left):
 
 @pytest.mark.parametrize("step, sequence", [("group.before_publish", 1), ("commit.hinted", 2)], ids=["first", "second"])
 def test_a_record_that_an_earlier_driver_publishes_meanwhile(step, sequence):
-    """It was about to when this one took over. Its snapshot counts, the others follow, and what was made ahead for it goes.
+    """It was about to when this one took over. Its snapshot counts, the others follow, and what was made ahead for it
+    goes.
 
     Of the second one the first is published and not marked, so that the restart has looked for leftovers before.
     """

@@ -1,4 +1,6 @@
-"""A small world for crash tests: a numbered source whose rows are different each time they are computed, and an oracle."""
+"""A small world for crash tests: a numbered source whose rows are different each time they are computed, and an
+oracle.
+"""
 
 import itertools
 import uuid
@@ -23,8 +25,8 @@ SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("version", pa.in
 BOUNDARIES = (6, 9, 9, 14)
 # Of the ways beside the plain one each n-th call is tried; every call with the mark "soak".
 STRIDE = 11
-# The ways of publishing. ``delay``: at which I/O call of the next batch the committer's work is done; without it nothing is async.
-# Batches 0 to 2 make a group of three, and stopping publishes batch 3.
+# The ways of publishing. ``delay``: at which I/O call of the next batch the committer's work is done; without it
+# nothing is async. Batches 0 to 2 make a group of three, and stopping publishes batch 3.
 WAYS = {
     "plain": {},
     "grouped": {"publish_every_batches": 3},
@@ -61,7 +63,8 @@ class World:
         tells_files: bool = False,
         **options,
     ):
-        """delay: of the committer's work, as ``Stepping`` has it. make_io: FileIO over some calls, for stores unlike POSIX.
+        """delay: of the committer's work, as ``Stepping`` has it. make_io: FileIO over some calls, for stores unlike
+        POSIX.
 
         adopts: rows come as files of another program. tells_files: each number is a file of a file source.
         """
@@ -162,7 +165,8 @@ def counting(world: World) -> CrashingCalls:
 
 
 def die_at_step(step: str, occurrence: int, world, power: bool = False, **run) -> bool:
-    """Run a world, of one table or of many, and die there: from that instant on not even cleanup code reaches the store.
+    """Run a world, of one table or of many, and die there: from that instant on not even cleanup code reaches the
+    store.
 
     power: the machine dies too. run: arguments of ``world.run``. False when the run survived."""
     died = dies_at(step, occurrence, world.calls, lambda calls: world.run(calls, **run))
@@ -171,17 +175,21 @@ def die_at_step(step: str, occurrence: int, world, power: bool = False, **run) -
     return died
 
 
+def ends_right(world: World, what: str, boundaries=BOUNDARIES) -> None:
+    """After a death: readers see whole batches; restarted, each row is there once, and no unknown file."""
+    assert is_prefix(world.ids(), boundaries), f"{what}: a reader sees a part of a batch"
+    world.run(boundaries=boundaries)
+    assert world.ids() == expected(boundaries), what
+    assert world.unknown_files() == [], f"{what}: files are left that nobody knows"
+
+
 def die_at(n: int, world: World, mode: Mode, power: bool) -> bool:
     """Run, die at call n, restart. False when the run survived because it has fewer calls."""
-    calls = CrashingCalls(world.calls, n, mode)
     try:
-        world.run(calls)
+        world.run(CrashingCalls(world.calls, n, mode))
     except InjectedCrash:
         world.die(power)
     else:
         return False
-    assert is_prefix(world.ids()), f"after a crash at call {n} a reader sees a part of a batch"
-    world.run()
-    assert world.ids() == expected(), f"crash at call {n} ({mode.value})"
-    assert world.unknown_files() == [], f"crash at call {n} ({mode.value}) left files that nobody knows"
+    ends_right(world, f"crash at call {n} ({mode.value})")
     return True

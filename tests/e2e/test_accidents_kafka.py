@@ -70,6 +70,7 @@ def test_s2_checkpoint_deleted_and_only_new_messages(spark, job, sent):
     assert not outcome.of("BatchFiltered")
 
 
+@pytest.mark.in_turn("batches of a new checkpoint", 1)
 @pytest.mark.parametrize("per_batch", [7, 1000])
 def test_s2_checkpoint_deleted_old_and_new_messages_in_other_batches(spark, job, sent, per_batch):
     """In batches that hold old and new messages together the old ones are filtered, row by row."""
@@ -128,6 +129,7 @@ def test_s4_checkpoint_restored_from_an_older_copy(spark, job, sent):
     ends_with_each_once(spark, job, ids | sent(60, 10))
 
 
+@pytest.mark.in_turn("replays without a snapshot of ours", 1)
 @pytest.mark.parametrize("replay", ["of the same checkpoint", "with a new checkpoint"])
 def test_s5_no_snapshot_of_ours_is_left(spark, job, sent, replay):
     """Others append, compact and expire; then the last batch comes again, or all of them: each row is there once."""

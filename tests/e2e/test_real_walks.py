@@ -28,9 +28,11 @@ from tests.walks.world import JOBS
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
-IN_THE_GATE, OF_SEVERAL_IN_THE_GATE, IN_THE_SOAK = 5, 2, 200
+WALKS, OF_SEVERAL, IN_THE_SOAK = 5, 2, 200
+# Of those so many in one run of the gate, other ones for other code.
+IN_THE_GATE, OF_SEVERAL_IN_THE_GATE = 3, 1
 FEWEST, MOST = 5, 9
-# The gate walks the same walks each time, of a seed whose five hold most kinds; the soak walks others.
+# The gate walks these in turns, a seed whose five hold most kinds; the soak walks others as well.
 SEED = "4405"
 # One walk again, alone, and shrunk when it fails: STREAMSINK_WALK=<seed>-<number>.
 ONE = os.environ.get("STREAMSINK_WALK")
@@ -90,8 +92,9 @@ def _fed(walk, which):
 
 @_kind(12, 4)
 def batch(walk, which, most, batches, how):
-    """The query runs for some batches:
-    until nothing is left, until its function fails, or until it is stopped in order."""
+    """The query runs for some batches: until nothing is left, until its function fails, or until it is stopped in
+    order.
+    """
     limit = (1000, 1 + batches % 3)[how % 3 > 0]
     walk.world.batch(_fed(walk, which), 1 + most % 4, how=("error", "error", "stop")[how % 3], batches=limit)
 
@@ -118,8 +121,9 @@ def run_killed(walk, number, again, step):
 
 @_kind(2, 3)
 def foreign_race(walk, which, most, count):
-    """While a batch is written, another writer builds a snapshot on the one before,
-    and renames it over the batch's own."""
+    """While a batch is written, another writer builds a snapshot on the one before, and renames it over the batch's
+    own.
+    """
     others.foreign_prepare(walk, count)
     walk.world.batch(_fed(walk, which), 1 + most % 4, batches=1)
     others.foreign_rename(walk)
@@ -262,18 +266,16 @@ class Walks:
         self.ways: Counter[str] = Counter()
         self.wrong: list[tuple[str, str, str]] = []
 
-    def walk(self, seeds: list[str]) -> None:
-        with Drivers(self._folder / "drivers") as drivers:
-            for seed in seeds:
-                self._walk_one(seed, drivers)
-            print(f"events: {', '.join(f'{name} {count}' for name, count in sorted(self.counts.items()))}")
-            print(f"ways on: {', '.join(f'{name} {count}' for name, count in sorted(self.ways.items()))}")
-            print(
-                f"RESULT real walks: {len(seeds)}, wrong {len(self.wrong)}, starts {drivers.orders}, kills "
-                f"{drivers.kills}"
-            )
-            if self.wrong and ONE:
-                self._shrink(drivers)
+    def walk(self, seeds: list[str], drivers: Drivers) -> None:
+        for seed in seeds:
+            self._walk_one(seed, drivers)
+        print(f"events: {', '.join(f'{name} {count}' for name, count in sorted(self.counts.items()))}")
+        print(f"ways on: {', '.join(f'{name} {count}' for name, count in sorted(self.ways.items()))}")
+        print(
+            f"RESULT real walks: {len(seeds)}, wrong {len(self.wrong)}, starts {drivers.orders}, kills {drivers.kills}"
+        )
+        if self.wrong and ONE:
+            self._shrink(drivers)
         again = "\n".join(f"STREAMSINK_WALK={seed}: {more}\n{tell(draw_real(seed))}" for seed, _, more in self.wrong)
         assert not self.wrong, again
 
@@ -303,21 +305,31 @@ def draw_real(seed: str):
     return [setup, ("batch", 0, *setup[1:4]), *rest]
 
 
-def test_real_walks_of_accidents(tmp_path, kafka_broker, spark_settings):
-    """In five walks, the same ones each time, every row is there once,
-    or an error's advice leads there, and readers can always read."""
-    Walks(tmp_path, kafka_broker).walk([ONE] if ONE else [f"{SEED}-{number}" for number in range(IN_THE_GATE)])
+@pytest.fixture(scope="module")
+def drivers(tmp_path_factory, spark_settings):
+    """All walks give their orders to the same ones: of two, one is ready when the other is killed."""
+    with Drivers(tmp_path_factory.mktemp("walks") / "drivers") as drivers:
+        yield drivers
 
 
-def test_real_walks_of_accidents_to_several_tables(tmp_path, kafka_broker, spark_settings):
-    """There are two such walks."""
-    Walks(tmp_path, kafka_broker).walk([f"{SEVERAL}{SEED}-{number}" for number in range(OF_SEVERAL_IN_THE_GATE)])
+@pytest.mark.in_turn("real walks", IN_THE_GATE)
+@pytest.mark.parametrize("walk", [ONE] if ONE else [f"{SEED}-{number}" for number in range(WALKS)])
+def test_real_walks_of_accidents(tmp_path, kafka_broker, drivers, walk):
+    """Every row once, or an error whose advice leads there; readers can always read."""
+    Walks(tmp_path, kafka_broker).walk([walk], drivers)
+
+
+@pytest.mark.in_turn("real walks to several tables", OF_SEVERAL_IN_THE_GATE)
+@pytest.mark.parametrize("walk", [f"{SEVERAL}{SEED}-{number}" for number in range(OF_SEVERAL)])
+def test_real_walks_of_accidents_to_several_tables(tmp_path, kafka_broker, drivers, walk):
+    """The same over several tables."""
+    Walks(tmp_path, kafka_broker).walk([walk], drivers)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("tables", ["", SEVERAL])
-def test_real_walks_of_accidents_for_long(tmp_path, kafka_broker, spark_settings, seed, tables):
-    """STREAMSINK_REAL_WALKS says how many; they are others in each run."""
+def test_real_walks_of_accidents_for_long(tmp_path, kafka_broker, drivers, seed, tables):
+    """STREAMSINK_REAL_WALKS says how many; others in each run."""
     number = int(os.environ.get("STREAMSINK_REAL_WALKS") or IN_THE_SOAK)
-    Walks(tmp_path, kafka_broker).walk([f"{tables}{seed}-{n}" for n in range(number)])
+    Walks(tmp_path, kafka_broker).walk([f"{tables}{seed}-{n}" for n in range(number)], drivers)

@@ -189,6 +189,7 @@ def test_an_error_that_the_batch_function_has_mended_is_not_taken_for_a_later_on
     assert_each_once(ground.table, ids_of(0, 2))
 
 
+@pytest.mark.in_turn("stopped within a batch", 1)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_query_that_is_stopped_within_a_batch_has_not_failed(spark, ground, way):
     """Spark cancels the batch's job and takes that for an end in order.

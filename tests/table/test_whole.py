@@ -16,7 +16,7 @@ from streamsink.testing.crashing import CrashingCalls
 from tests.crash.test_names import _records
 from tests.crash.world import World, expected, memory_world, posix_world
 from tests.protocol.query import Query
-from tests.storage.back_ends import ALL, back_end
+from tests.storage.back_ends import ALL, REMOTE, back_end
 from tests.table.foreign import Prepared
 
 NO_MERGE = {"table_options": {"manifest.merge-min-count": "1000"}}
@@ -48,7 +48,12 @@ def _refused(world, kind, ends=ENDS) -> Corrupt:
     return refused.value
 
 
-@pytest.mark.parametrize("kind", ALL)
+_EACH_STORE = [
+    pytest.param(kind, marks=pytest.mark.in_turn(f"manifests on {kind}", 1)) if kind in REMOTE else kind for kind in ALL
+]
+
+
+@pytest.mark.parametrize("kind", _EACH_STORE)
 @pytest.mark.parametrize("number", [0, 2, -1], ids=["first", "middle", "last"])
 def test_a_start_finds_any_manifest_that_is_gone(kind, number, request):
     """It does so before anything is written. Once the manifest is put back the query goes on."""
