@@ -300,9 +300,9 @@ class FileJournal(Journal):
 def _taken(table: str, application: str, mine: AppState, other: Committable | None) -> Fenced | Retryable:
     if other is not None and other.state.epoch < mine.epoch:
         return Retryable(
-            f"{table}: an earlier driver of application '{application}', which was about to when this one took over, "
-            f"has created record {mine.sequence} ({other.state.checkpoint_name}). Nothing is lost or doubled: the "
-            "restart of the query publishes it and goes on from there",
+            f"{table}: an earlier driver of application '{application}', which was about to record when this one took "
+            f"over, has created record {mine.sequence} ({other.state.checkpoint_name}). Nothing is lost or doubled: "
+            "the restart of the query publishes it and goes on from there",
             kind="journal.overtaken",
         )
     return Fenced(

@@ -68,7 +68,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class StagedFile:
-    """A flushed file. size: in bytes.
+    """A file that is completely written; durable when its group is flushed. size: in bytes.
 
     staged: where it is staged. final: its final name. Both are relative to the table.
     """

@@ -36,8 +36,8 @@ class FlushGroup:
         """Write a new file of a unique name. Raises: FileExistsError, OSError."""
         self._files.append(self._io.begin(path, data))
 
-    def close(self, stream: BinaryIO) -> None:
-        """Add a completely written file of ``FileIO.open_output``; ``flush`` closes it."""
+    def close_on_flush(self, stream: BinaryIO) -> None:
+        """Add a completely written file of ``FileIO.open_output``, which stays open until ``flush``."""
         self._files.append(self._io.unflushed(stream))
 
     def sync_dir(self, path: str) -> None:

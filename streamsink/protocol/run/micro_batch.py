@@ -1,4 +1,4 @@
-"""One micro-batch, in the order on which the promise rests: admit, begin, write, stage, pre-commit, commit. Driver
+"""One micro-batch, in the order on which the promise rests: admit, begin, write, stage, pre-commit, publish. Driver
 only.
 
 Spark's batch function, bounded jobs and the crash tests all run this code. What differs between them is how rows become

@@ -24,7 +24,8 @@ class OneCall:
         """Whether this call may go on. It must end with ``end`` then."""
         with self._changed:
             if self._batch_id is not None and not self._may_wait(batch_id):
-                # Of another batch: Spark has the first one behind it, and nobody would give its rows again.
+                # Two calls of one batch disturb each other. A call of a later batch disturbs nothing: Spark takes the
+                # first batch for done then, and nobody would give its rows again.
                 self._is_disturbed |= batch_id == self._batch_id
                 return False
             self._changed.wait_for(lambda: self._batch_id is None)

@@ -36,7 +36,7 @@ def _schema(schema_json: bytes) -> TableSchema:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A closed and flushed file.
+    """A file that is completely written. It is durable when its group is flushed.
 
     partition: BinaryRow bytes. staged: its absolute path now. final: its path in the table, relative to the table's
     root.

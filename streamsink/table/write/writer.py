@@ -170,7 +170,7 @@ class _OpenFile:
     def close(self, group: FlushGroup) -> int:
         """Write the footer and return the file's size in bytes. ``group`` flushes the file."""
         self._output.close()
-        group.close(self._stream)
+        group.close_on_flush(self._stream)
         return self._stream.tell()
 
     def discard(self) -> None:
