@@ -143,8 +143,9 @@ def write(
 ) -> int:
     """Publish a batch DataFrame exactly once under ``run_id``: a repeated call with that id changes nothing.
 
-    run_id: any name; it is known within ``application``. listener, options, settings: as ``to_table``. Returns the
-    number of rows that this call has published, 0 for a repeated one. Raises errors of ``streamsink.errors``.
+    run_id: any name; it is known within ``application``, which is 'batch' unless a name is given. With ``options``
+    there must be one, by them or by a keyword. listener, options, settings: as ``to_table``. Returns the number of rows
+    that this call has published, 0 for a repeated one. Raises errors of ``streamsink.errors``.
     """
     from streamsink.spark.query.bounded import write_bounded
 

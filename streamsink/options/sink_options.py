@@ -63,11 +63,10 @@ class SinkOptions(
                     f"{table}: there is no option '{name}'; the options are {', '.join(sorted(known))}",
                     kind="option.unknown",
                 )
-        values = dict(given)
-        for name in ("partition_by", "position_columns"):
-            if name in values:
-                values[name] = names_of(table, name, values[name])
-        options = cls(**values) if base is None else replace(base, **values)
+        options = cls(**given) if base is None else replace(base, **given)
+        partition_by = names_of(table, "partition_by", options.partition_by)
+        position_columns = names_of(table, "position_columns", options.position_columns)
+        options = replace(options, partition_by=partition_by, position_columns=position_columns)
         options.check(table)
         return options
 

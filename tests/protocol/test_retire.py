@@ -5,6 +5,8 @@ import dataclasses
 import pytest
 
 from streamsink.clock import IdSource
+from streamsink.commands.give_up import give_up
+from streamsink.commands.offsets import Wanted, offsets_of
 from streamsink.commands.retire import retire
 from streamsink.errors import Fenced, Misuse
 from streamsink.options import SinkOptions
@@ -63,6 +65,24 @@ def test_pending_rows_are_never_retired():
     assert refused.value.kind == "retire.pending"
     world.run(boundaries=(6, 9))
     assert _retire(world) and world.ids() == list(range(9))
+
+
+@pytest.mark.parametrize(
+    "command", [retire, give_up, lambda io, root, given: offsets_of(io, root, given.application, Wanted({}))]
+)
+def test_a_command_says_that_the_table_is_gone_of_which_there_is_a_journal(command):
+    """It was taken for the folder of several tables, and ended with an error of Python's."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6,))
+    io = FileIO(world.calls, IdSource().new_id)
+    root, journal = world.driver.root, f"{world.driver.root}/streamsink/streamsink"
+    for folder in ("schema", "snapshot", "manifest"):
+        io.delete_tree(f"{root}/{folder}")
+    there = io.names(journal)
+    told("table.gone", lambda: command(io, root, world.driver.options)).says(
+        journal, "Restore the table", ("Nothing was changed")
+    )
+    assert io.names(journal) == there
 
 
 def test_an_application_in_use_is_not_retired():

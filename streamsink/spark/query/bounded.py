@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from streamsink import events
 from streamsink.errors import Misuse, RestoredThenFailed, StreamsinkError
 from streamsink.options import SinkOptions
+from streamsink.options.option import refuse
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.sinks.paimon.opening import PaimonTable
@@ -20,6 +21,8 @@ from streamsink.spark.query.foreach_batch import BatchFunction
 from streamsink.spark.query.spark_sink import SparkSink
 from streamsink.storage.stores import table_path
 
+# The name of runs that are given none.
+_APPLICATION = "batch"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -34,7 +37,8 @@ def write_bounded(
 ) -> int:
     """Publish the rows of the DataFrame under ``run_id``.
 
-    listener, settings, options: as ``streamsink.write``; the application is called 'batch' unless it is given a name.
+    listener, settings, options: as ``streamsink.write``; without ``options`` the application is called 'batch' unless a
+    keyword names it.
 
     Returns the number of rows that were published, which is 0 when this run is published already. Raises Misuse for a
     run id of another form, and otherwise as ``BatchFunction.write_job`` does.
@@ -46,8 +50,16 @@ def write_bounded(
             "same run is repeated, such as '2026-11-21'",
             kind="option.run-id",
         )
-    is_named = options is not None and options.application != SinkOptions.application
-    given = SinkOptions.of(root, settings if is_named else {"application": "batch", **settings}, options)
+    given = SinkOptions.of(
+        root, settings if options is not None else {"application": _APPLICATION, **settings}, options
+    )
+    if options is not None and "application" not in settings and given.application == SinkOptions.application:
+        # It cannot be told from one that nobody has given. Under another name than before a run would be written again.
+        expected = (
+            f"a keyword beside options=: application='{_APPLICATION}', which runs have without options=, or "
+            "another name"
+        )
+        refuse(root, "application", given.application, expected)
     sink = BatchFunction(SparkSink(PaimonTable(root), given), listener or events.to_log)
     try:
         try:

@@ -5,6 +5,7 @@ that an overwrite deletes, and the conflicts.
 """
 
 from dataclasses import dataclass
+from typing import cast
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse, OutcomeUnknown
@@ -115,9 +116,10 @@ class TableCommit:
             return Committed(landed, attempt - 1, self._clock.now_ms())
         states = self._table.states.read(newest)
         guard.fence()
-        if guard.is_published(states) and newest is not None:
+        if guard.is_published(states):
             self._io.sync_dir(self._at.snapshot_dir)  # whoever published it may have died before
-            return Committed(newest, attempt - 1, self._clock.now_ms(), may_be_alone=True)
+            # There is no snapshot only where what was to be taken out is gone with all of them, and nobody asks for it.
+            return Committed(cast(Snapshot, newest), attempt - 1, self._clock.now_ms(), may_be_alone=True)
         is_alone = False
         if tries.unanswered and is_built_on(self._table, request, tries.unanswered, newest) and newest is not None:
             if request.application is None:
