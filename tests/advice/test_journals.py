@@ -348,8 +348,10 @@ def test_a_query_that_failed_on_purpose_is_started_again():
 
 
 @follows("run.closed")
-def test_a_run_that_was_closed_is_started_again():
-    world = memory_world(publish="async", **PLAIN)
+@pytest.mark.parametrize("way", [{}, {"publish": "async"}], ids=["sync", "async"])
+def test_a_run_that_was_closed_is_started_again(way):
+    """It has given its hold back, so another query may be writing by then."""
+    world = memory_world(**way, **PLAIN)
     world.checkpoint.ends = [3, 6]
     sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
     sink.batch(world.driver.describe(world.checkpoint, 0))

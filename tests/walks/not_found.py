@@ -10,6 +10,14 @@ from tests.walks.shown import SHOWN
 ELSEWHERE = ("spark/", "storage/s3", "storage/hdfs", "storage/calls.py", "locks/")
 
 REASONS: dict[str, tuple[str, ...]] = {
+    "It is about options as an object, a call after the run was closed, or the sink of an author's own, which walks do "
+    "not have.": (
+        "names of options as an object are taken as they are",
+        "a closed run of the usual kind goes on", "a folder that has lost its identity gets another one",
+    ),
+    "A guard behind it: who reads the record finds no part of several tables in it, and ends with a KeyError.": (
+        "the journal of a table that is gone is of several tables",
+    ),
     "A guard behind it does the same a moment later: the fence of the snapshot's own look, or the record's number.": (
         "no look at the owner before a batch", "publishing without the fence", "a second query of the name is let in",
         "an epoch that a new journal gives again is ownership", "a taken record number is overwritten",
