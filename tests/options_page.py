@@ -34,7 +34,7 @@ def listed() -> str:
     texts, parts = descriptions(), []
     for group in GROUPS:
         name = re.sub("Options$", "", group.__name__)
-        parts.append(f"\n### {name}\n\n{group.__doc__}\n")
+        parts.append(f"\n### {name}\n\n{inspect.cleandoc(group.__doc__)}\n")
         for expert in (False, True):
             chosen = [declared for declared in fields(group) if declared.metadata["expert"] is expert]
             if chosen and expert:

@@ -71,3 +71,4 @@ def test_a_run_whose_name_is_not_certain_is_refused(tmp_path):
         with pytest.raises(Misuse, match="option 'application' is 'streamsink', expected a keyword") as refused:
             streamsink.write(None, tmp_path / "t", "r1", options=options)
         assert "application='batch'" in str(refused.value) and not (tmp_path / "t").exists()
+        assert "as 'streamsink', say application='streamsink'" in str(refused.value), "the name that runs may have had"

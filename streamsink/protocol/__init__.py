@@ -1,1 +1,1 @@
-"""When things happen: the two-phase protocol of a checkpoint, without any table or Spark. Standard library only."""
+"""When things happen: the two-phase protocol of a checkpoint, without any table or Spark."""

@@ -20,12 +20,12 @@ from streamsink.format.manifest import FileKind
 from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import local_file_io
-from streamsink.table.commit.changes import Changes, CommitMessage, Increment
+from streamsink.table.commit.changes import Changes
 from streamsink.table.table import open_table
 from streamsink.table.write.spec import WriteSpec
 from streamsink.table.write.writer import TableWriter
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
-from tests.table.compacting import commit_compaction
+from tests.table.compacting import CommitMessage, Increment, commit_compaction
 from tests.table.entries import commit, part
 
 pytestmark = [pytest.mark.compat, pytest.mark.spark]

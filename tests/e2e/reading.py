@@ -66,7 +66,7 @@ def _stack(frame: FrameType | None) -> list[tuple[str, str]]:
     while frame is not None:
         path = Path(frame.f_code.co_filename)
         if path.is_relative_to(LIBRARY):
-            owner = frame.f_locals.get("self") or frame.f_locals.get("cls")
+            owner = frame.f_locals.get("self", frame.f_locals.get("cls"))
             kind = f"{type(owner).__name__}." if owner is not None else ""
             found.append((str(path.relative_to(LIBRARY)), f"{kind}{frame.f_code.co_name}"))
         frame = frame.f_back

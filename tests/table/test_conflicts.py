@@ -9,12 +9,12 @@ from streamsink.format.manifest import FileKind
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import parse_ddl, parse_type
 from streamsink.table.commit import conflicts
-from streamsink.table.commit.changes import Changes, CommitMessage, Increment, collect
+from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.conflicts import key_order
 from streamsink.table.commit.overwrite import Overwrite
 from streamsink.table.commit.retry import RetryPolicy
 from streamsink.testing.memory import MemoryCalls
-from tests.table.compacting import commit_compaction, commit_messages
+from tests.table.compacting import CommitMessage, Increment, append_kind, collect, commit_compaction, commit_messages
 from tests.table.entries import OPTIONS, add, commit, data_file, index_file, live, new_table, part
 
 
@@ -142,7 +142,7 @@ def test_what_writing_and_compacting_did_becomes_two_snapshots():
     gone = CommitMessage(part("x"), 0, -1, Increment(deleted=(data_file("c"),), new=(data_file("d"),)))
     commit_messages(table, OPTIONS, [gone], "user", 8)
     assert (table.snapshots.latest().commit_kind, live(table)) == ("OVERWRITE", ["d"])
-    assert collect([gone])[0].append_kind == "OVERWRITE"
+    assert append_kind(collect([gone])[0]) == "OVERWRITE"
 
 
 def _index(name, kind, partition, sign=FileKind.ADD, **more):

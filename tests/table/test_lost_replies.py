@@ -9,7 +9,7 @@ from streamsink import faults
 from streamsink.clock import IdSource
 from streamsink.errors import StreamsinkError
 from streamsink.storage.file_io import FileIO
-from streamsink.table.commit.changes import Changes, CommitMessage, Increment
+from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.overwrite import Overwrite
 from streamsink.table.commit.table_commit import Guard, TableCommit
@@ -17,7 +17,7 @@ from streamsink.table.history.presence import Presence
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.memory import MemoryCalls
-from tests.table.compacting import commit_compaction
+from tests.table.compacting import CommitMessage, Increment, commit_compaction
 from tests.table.entries import OPTIONS, ROOT, add, commit, data_file, new_table, part
 
 

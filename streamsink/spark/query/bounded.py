@@ -54,10 +54,13 @@ def write_bounded(
         root, settings if options is not None else {"application": _APPLICATION, **settings}, options
     )
     if options is not None and "application" not in settings and given.application == SinkOptions.application:
-        # It cannot be told from one that nobody has given. Under another name than before a run would be written again.
+        # An object's default cannot be told from a name that was given. Under another name than before, a run that is
+        # published would be written again, so the advice must not name one for all.
         expected = (
-            f"a keyword beside options=: application='{_APPLICATION}', which runs have without options=, or "
-            "another name"
+            "a keyword beside options= that says it, because the default of an object cannot be told from a name that "
+            f"was given. If runs were written here as '{given.application}', say application='{given.application}'; if "
+            f"they were written without a name, say application='{_APPLICATION}', which they had then; else any name. "
+            "Under another name than before a run would be written again"
         )
         refuse(root, "application", given.application, expected)
     sink = BatchFunction(SparkSink(PaimonTable(root), given), listener or events.to_log)
