@@ -1,13 +1,10 @@
-"""What a benchmark returns: tables, goals and bars.
-Tables are printed as Markdown, and with --write they are put into docs/BENCHMARKS.md."""
+"""What a benchmark returns: tables, goals and bars. Tables are printed as Markdown.
 
-import re
+All of them go into ``build/bench/report.md``; ``pages.py`` says which numbers the documentation quotes.
+"""
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "BENCHMARKS.md"
-PICTURE = PAGE.with_name("benchmarks.svg")
 
 
 @dataclass(frozen=True)
@@ -40,8 +37,13 @@ class Bar:
 
 
 def text(items: Sequence) -> str:
-    """The tables among ``items``, one after another."""
+    """The tables among ``items``, one after another, each with its title and its note."""
     return "\n\n".join(_one(item) for item in items if isinstance(item, Table))
+
+
+def lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table in Markdown."""
+    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in rows)]
 
 
 def goals(items: Sequence) -> Table:
@@ -60,19 +62,8 @@ def at_least(what: str, value: float, least: float, how: str = "{:.2f}x") -> Goa
     return Goal(what, f">= {how.format(least)}", how.format(value), value >= least)
 
 
-def write(name: str, content: str) -> None:
-    """Replace what stands between the markers of ``name`` on the page."""
-    page = PAGE.read_text(encoding="utf-8")
-    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
-    pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
-    if not pattern.search(page):
-        raise SystemExit(f"{PAGE} has no markers {begin} ... {end}")
-    PAGE.write_text(pattern.sub(lambda _: f"{begin}\n{content}\n{end}", page), encoding="utf-8")
-
-
 def _one(table: Table) -> str:
-    lines = [f"**{table.title}**", "", "| " + " | ".join(table.head) + " |", "|" + "---|" * len(table.head)]
-    lines += ["| " + " | ".join(row) + " |" for row in table.rows]
+    found = [f"**{table.title}**", "", *lines(table.head, table.rows)]
     if table.note:
-        lines += ["", table.note]
-    return "\n".join(lines)
+        found += ["", table.note]
+    return "\n".join(found)

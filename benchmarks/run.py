@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import time
+from datetime import datetime, timezone
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,6 +23,7 @@ from benchmarks import (  # noqa: E402
     memory,
     micro,
     operations,
+    pages,
     peers,
     picture,
     planning,
@@ -37,7 +39,7 @@ from benchmarks.data import Sizes  # noqa: E402
 from streamsink.spark import worker_daemon  # noqa: E402
 from tools.sparkconf import local_conf  # noqa: E402
 
-# What the goals are about comes first, then what explains them.
+# What the goals are about and what the documentation quotes comes first, then what explains it.
 MAIN = {
     "micro": micro.micro,
     "replay": micro.replay,
@@ -46,13 +48,13 @@ MAIN = {
     "growth": growth.growth,
     "memory": memory.memory,
     "planning": planning.planning,
+    "publishing": publishing.publishing,
+    "stores": stores.stores,
 }
 DETAILS = {
     "operations": operations.operations,
     "positions": positions.positions,
-    "publishing": publishing.publishing,
     "writers": writers.writers,
-    "stores": stores.stores,
     "inside": micro.inside,
     "reading": reading.reading,
     "road": road.road,
@@ -97,10 +99,11 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--out", default="build/bench", help="folder of report.md and report.svg (default: %(default)s)"
     )
-    parser.add_argument(
-        "--write", action="store_true", help="put the tables into docs/BENCHMARKS.md, the picture beside it"
-    )
-    return parser.parse_args(argv)
+    parser.add_argument("--write", action="store_true", help="make this the run that the documentation quotes")
+    options = parser.parse_args(argv)
+    if options.write and (options.quick or options.only or options.no_peers):
+        parser.error("--write is for a whole run: leave --quick, --only and --no-peers out")
+    return options
 
 
 def main(argv: list[str]) -> None:
@@ -110,27 +113,27 @@ def main(argv: list[str]) -> None:
         sizes = dataclasses.replace(
             sizes, rounds=options.rounds, micro_rounds=options.rounds, more_rounds=options.rounds
         )
-    items: list = []
+    parts: dict[str, list] = {}
+    day = datetime.now(timezone.utc).date().isoformat()
     with tempfile.TemporaryDirectory(prefix="streamsink-bench-") as name:
         spark = session(Path(name), not options.no_peers)
         about = machine.versions(spark)
         print(f"{about}; load {machine.load()}", flush=True)
-        for only in options.only or (BENCHMARKS if options.all else MAIN):
-            print(f"\n# {only}", flush=True)
+        for part in options.only or (BENCHMARKS if options.all else MAIN):
+            print(f"\n# {part}", flush=True)
             before, begun = machine.load(), time.monotonic()
-            found = BENCHMARKS[only](spark, Path(name), sizes)
-            items += found
-            told = f"{about}. Load before {before}, after {machine.load()}; took {time.monotonic() - begun:.0f} s."
-            content = f"{report.text(found)}\n\n{told}"
-            print(f"\n{content}\n", flush=True)
-            if options.write:
-                report.write(only, content)
+            parts[part] = BENCHMARKS[part](spark, Path(name), sizes)
+            print(f"\n{report.text(parts[part])}\n", flush=True)
+            print(f"Load before {before}, after {machine.load()}; took {time.monotonic() - begun:.0f} s.", flush=True)
         spark.stop()
-    finish(items, about, options)
+    finish(parts, about, options)
+    if options.write:
+        pages.keep(pages.Run.of(about, day, parts))
 
 
-def finish(items: list, about: str, options: argparse.Namespace) -> None:
-    """Write the goals, the whole report and its picture."""
+def finish(parts: dict[str, list], about: str, options: argparse.Namespace) -> None:
+    """Write the goals, the whole report and its picture; the picture also for the documentation, if asked to."""
+    items = [item for found in parts.values() for item in found]
     goals = report.text([report.goals(items)])
     print(f"\n{goals}\n")
     out = Path(options.out)
@@ -139,10 +142,8 @@ def finish(items: list, about: str, options: argparse.Namespace) -> None:
     (out / "report.md").write_text(
         f"# Benchmarks\n\n{goals}\n\n{body}{report.text(items)}\n\n{about}.\n", encoding="utf-8"
     )
-    picture.draw(items, out / "report.svg")
-    if options.write:
-        report.write("goals", f"{goals}\n\n{about}.")
-        picture.draw(items, report.PICTURE)
+    for path in [out / "report.svg", *([pages.PICTURE] if options.write else [])]:
+        picture.draw(items, path)
     print(f"{out}/report.md, {out}/report.svg")
 
 

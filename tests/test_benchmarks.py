@@ -1,6 +1,7 @@
 """The benchmarks' own arithmetic and drawing; what they measure is asserted nowhere."""
 
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import machine, picture, report
+from benchmarks import machine, pages, picture, report
 from benchmarks.accidents.ground import RIGHT, Ground
 
 
@@ -33,6 +34,44 @@ def test_the_picture_is_an_svg_that_no_name_breaks(tmp_path):
     rectangles = [element for element in svg.iter() if element.tag.endswith("rect")][1:]
     assert len(rectangles) == len(bars)
     assert all(float(r.get("x")) + float(r.get("width")) <= float(svg.get("width")) for r in rectangles)
+
+
+@pytest.mark.parametrize("name", pages.BLOCKS)
+def test_pages_quote_the_run_on_record(name):
+    """Who changes a number by hand, or measures without writing it everywhere, is told here."""
+    text = (pages.ROOT / name).read_text(encoding="utf-8")
+    assert pages.rendered(name, text, pages.read()) == text, "python -m benchmarks.pages writes it anew"
+
+
+def test_no_number_is_quoted_by_hand():
+    """Outside of the blocks of the script these pages have no measured time, rate or size."""
+    measured = re.compile(r"\d (ms|s|MiB|KB|rows/s)\b|\b[01]\.\d\d\b")
+    for name in ("docs/BENCHMARKS.md", "docs/TUNING.md"):
+        text = (pages.ROOT / name).read_text(encoding="utf-8")
+        by_hand = re.sub(r"<!-- begin (\w+) -->.*?<!-- end \1 -->", "", text, flags=re.DOTALL)
+        assert not measured.search(by_hand), f"{name}: {measured.search(by_hand)}"
+
+
+def test_the_page_tells_it_in_a_hundred_lines():
+    """What is more is in build/bench, for who wants to know."""
+    assert len((pages.ROOT / "docs/BENCHMARKS.md").read_text(encoding="utf-8").splitlines()) <= 100
+
+
+def test_a_page_without_its_markers_is_noticed():
+    """The numbers of a run are not lost in silence."""
+    with pytest.raises(ValueError, match="README.md must have the markers <!-- begin speed -->"):
+        pages.rendered("README.md", "# a page", pages.read())
+
+
+def test_a_goal_is_shown_beside_earlier_runs():
+    """The least and the greatest by number, not by text."""
+    goal = report.at_most("restart", 535, 1000, "{:.0f} ms")
+    earlier = [{"restart": "954 ms"}, {"restart": "1010 ms"}, {"restart": "546 ms"}, {"another": "1 ms"}]
+    run = pages.Run("", "2026-11-26", {}, [goal, report.at_most("new", 1, 1)], earlier)
+    assert pages.BLOCKS["docs/BENCHMARKS.md"]["goals"](run)[2:] == [
+        "| restart | <= 1000 ms | 535 ms | 546 ms to 1010 ms | met |",
+        "| new | <= 1.00x | 1.00x | - | met |",
+    ]
 
 
 def _process(parent: int, own_s: float, ended_s: float = 0.0, is_java: bool = False) -> machine.Process:
