@@ -6,7 +6,7 @@ from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.format.manifest import FileKind
 from streamsink.format.snapshot import OVERWRITE
-from streamsink.locks.locked_creation import lock_creations
+from streamsink.locks.locked_file_io import under_lock
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes
@@ -49,7 +49,7 @@ def drop_missing(
     same files at that moment.
     """
     options = options or SinkOptions.of(path, {})
-    lock_creations(file_io, path, options)
+    file_io = under_lock(file_io, path, options)
     table = open_table(file_io, path, for_writing=True)
     newest, schema = table.snapshots.latest(), table.latest_schema()
     live = [e for e in table.manifests.entries_of(newest) if e.file.external_path is None] if newest is not None else []

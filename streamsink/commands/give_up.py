@@ -14,7 +14,7 @@ from streamsink.commands.unpublishable import Unpublishable
 from streamsink.errors import Misuse
 from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.journal.identity import behind_of
-from streamsink.locks.locked_creation import lock_creations
+from streamsink.locks.locked_file_io import under_lock
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, check_application
@@ -62,7 +62,7 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
     """
     check_application(path, options.application)
     check_of_tables(file_io, path, options.application, "give_up")
-    lock_creations(file_io, path, options)
+    file_io = under_lock(file_io, path, options)
     committer, journal = _open(file_io, path, options)
     look = Unpublishable(path, committer, journal, options, limits=file_io.name_limits(path))
     state = look.history().state

@@ -11,7 +11,7 @@ from streamsink.errors import Misuse
 from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER
 from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.journal.identity import behind_of
-from streamsink.locks.locked_creation import lock_creations
+from streamsink.locks.locked_file_io import under_lock
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.ids import check_application
@@ -36,7 +36,7 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
     """
     application = check_application(root, options.application)
     check_of_tables(file_io, root, application, "retire")
-    lock_creations(file_io, root, options)
+    file_io = under_lock(file_io, root, options)
     if not is_table(file_io, root) and file_io.names(journal_dir(root, application)):
         return _of_several_tables(file_io, root, application, options)
     table = open_table(file_io, root, for_writing=True)

@@ -1,22 +1,14 @@
-"""Creates names under a lock.
+"""How a name is created under a lock.
 
 This is for a store that cannot create a name only when it is absent, and for tables whose other writers create names
 under a lock.
 """
 
-import threading
 from collections.abc import Callable
 
-import tenacity
-
 from streamsink.errors import Fenced, OutcomeUnknown, Retryable
-from streamsink.locks.configured import lock_of
 from streamsink.locks.lock import Lease, Lock
-from streamsink.options import LockOptions
 from streamsink.storage.file_io import FileIO
-
-# The number of leases that may end, one after another, before the creation is given up.
-_LEASES = 3
 
 
 class LeaseEnded(Retryable):
@@ -46,26 +38,6 @@ def create_under(lock: Lock, file_io: FileIO, path: str, data: bytes, create: Ca
             raise LeaseEnded(f"{path}: {fenced}", kind="lock.lease-ended") from fenced
         created = create()
         return created if file_io.atomic_create else created and _is_still_ours(file_io, path, data, lease)
-
-
-def lock_creations(file_io: FileIO, root: str, options: LockOptions) -> None:
-    """Make this store create names of the table (schemas, epochs, records) under the table's lock, if it needs one.
-
-    Without the option ``lock`` nothing changes, and a store that needs a lock refuses to create names.
-    """
-    lock = lock_of(root, options)
-    if lock.is_empty or file_io.atomic_create:
-        return
-    turn = threading.Lock()  # one thread at a time uses a lock object, and the journal has two threads
-
-    def create_locked(store: FileIO, path: str, data: bytes, create: Callable[[], bool]) -> bool:
-        with turn:
-            return retrying(create_under, lock, store, path, data, create)
-
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(LeaseEnded), stop=tenacity.stop_after_attempt(_LEASES), reraise=True
-    )
-    file_io.use_lock(create_locked)
 
 
 def _is_still_ours(file_io: FileIO, path: str, data: bytes, lease: Lease) -> bool:

@@ -19,9 +19,6 @@ from streamsink.storage.flush_group import FlushGroup, Unflushed
 from streamsink.storage.folders import Folders
 from streamsink.storage.hold import Flock, Hold
 
-# (store, path, data, function that creates the file) -> whether it was created; see ``locks/locked_creation.py``.
-CreateUnderLock = Callable[["FileIO", str, bytes, Callable[[], bool]], bool]
-
 
 class FileIO(Folders):
     """Files with durable creation. ``flush=False`` omits every fsync and changes nothing else.
@@ -32,7 +29,6 @@ class FileIO(Folders):
 
     takes_files_of_others = True
     largest_file: int | None = None
-    _under_lock: "CreateUnderLock | None" = None
 
     def __init__(self, calls: PosixLikeCalls, new_id: Callable[[], str], flush: bool = True):
         super().__init__(calls, flush)
@@ -111,25 +107,16 @@ class FileIO(Folders):
         """Create ``path`` with ``data``, whole and durable, unless the name is taken: then False.
 
         This is the one primitive with which something is published. Arguments, result and errors are those of
-        ``create_new``, which it calls, under the lock if the store needs one. Also raises: Misuse if it needs a lock
-        and none is configured.
+        ``create_new``, which it calls. Also raises: Misuse if the store needs a lock. The one that takes it is around
+        the store: ``locks/locked_file_io.py``.
         """
-        if self.atomic_create:
-            return self.create_new(path, data, unique, prepared=prepared, replaceable=replaceable)
-        if self._under_lock is None:
+        if not self.atomic_create:
             raise Misuse(
                 f"{path}: this store cannot create a file only when it is absent, so two writers could replace what "
                 "the other wrote. Nothing was written. Set the option 'lock', see docs/LOCKS.md",
                 kind="lock.missing",
             )
-        won = self._under_lock(self, path, data, lambda: self.create_new(path, data, unique, prepared=prepared))
-        if prepared and not won:
-            self.give_up(path, unique)  # the name was taken before the creation began
-        return won
-
-    def use_lock(self, create: "CreateUnderLock") -> None:
-        """Create under a lock what this store cannot create atomically; see ``locks/locked_creation.py``."""
-        self._under_lock = create
+        return self.create_new(path, data, unique, prepared=prepared, replaceable=replaceable)
 
     def prepare(self, group: FlushGroup, path: str, data: bytes, unique: str) -> None:
         """Do ahead a part of creating ``path``: write a temporary file that becomes durable with ``group``.

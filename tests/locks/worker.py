@@ -5,7 +5,7 @@ import signal
 import time
 
 from streamsink.locks.configured import lock_of
-from streamsink.locks.locked_creation import lock_creations
+from streamsink.locks.locked_file_io import under_lock
 from streamsink.options import SinkOptions
 from tests.locks import replacing
 
@@ -64,6 +64,5 @@ def create_names(root: str, settings: dict, folder: str, me: str, names: int) ->
             return super().create_new(path, data, unique, prepared=prepared, replaceable=replaceable)
 
     ready = replacing.store()
-    store = Slow(ready._calls, ready._new_id, False)
-    lock_creations(store, root, SinkOptions.of(root, settings))
+    store = under_lock(Slow(ready._calls, ready._new_id, False), root, SinkOptions.of(root, settings))
     return [f"owner-{n}" for n in range(names) if store.create_if_absent(f"{folder}/owner-{n}", me.encode())]

@@ -18,6 +18,7 @@ _SLEEPERS = "tests/protocol/test_sleepers.py"
 _LOST_NAMES = "tests/storage/test_lost_replies.py"
 _RUNS = "tests/protocol/test_runs.py"
 _NAMES = "tests/crash/test_names.py"
+_LOCKED = "tests/locks/test_locked_file_io.py"
 _PLACES = "tests/crash/test_places.py"
 _HANDED = "tests/crash/test_handed_over.py"
 _ROOM = "tests/crash/test_no_room.py"
@@ -169,7 +170,11 @@ OF_TABLES = (
     Defect("letters: a pending record's table may be another one", "sinks/paimon/letter_tables.py:LetterTables.can_take",
            "if not self.is_there(part):", "if False:", (_LETTERS,)),
     Defect("an application is retired without a lock", "commands/retire.py:retire",
-           "    lock_creations(file_io, root, options)\n", "", ("tests/locks/test_publishing.py::test_an_application_is_retired_under_the_lock",)),
+           "    file_io = under_lock(file_io, root, options)\n", "", ("tests/locks/test_publishing.py::test_an_application_is_retired_under_the_lock",)),
+    Defect("a name is created without the lock that was asked for", "locks/locked_file_io.py:LockedFileIO.create_if_absent",
+           "create_under, self._lock", "create_under, Lock.empty()", (_LOCKED,)),
+    Defect("what was prepared for a name that is taken stays", "locks/locked_file_io.py:LockedFileIO.create_if_absent",
+           "if prepared and not won:", "if False:", (_LOCKED,)),
     Defect("letters: what nobody can tell is published", "sinks/paimon/letter_tables.py:LetterTables.has_or_is_said_to",
            "if is_known or ", "if True or ", ("tests/advice/test_lost_letters.py",)),
     Defect("letters: what is retained whole cannot be told", "sinks/paimon/letter_tables.py:LetterTables.has_or_is_said_to",

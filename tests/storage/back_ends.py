@@ -1,20 +1,23 @@
-"""The stores on which the same tests run: the local disk, the model in memory, a real HDFS, a real S3."""
+"""The stores on which the same tests run: the local disk, models in memory, a real HDFS, a real S3."""
 
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from streamsink.clock import IdSource
+from streamsink.locks.locked_file_io import under_lock
+from streamsink.options import SinkOptions
 from streamsink.storage.calls import Calls, PosixCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.hdfs import HdfsCalls, HdfsFileIO
 from streamsink.storage.s3 import S3FileIO
 from streamsink.storage.s3_calls import S3Calls
 from streamsink.testing.memory import MemoryCalls
-from tests.storage.memory_s3 import MemoryS3Calls
+from tests.storage.memory_s3 import IgnoringS3Calls, MemoryS3Calls
 
 REMOTE = ("hdfs", "s3")
 ALL = ("local", "memory", "memory-s3", *REMOTE)
+LOCKED = "memory-s3-locked"
 
 
 @dataclass
@@ -33,11 +36,13 @@ class BackEnd:
             return HdfsFileIO(calls, new_id)
         if self.kind in ("s3", "memory-s3"):
             return S3FileIO(calls, new_id, self.root)
+        if self.kind == LOCKED:
+            return under_lock(S3FileIO(calls, new_id, self.root), self.root, SinkOptions.of(self.root, self.options))
         return FileIO(calls, new_id)
 
 
 def back_end(kind: str, request) -> BackEnd:
-    """One of ``ALL``. Its server is started when this is the first test that needs it."""
+    """One of ``ALL``, or ``LOCKED``. Its server is started when this is the first test that needs it."""
     name = uuid.uuid4().hex
     if kind == "hdfs":
         uri = request.getfixturevalue("hdfs_cluster").uri
@@ -47,6 +52,10 @@ def back_end(kind: str, request) -> BackEnd:
         return BackEnd(kind, f"s3://{server.bucket}/{name}", S3Calls(server.options), server.options)
     if kind == "memory-s3":
         return BackEnd(kind, f"s3://bucket/{name}", MemoryS3Calls())
+    if kind == LOCKED:
+        folder = request.getfixturevalue("tmp_path")
+        lock = {"lock": f"file:{folder}", "lock_id": "jdbc.shop.orders"}
+        return BackEnd(kind, f"s3://bucket/{name}", IgnoringS3Calls(), lock)
     if kind == "memory":
         made = BackEnd(kind, f"/{name}", MemoryCalls())
         made.io().make_dir(made.root)

@@ -90,3 +90,11 @@ class MemoryS3Calls(Calls):
         if upload not in self._uploads:
             raise FileNotFoundError(errno.ENOENT, "no such upload", path)
         self.put(path, b"".join(self._uploads.pop(upload)[1]))
+
+
+class IgnoringS3Calls(MemoryS3Calls):
+    """Of a server that ignores conditions: each creation replaces what is there."""
+
+    def put_new(self, path, data, unique):
+        self.put(path, data)
+        return True

@@ -13,15 +13,20 @@ from streamsink.clock import IdSource
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.reading import FileStatus
 from streamsink.testing.memory import MemoryCalls
-from tests.storage.back_ends import ALL, REMOTE, back_end
+from tests.storage.back_ends import ALL, LOCKED, REMOTE, back_end
 
 RACERS, NAMES, MANY_NAMES = 8, 40, 20_000
 
 
-@pytest.fixture(params=ALL)
-def store(request):
+@pytest.fixture(params=[*ALL, LOCKED])
+def made(request):
+    """Each back end, also one whose names are created under a lock."""
+    return back_end(request.param, request)
+
+
+@pytest.fixture
+def store(made):
     """The (FileIO, root folder) of each back end."""
-    made = back_end(request.param, request)
     return made.io(), made.root
 
 
@@ -160,17 +165,17 @@ def test_an_output_is_whole_once_it_is_closed(store, size):
     assert io.read(f"{root}/o/data") == (piece * (size // len(piece) + 1))[:size]
 
 
-def test_an_output_that_is_given_up_can_be_deleted(store):
+def test_an_output_that_is_given_up_can_be_deleted(made):
     """It is closed by itself, as an aborted task does, and then deleted:
     nothing is there, and nothing is left unfinished."""
-    io, root = store
+    io, root = made.io(), made.root
     io.make_dir(f"{root}/g")
     stream = io.open_output(f"{root}/g/data")
     stream.write(b"x" * 20_000_000)
     stream.close()
     io.delete(f"{root}/g/data")
     assert io.entries(f"{root}/g") == []
-    assert not hasattr(io._calls, "unfinished") or io._calls.unfinished(root) == []
+    assert not hasattr(made.calls, "unfinished") or made.calls.unfinished(root) == []
 
 
 def test_delete_tree_leaves_nothing(store):

@@ -9,7 +9,7 @@ from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.format.types import DataField
 from streamsink.journal.file_journal import FileJournal
-from streamsink.locks.locked_creation import lock_creations
+from streamsink.locks.locked_file_io import under_lock
 from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
@@ -103,7 +103,7 @@ def open_one(
 
     batch_id: of the batch that comes. fields(): columns of a new table. Raises Misuse before anything is written.
     """
-    lock_creations(file_io, path, options)
+    file_io = under_lock(file_io, path, options)
     table = _open_or_create(file_io, path, options, batch_id, fields)
     _check_partitions(table, options)
     keep = options.on_rollback == ON_ROLLBACK_REPUBLISH
@@ -138,7 +138,7 @@ def open_with_letters(
     one = open_one(file_io, path, options, at[1], fields, emit=emit)
     one.committer.letters.look_after(letters)
     tables = RoutedTables(TableAndLetters(one.table, one.committer, routing.root, letters), routing, options)
-    return OpenTables(one.committer, one.journal, one.to, options, file_io, tables, dead_letters=letters)
+    return OpenTables(one.committer, one.journal, one.to, options, one.file_io, tables, dead_letters=letters)
 
 
 def open_many(
