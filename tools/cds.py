@@ -14,10 +14,9 @@ from tools.common import ROOT, checkout_cache, locked, say
 from tools.jars import pyspark_of
 from tools.java import Java, find_java
 
-# The classes come from registries that the tests trust anyway, so their bytes are not verified.
-FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-# An archive has verified classes only.
-_TRAINING = FAST.partition(" -XX:+UnlockDiag")[0]
+FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Spark's own classes and those of the tests' jars need no verification; an archive, though, has verified classes only.
+_UNVERIFIED = "-XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 TIMEOUT_S = 600
 
 # Runs the code paths that tests take: a shuffle, Parquet, Python workers, streams of files into our sink, which writes
@@ -89,7 +88,7 @@ def fast_options(python: str = sys.executable, class_path: Sequence[str] = (), m
     ).hexdigest()[:12]
     archive = checkout_cache() / f"spark-{version}-{key}.jsa"
     # A JVM that refuses the archive says so on stdout, which may be a test's result: it has to be silent.
-    options = f"{FAST} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:disable"
+    options = f"{FAST} {_UNVERIFIED} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:disable"
     if archive.exists():
         return options
     if not make or (archive.with_suffix(".none")).exists():
@@ -108,7 +107,7 @@ def _train(python: str, java: Java, archive: Path, class_path: Sequence[str]) ->
         return False
     with tempfile.TemporaryDirectory(prefix="streamsink-cds-") as folder:
         fresh = archive.with_suffix(".tmp")
-        options = f"{_TRAINING} -XX:ArchiveClassesAtExit={fresh} -Xlog:disable"
+        options = f"{FAST} -XX:ArchiveClassesAtExit={fresh} -Xlog:disable"
         env = os.environ | {"JAVA_HOME": java.home, "PYSPARK_PYTHON": python, "PYTHONPATH": str(ROOT)}
         env.pop("PYSPARK_SUBMIT_ARGS", None)
         try:
