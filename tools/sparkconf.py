@@ -26,7 +26,7 @@ def local_conf(java_options: str, jar_paths: list[str]) -> dict[str, str]:
 
 
 def test_conf(python: str = sys.executable) -> dict[str, str]:
-    """The configuration of the tests: one session serves Kafka and Paimon alike, with a fast start.
+    """The configuration of the tests: one session serves Kafka, Paimon and its locks in databases, with a fast start.
 
     The jars are on the class path, where the class-data archive has their classes too, and where no start copies them.
     """
@@ -37,4 +37,4 @@ def test_conf(python: str = sys.executable) -> dict[str, str]:
 
 def test_jars(python: str = sys.executable) -> list[str]:
     """The jars that the tests' sessions have on their class path."""
-    return [*jars("kafka", python), *jars("paimon", python)]
+    return [path for kind in ("kafka", "paimon", "jdbc") for path in jars(kind, python)]
