@@ -69,12 +69,12 @@ def test_environment() -> tuple[str, java.Java, dict[str, str]]:
     with ThreadPoolExecutor() as pool:
         pypaimon = pool.submit(venvs.ensure_pypaimon)
         python, found = prepare("test")
-        archive = pool.submit(cds.fast_options, python)
-        for kind in ("kafka", "paimon", "broker", "jdbc", "hdfs"):
+        test_conf = pool.submit(sparkconf.test_conf, python)
+        for kind in ("broker", "hdfs"):
             jars.jars(kind, python)
-        archive.result()
+        conf = test_conf.result()
     conf_file = checkout_cache() / f"{Path(python).parent.parent.name}-spark-conf.json"
-    write_atomically(conf_file, json.dumps(sparkconf.test_conf(python), indent=1))
+    write_atomically(conf_file, json.dumps(conf, indent=1))
     env = child_environment(python, found) | {
         "STREAMSINK_TEST_SPARK_CONF": str(conf_file),
         "STREAMSINK_PYPAIMON_PYTHON": str(pypaimon.result()),

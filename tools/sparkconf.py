@@ -1,5 +1,6 @@
 """One Spark configuration for everything that the tests start, in the test process and beside it."""
 
+import os
 import sys
 
 from tools.cds import fast_options
@@ -25,5 +26,15 @@ def local_conf(java_options: str, jar_paths: list[str]) -> dict[str, str]:
 
 
 def test_conf(python: str = sys.executable) -> dict[str, str]:
-    """The configuration of the tests: one session serves Kafka and Paimon alike, with a fast start."""
-    return local_conf(fast_options(python), [*jars("kafka", python), *jars("paimon", python)])
+    """The configuration of the tests: one session serves Kafka, Paimon and its locks in databases, with a fast start.
+
+    The jars are on the class path, where the class-data archive has their classes too, and where no start copies them.
+    """
+    found = test_jars(python)
+    both = dict.fromkeys(("spark.driver.extraClassPath", "spark.executor.extraClassPath"), os.pathsep.join(found))
+    return local_conf(fast_options(python, found), []) | both
+
+
+def test_jars(python: str = sys.executable) -> list[str]:
+    """The jars that the tests' sessions have on their class path."""
+    return [path for kind in ("kafka", "paimon", "jdbc") for path in jars(kind, python)]

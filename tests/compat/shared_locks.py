@@ -3,7 +3,6 @@
 import contextlib
 
 from tests.compat.java import JavaPaimon
-from tools.jars import jars
 
 DRIVERS = {"postgresql": "org.postgresql.Driver", "mysql": "com.mysql.cj.jdbc.Driver", "sqlite": "org.sqlite.JDBC"}
 HIVE_LOCK = "org.apache.paimon.hive.HiveCatalogLock"
@@ -15,11 +14,8 @@ class JavaLocks:
     def __init__(self, java: JavaPaimon):
         self.java = java
         self.jvm = java._jvm
-        loader = java._loader
-        for jar in jars("jdbc"):
-            loader.addURL(self.jvm.java.io.File(jar).toURI().toURL())
         for driver in DRIVERS.values():
-            self.jvm.java.lang.Class.forName(driver, True, loader)
+            self.jvm.java.lang.Class.forName(driver)  # it makes itself known to java.sql
 
     @property
     def zone(self) -> str:
