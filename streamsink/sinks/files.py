@@ -17,7 +17,7 @@ from streamsink.sinks.file_writing import DataFile
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 
-# What no step has made visible or recorded yet, for messages.
+# For messages of errors that come before the record.
 NOTHING_RECORDED = "Nothing was recorded or published, and nothing is lost: the batch is replayed after a restart"
 
 
