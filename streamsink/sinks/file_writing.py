@@ -64,6 +64,7 @@ class FileWriter:
         self._writing = writing
         self._pieces: list[pa.RecordBatch] = []
         self._name = f"part-{IdSource().new_id()}{writing.suffix}"
+        self._begun = False
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Keep these rows until the end."""
@@ -76,6 +77,7 @@ class FileWriter:
             return []
         rows, staging = pa.Table.from_batches(self._pieces), self._writing.staging
         data = self._writing.to_bytes(rows)
+        self._begun = True
         group.write(f"{staging}/{self._name}", data)
         group.sync_dir(staging)
         return [DataFile(self._name, len(data), rows.num_rows)]
@@ -83,4 +85,5 @@ class FileWriter:
     def abort(self) -> None:
         """Delete what was written. Idempotent."""
         self._pieces.clear()
-        self._io.delete(f"{self._writing.staging}/{self._name}")
+        if self._begun:
+            self._io.delete(f"{self._writing.staging}/{self._name}")

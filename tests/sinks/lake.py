@@ -17,10 +17,9 @@ def rows(first, end):
 
 
 class Lake:
-    """The sink of the docs in memory, and one query. sink: called for each start with the path."""
+    """The sink of the docs in memory, and one query."""
 
-    def __init__(self, sink=plain_files):
-        self.sink = sink
+    def __init__(self):
         self.calls, self.checkpoint = MemoryCalls(), SparkCheckpoint("query")
 
     def io(self, over=None):
@@ -30,7 +29,7 @@ class Lake:
         driver = MicroBatchDriver(
             "/lake", SCHEMA, rows, SinkOptions.of("/lake", {"restore": "restore-and-continue", **options})
         )
-        driver.destination = lambda: self.sink("/lake")
+        driver.destination = lambda: plain_files("/lake")
         driver.run(self.io(over), self.checkpoint, ends)
 
     def record(self, ends, **options):
