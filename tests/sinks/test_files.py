@@ -7,6 +7,7 @@ import pytest
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced
+from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch, Committable
 from streamsink.protocol.decision import Checkpoint, Decision, Verdict
 from streamsink.sink import (
@@ -20,11 +21,13 @@ from streamsink.sink import (
     stage_files,
 )
 from streamsink.storage.file_io import FileIO
-from streamsink.testing.conformance import check_sink
+from streamsink.testing.conformance import SCHEMA, check_sink
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import follows, told
 from tests.sinks.lake import Lake, rows
-from tests.sinks.shown import rows_of, shown
+from tests.sinks.shown import plain_files, rows_of, shown
+from tests.storage.back_ends import back_end
 
 STAGING = "/lake/streamsink/app/staging/1"
 
@@ -207,3 +210,15 @@ def test_a_record_over_another_one_is_published_by_the_restart():
     io.write(path, first)
     lake.run((3, 5))
     assert rows_of(io, "/lake") == list(range(5))
+
+
+@pytest.mark.parametrize("kind", ["local", "hdfs", "s3"])
+def test_the_sink_of_the_docs_writes_on_each_store(kind, request):
+    """The folders of manifests and files are made when their first name is given, also where another start did it."""
+    made = back_end(kind, request)
+    root, checkpoint = f"{made.root}/lake", SparkCheckpoint("query")
+    for ends in ((3,), (3, 5)):
+        driver = MicroBatchDriver(root, SCHEMA, rows, SinkOptions.of(root, {}))
+        driver.destination = lambda: plain_files(root)
+        driver.run(made.io(), checkpoint, ends)
+    assert rows_of(made.io(), root) == list(range(5))
