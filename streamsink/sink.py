@@ -24,7 +24,9 @@ from streamsink.protocol.sink import (
     Writing,
     check_supported,
 )
-from streamsink.sinks.files import files_in_place, open_folder, place_files
+from streamsink.sinks.file_writing import DataFile, FileWriting
+from streamsink.sinks.files import check_handed_over, files_in_place, open_folder, place_files, stage_files
+from streamsink.sinks.manifest_log import ManifestLog
 from streamsink.sinks.paimon.past.history_of import newest_in
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
@@ -38,14 +40,17 @@ __all__ = [
     "Checkpoint",
     "Committable",
     "Committer",
+    "DataFile",
     "Destination",
     "Event",
     "FileIO",
+    "FileWriting",
     "Group",
     "History",
     "IdSource",
     "KnownRun",
     "LastOfOther",
+    "ManifestLog",
     "Mark",
     "OpenSink",
     "FileJournal",
@@ -57,10 +62,12 @@ __all__ = [
     "FlushGroup",
     "Where",
     "Writing",
+    "check_handed_over",
     "files_in_place",
     "last_of_others",
     "open_folder",
     "place_files",
+    "stage_files",
     "to_sink",
 ]
 

@@ -3,11 +3,22 @@
 Paths in a record are relative to the folder: ``StagedFile.staged`` and ``StagedFile.final``.
 """
 
+import os
+from collections.abc import Mapping, Sequence
+from typing import cast
+
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Misuse
-from streamsink.protocol.committable import Committable
+from streamsink.protocol.committable import Committable, StagedFile
+from streamsink.protocol.decision import Checkpoint
+from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Destination
+from streamsink.sinks.file_writing import DataFile
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.flush_group import FlushGroup
+
+# For messages of errors that come before the record.
+NOTHING_RECORDED = "Nothing was recorded or published, and nothing is lost: the batch is replayed after a restart"
 
 
 def open_folder(file_io: FileIO, path: str, visible: str) -> Destination:
@@ -27,6 +38,48 @@ def open_folder(file_io: FileIO, path: str, visible: str) -> Destination:
         new_id = IdSource().new_id()
         file_io.create_if_absent(name, new_id.encode(), new_id)
     return Destination(path, file_io.read(name).decode())
+
+
+def stage_files(
+    file_io: FileIO, path: str, checkpoint: Checkpoint, written: Sequence[DataFile], group: Group, *, folder: str
+) -> tuple[StagedFile, ...]:
+    """The files that a record is to name, for ``OpenSink.stage``; each keeps its name when it gets its place.
+
+    It looks at the files that tasks have handed over (``check_handed_over``), and begins the file
+    ``manifest-<number of the record>`` after all others: it says that the checkpoint is ready for its record. That is
+    durable when ``group``, which is one of ``FileIO.flush_group``, is flushed.
+
+    path: of the destination. folder: of the final names, relative to ``path``; '' for the destination itself. Raises
+    Corrupt when a file is not as it was written, and FileExistsError when it is called twice.
+    """
+    staging, together = checkpoint.staging, cast(FlushGroup, group)
+    check_handed_over(file_io, path, staging, {file.name: file.size for file in written if file.handed_over})
+    together.write(f"{staging}/manifest-{checkpoint.sequence}", b"")
+    together.sync_dir(staging)
+    staged = os.path.relpath(staging, path)
+    return tuple(
+        StagedFile(f"{staged}/{file.name}", os.path.join(folder, file.name), file.size, file.rows) for file in written
+    )
+
+
+def check_handed_over(file_io: FileIO, path: str, staging: str, sizes: Mapping[str, int]) -> None:
+    """Check that the driver's own listing of the staging folder has the files that tasks handed over, whole.
+
+    path: of the destination. sizes: in bytes, by name. It takes one listing, however many files there are, and none
+    where there are none. Raises Corrupt.
+    """
+    found = {entry.name: entry.size for entry in file_io.entries(staging)} if sizes else {}
+    wrong = [name for name, size in sizes.items() if found.get(name) != size]
+    if wrong:
+        size, expected = found.get(wrong[0]), sizes[wrong[0]]
+        raise Corrupt(
+            f"{path}: tasks handed over {len(sizes)} files, of which {len(wrong)} are not there, or not whole, where "
+            f"the driver looks (first: {staging}/{wrong[0]}, {'missing' if size is None else f'{size} bytes'}, "
+            f"expected {expected} bytes): the path is not on a disk that all executors and the driver share, or "
+            f"something deletes files there. {NOTHING_RECORDED}. Put the table on a shared disk, HDFS or S3, or keep "
+            "cleaners away from its folder 'streamsink'",
+            kind="staged.files-gone",
+        )
 
 
 def files_in_place(file_io: FileIO, path: str, record: Committable) -> tuple[int, int, tuple[str, ...]]:
@@ -49,5 +102,5 @@ def place_files(file_io: FileIO, path: str, record: Committable) -> None:
             raise Corrupt(
                 f"{path}/{file.final} is gone. Nothing was published. Restore it", kind="pending.files-gone"
             ) from gone
-    for folder in sorted({file.final.rpartition("/")[0] for file in record.files}):
-        file_io.sync_dir(f"{path}/{folder}")
+    for folder in sorted({os.path.dirname(f"{path}/{file.final}") for file in record.files}):
+        file_io.sync_dir(folder)

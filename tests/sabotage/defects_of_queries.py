@@ -17,6 +17,7 @@ _KNOWN_FILES = "tests/storage/test_known_files.py"
 _LATE = "tests/table/test_expired_base.py"
 _LOST = "tests/crash/test_lost_checkpoints_of_files.py"
 _SINKS = "tests/sinks/test_conformance.py"
+_OF_FILES = "tests/sinks/test_files.py"
 _PROOF = "tests/spark/test_position_proof.py"
 _RANGES = "tests/table/test_position_ranges.py"
 _COMBINED = "tests/protocol/test_combined_rows.py"
@@ -82,7 +83,7 @@ OF_QUERIES = (
     Defect("the journal of a table that is gone is of several tables", "commands/own_sinks.py:check_of_tables",
            'newest is not None and "heads" not in newest.payload', "False", ("tests/protocol/test_retire.py",)),
     Defect("a folder that has lost its identity gets another one", "sinks/files.py:open_folder",
-           'if file_io.entries(f"{path}/{visible}"):', "if False:", ("tests/sinks/test_conformance.py",)),
+           'if file_io.entries(f"{path}/{visible}"):', "if False:", (_SINKS,)),
     Defect("a run writes a micro-batch", "spark/query/foreach_batch.py:BatchFunction.write_job",
            "if is_of_a_batch(df):", "if False:", ("tests/e2e/test_bounded_and_odd_batches.py",)),
     Defect("runs that are never repeated are asked for one by one", "protocol/admission/admit_run.py:admit_run",
@@ -287,6 +288,21 @@ OF_QUERIES = (
            "not before or self.has_reached(*before)", "True", (_SINKS,)),
     Defect("another name's record that is not published is not there", "sink.py:last_of_others",
            "{*names, *journals}", "{*names}", (_SINKS,)),
+    Defect("a sink of files believes its tasks", "sinks/files.py:stage_files",
+           "check_handed_over(file_io, path, staging, {file.name: file.size for file in written if file.handed_over})", "None",
+           (_OF_FILES,)),
+    Defect("what a task has written is its driver's", "sinks/file_writing.py:FileWriting.decode",
+           "handed_over=True", "handed_over=False", (_OF_FILES,)),
+    Defect("a staging folder is never ready", "sinks/files.py:stage_files",
+           'together.write(f"{staging}/manifest-{checkpoint.sequence}", b"")', "None", (_SINKS,)),
+    Defect("names in a staging folder are not durable", "sinks/file_writing.py:FileWriter.close",
+           "group.sync_dir(staging)", "None", (_OF_FILES,)),
+    Defect("a manifest follows on any other", "sinks/manifest_log.py:ManifestLog.is_published",
+           "if found != expect:", "if False:", (_SINKS,)),
+    Defect("another driver's manifest is our own", "sinks/manifest_log.py:ManifestLog.create",
+           "and not self.has(record)", "and False", (_OF_FILES,)),
+    Defect("a number that is taken is published", "sinks/manifest_log.py:ManifestLog.has",
+           "and self._state(path).record_id == record.state.record_id", "", (_OF_FILES,)),
     Defect("commands for tables take any folder", "commands/own_sinks.py:check_of_tables",
            '"kind" not in newest.payload', "False", (_SINKS,)),
     Defect("an option that means nothing to a sink is ignored", "protocol/sink.py:check_supported", "if wrong:", "if False:", (_SINKS,)),

@@ -13,13 +13,13 @@ import errno
 import os
 from collections.abc import Sequence
 
-from streamsink.errors import Corrupt, Misuse
+from streamsink.errors import Misuse
+from streamsink.sinks.files import NOTHING_RECORDED, check_handed_over
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.table import Table
 from streamsink.table.write.spec import WrittenFile
 
-_NOTHING = "Nothing was recorded or published, and nothing is lost: the batch is replayed after a restart"
 # By the error with which the store refuses a folder: kind, what is wrong, and what to do.
 _REFUSED = {
     errno.EXDEV: (
@@ -70,23 +70,9 @@ def check(table: Table, staging: str, written: Sequence[WrittenFile], group: Flu
 
 
 def see(file_io: FileIO, root: str, staging: str, written: Sequence[WrittenFile]) -> None:
-    """Check that the driver's own listing of the folder has the files that tasks handed over, with their sizes.
-
-    It takes one listing, however many files there are, and none for files that the driver has written. Raises Corrupt.
-    """
-    handed_over = [file for file in written if file.handed_over]
-    found = {entry.name: entry.size for entry in file_io.entries(staging)} if handed_over else {}
-    wrong = [file for file in handed_over if found.get(os.path.basename(file.staged)) != file.meta.file_size]
-    if wrong:
-        size = found.get(os.path.basename(wrong[0].staged))
-        raise Corrupt(
-            f"{root}: tasks handed over {len(handed_over)} files, of which {len(wrong)} are not there, or not whole, "
-            f"where the driver looks (first: {wrong[0].staged}, {'missing' if size is None else f'{size} bytes'}, "
-            f"expected {wrong[0].meta.file_size} bytes): the path is not on a disk that all executors and the driver "
-            f"share, or something deletes files there. {_NOTHING}. Put the table on a shared disk, HDFS or S3, or keep "
-            "cleaners away from its folder 'streamsink'",
-            kind="staged.files-gone",
-        )
+    """Check the files that tasks handed over, as ``check_handed_over`` does; the driver's own need no check."""
+    sizes = {os.path.basename(file.staged): file.meta.file_size for file in written if file.handed_over}
+    check_handed_over(file_io, root, staging, sizes)
 
 
 def _check_sizes(table: Table, written: Sequence[WrittenFile]) -> None:
@@ -95,7 +81,7 @@ def _check_sizes(table: Table, written: Sequence[WrittenFile]) -> None:
         if most is not None and file.meta.file_size > most:
             raise Misuse(
                 f"{table.root}: a data file has {file.meta.file_size} bytes, and this store gives a file of at most "
-                f"{most} bytes its final name. {_NOTHING}. Make the batches smaller (maxOffsetsPerTrigger, "
+                f"{most} bytes its final name. {NOTHING_RECORDED}. Make the batches smaller (maxOffsetsPerTrigger, "
                 "maxFilesPerTrigger), or the rows, of which few make so large a file",
                 kind="file.too-large",
             )
@@ -110,7 +96,7 @@ def _check_schemas(table: Table, written: Sequence[WrittenFile]) -> None:
 def _refused(table: Table, code: int, where: str) -> Misuse:
     kind, what, way_on = _REFUSED[code]
     return Misuse(
-        f"{table.root}: files cannot get their final names: {where}: {what}. {_NOTHING}. {way_on}, and restart the "
-        "query",
+        f"{table.root}: files cannot get their final names: {where}: {what}. {NOTHING_RECORDED}. {way_on}, and restart "
+        "the query",
         kind=kind,
     )

@@ -1,0 +1,102 @@
+"""Numbered manifests, each of which makes one record visible by its name. Driver only."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from streamsink.errors import Corrupt, Fenced, Retryable
+from streamsink.protocol.committable import AppState, Committable
+from streamsink.storage.file_io import FileIO
+
+_SUFFIX = ".json"
+
+
+class ManifestLog:
+    """The manifests of a destination: ``<folder>/<application>/<number of the record, ten digits>.json``.
+
+    A manifest is a JSON object: what the sink says of the record, and ``state``, the record's ``AppState``. It is
+    created under its name whole and durable, and never changed. Who creates a name first has published the record:
+    nobody else can create the name too.
+
+    folder: absolute path; folders that are missing are made. No manifest is deleted, so listing an application's folder
+    takes longer with each of its records. All methods but ``create`` and ``sweep`` change nothing.
+    """
+
+    def __init__(self, file_io: FileIO, folder: str):
+        self._io = file_io
+        self._folder = folder
+
+    def applications(self) -> list[str]:
+        """The applications that have published here. It costs one listing."""
+        return [entry.name for entry in self._io.entries(self._folder) if entry.is_dir]
+
+    def newest(self, application: str) -> AppState | None:
+        """The state of the application's last published record; None when there is none.
+
+        It costs one listing and one read. Raises Corrupt when the manifest is damaged, and Misuse when a newer
+        streamsink has written it.
+        """
+        folder = f"{self._folder}/{application}"
+        names = [name for name in self._io.names(folder) if name.endswith(_SUFFIX)]
+        return self._state(f"{folder}/{max(names)}") if names else None
+
+    def has(self, record: Committable) -> bool:
+        """Whether the record is published, however many were published after it. Raises as ``newest``."""
+        path = self._path(record)
+        return self._io.exists(path) and self._state(path).record_id == record.state.record_id
+
+    def is_published(self, record: Committable, expect: int) -> bool:
+        """Whether the record is the last published one; called before ``create``, which must follow when it is not.
+
+        expect: as in ``Committer.publish``. Raises Retryable when another record than number ``expect`` is the last
+        one; else as ``newest``.
+        """
+        newest = self.newest(record.application)
+        if newest is not None and newest.record_id == record.state.record_id:
+            return True
+        found = newest.sequence if newest is not None else 0
+        if found != expect:
+            raise Retryable(
+                f"{self._folder}: manifests of application '{record.application}' have come or gone while "
+                f"{record.state.checkpoint_name} was being published: manifest {found} is the newest, expected "
+                f"{expect}. Nothing was published; the record is safe in the journal. The restart of the query finds "
+                "out what has happened",
+                kind="destination.history-changed",
+            )
+        return False
+
+    def create(self, record: Committable, content: Mapping[str, Any]) -> None:
+        """Create the record's manifest, and so publish it. Idempotent.
+
+        content: what readers need, such as the names of files: a JSON object without the key 'state'. All that it names
+        must be durable. Raises Fenced when another driver has published a record of this number; OutcomeUnknown and
+        OSError as ``FileIO.create_if_absent``.
+        """
+        data = json.dumps({**content, "state": record.state.to_json()}).encode()
+        if not self._io.create_if_absent(self._path(record), data) and not self.has(record):
+            raise Fenced(
+                f"{self._folder}: record {record.state.sequence} of application '{record.application}' is published, "
+                "but by another driver: this one has been superseded; nothing is lost or doubled",
+                kind="writer.fenced",
+            )
+
+    def sweep(self, published: Sequence[Committable]) -> list[str]:
+        """Delete what tries that died in ``create`` have left. As ``Committer.sweep``; one listing an application."""
+        folders = sorted({f"{self._folder}/{record.application}" for record in published})
+        left = [f"{folder}/{name}" for folder in folders for name in self._io.names(folder) if name.startswith(".")]
+        for path in left:
+            self._io.delete(path)
+        return left
+
+    def _path(self, record: Committable) -> str:
+        return f"{self._folder}/{record.application}/{record.state.sequence:010}{_SUFFIX}"
+
+    def _state(self, path: str) -> AppState:
+        try:
+            return AppState.from_json(json.loads(self._io.read(path))["state"])
+        except (ValueError, KeyError, TypeError, AttributeError) as broken:
+            raise Corrupt(
+                f"{path} is damaged: expected a manifest, a JSON object with the state of a record. Nothing was "
+                "published. Restore the file from a backup",
+                kind="destination.manifest-corrupt",
+            ) from broken
