@@ -156,7 +156,7 @@ def _check_unpublished(path: str, committer: TableCommitter | ManyTables, record
 def _without_the_lost(committer: ManyTables) -> str:
     """The way on that takes nothing from the tables that have their part of the record; empty when no table is lost."""
     lost, option = committer.without_the_lost()
-    if not lost:
+    if not lost or option is None:
         return ""
     return (
         f"; or, where others have written to them since, start the query with accept_as_seen='{option}', which "

@@ -187,7 +187,7 @@ class Unpublishable:
         if seen and is_rolled_back:
             return seen[-1]
         word = token_of(first, IS_PUBLISHED) if first is not None else f"record-{sequences[0]}"
-        if self._options.accept_as_new != word:
+        if word not in words_of(self._options.accept_as_new):
             name = self._options.application
             rows = f"the rows of {from_to(records[0].state, records[-1].state)}" if records else "their rows"
             if records and self._alone(sequences[-1:]):

@@ -236,14 +236,14 @@ class FilesLog:
         retained: the numbers of the records that are there. Raises Corrupt, OSError.
         """
         for attempt in range(_ATTEMPTS):
-            try:
-                with self._changing:
+            with self._changing:
+                try:
                     return self._gather(since, retained())
-            except FileNotFoundError:
-                # Another driver, which was paused and goes on, has merged the file with others.
-                self._segments = None
-                if attempt == _ATTEMPTS - 1:
-                    raise
+                except FileNotFoundError:
+                    # Another driver, which was paused and goes on, has merged the file with others.
+                    self._segments = None
+                    if attempt == _ATTEMPTS - 1:
+                        raise
         return None
 
     def _gather(self, since: int, retained: Sequence[int]) -> KnownFiles | None:

@@ -110,7 +110,7 @@ class AdmissionOptions:
     """
     accept_as_new: str | None = option(None, text=A_WORD, expert=True)
     """A token that an error printed: write that one batch. Under another checkpoint, and where files do not tell, also
-    those after it."""
+    those after it. Several tokens have a space between them."""
     accept_as_seen: str | None = option(None, text=A_WORD, expert=True)
     """A token that an error printed: record that one batch without rows; those after it are asked for again. For a
     bounded run: what is given is the run of this id that is published (`run.other`). For pending records of which

@@ -227,7 +227,8 @@ class Writing(ABC):
         """A writer for one task attempt, with the methods ``write(rows)``, ``close(group)`` and ``abort()``.
 
         file_io: of the store. ``write`` is called with each Arrow batch. ``close`` returns the list; the files that it
-        names are durable when ``group`` is flushed. ``abort`` deletes what was written, and is idempotent.
+        names are durable when ``group`` is flushed. ``abort`` deletes what was written, and is idempotent. It
+        should raise nothing, because its error would hide the one that has ended the writing.
         """
 
     @abstractmethod

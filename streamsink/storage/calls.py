@@ -90,8 +90,10 @@ class Calls(ABC):
         try:
             stream.write(data)
         except BaseException:
-            self.close(stream, False)
-            self.unlink(path)
+            with contextlib.suppress(OSError):  # the error of the write is the one to be seen
+                self.close(stream, False)
+            with contextlib.suppress(OSError):
+                self.unlink(path)
             raise
         self.close(stream, flush)
 

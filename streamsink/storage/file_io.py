@@ -74,7 +74,8 @@ class FileIO(Folders):
             stream.write(data)
         except BaseException:
             _close_quietly(stream)
-            self._calls.unlink(path)
+            with contextlib.suppress(OSError):  # the error of the write is the one to be seen
+                self._calls.unlink(path)
             raise
         return self.unflushed(stream)
 

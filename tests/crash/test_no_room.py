@@ -9,6 +9,7 @@ import pytest
 
 from streamsink import faults
 from streamsink.errors import Misuse, Retryable
+from streamsink.faults import arm as arm_each
 from streamsink.spark.explain import explain
 from streamsink.testing.faults import arm
 from streamsink.testing.memory import MemoryCalls
@@ -49,11 +50,7 @@ def test_a_disk_that_fills_up_after_the_record(disk, step):
                 world.driver._run_once(world.file_io(world.calls), world.checkpoint, (2, 6))
             told = explain(world.driver.root, failed.value)
             assert isinstance(told, Retryable), told
-            assert (
-                told.kind in ("storage.full", "publish.unknown")
-                and world.driver.root in str(told)
-                and "Free space" in str(told)
-            )
+            assert told.kind == "storage.full" and world.driver.root in str(told) and "Free space" in str(told)
             assert is_prefix(world.ids(), (2, 6))
     finally:
         faults.arm(None)
@@ -97,6 +94,34 @@ def test_a_folder_that_takes_no_files_any_more(make, code):
     world.run()
     check_complete(world.rows()) if make is ManyWorld else None
     assert make is ManyWorld or world.ids() == list(range(14))
+
+
+@pytest.mark.parametrize(
+    "code, kind",
+    [(errno.ENOSPC, "storage.full"), (errno.EDQUOT, "storage.full"), (errno.EROFS, "storage.read-only")],
+    ids=errno.errorcode.get,
+)
+@pytest.mark.parametrize("make", [memory_world, ManyWorld], ids=["one", "many"])
+def test_a_snapshot_that_cannot_get_its_name(make, code, kind):
+    """Nothing is written after that, so nothing is unknown: the error says what to mend, and it is told at once."""
+    world = make()
+    world.calls.__class__ = _Refusing
+    root = world.driver.root if make is memory_world else f"{world.root}/a"
+    world.calls.refused = (f"{root}/snapshot/", code)
+    tries = []
+    arm_each(lambda step: tries.append(step) if step == "commit.before_publish" else None)
+    try:
+        with pytest.raises(Retryable) as failed:
+            world.driver._run_once(world.file_io(world.calls), world.checkpoint, (6,))
+    finally:
+        faults.arm(None)
+    assert failed.value.kind == kind and root in str(failed.value)
+    assert tries == ["commit.before_publish"]
+    world.calls.refused = None
+    world.run()
+    check_complete(world.rows()) if make is ManyWorld else None
+    assert make is ManyWorld or world.ids() == list(range(14))
+    assert world.unknown_files() == []
 
 
 def test_without_space_left_the_edge_says_that_it_may_be_tried_again():

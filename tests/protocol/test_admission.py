@@ -168,8 +168,9 @@ def test_a_new_checkpoint_over_a_source_without_positions_is_refused_with_two_wa
     message = refused("checkpoint.replaced", batch, state(files(4, 5)))
     assert "application=" in message
     word = token(batch, Past("lake/t", "t", state(files(4, 5)), lambda q, c: None, lambda r: KnownRun(False)))
-    assert decide(batch, state(files(4, 5)), accept_as_new=word).verdict is Verdict.NEW
-    assert decide(batch, state(files(4, 5)), accept_as_seen=word).verdict is Verdict.SEEN
+    for said in (word, f"of-last-week {word}", f"{word} for-all-runs"):
+        assert decide(batch, state(files(4, 5)), accept_as_new=said).verdict is Verdict.NEW
+        assert decide(batch, state(files(4, 5)), accept_as_seen=said).verdict is Verdict.SEEN
 
 
 def test_a_token_accepts_one_accident_only():

@@ -162,9 +162,28 @@ def test_without_ids_an_end_that_moved_back_drops_the_record():
     decision = decide(given, last, accept_as_new=word, **COLUMNS)
     assert (decision.verdict, recorded(decision)[0][-1]) == (Verdict.NEW, {"0": 30})
     grown = batch(source(0, 90, "", newest={"t": {"0": 90}}))
-    assert decide(grown, last, accept_as_new=word, **COLUMNS).verdict is Verdict.NEW, "it has grown until the user came"
+    for said in (word, f"of-last-week {word}", f"{word} of-last-week"):
+        assert decide(grown, last, accept_as_new=said, **COLUMNS).verdict is Verdict.NEW, (
+            "it has grown until the user came: nobody would ask again, and what is new would be left out"
+        )
     same_after_all = batch(source(0, 90, newest={"t": {"0": 90}}))
     assert decide(same_after_all, state(source(50, 60)), accept_as_new=word, **COLUMNS).verdict is Verdict.FILTER
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_answers_about_two_topics_hold_together(order):
+    """Each was asked for alone, before the batch that both are about was recorded."""
+    last = state(source(50, 60), source(50, 60, "id-u", topic="u"))
+    words = [
+        refused("positions.newest-below-recorded", batch(*given), last, **COLUMNS)
+        for given in (
+            (source(0, 30, newest={"t": {"0": 30}}), source(0, 70, "id-u", topic="u", newest={"u": {"0": 70}})),
+            (source(0, 70, newest={"t": {"0": 70}}), source(0, 40, "id-u", topic="u", newest={"u": {"0": 40}})),
+        )
+    ]
+    grown = batch(source(0, 90, newest={"t": {"0": 90}}), source(0, 90, "id-u", topic="u", newest={"u": {"0": 90}}))
+    decision = decide(grown, last, accept_as_new=" ".join(words[::order]), **COLUMNS)
+    assert decision.below == {"t": {"0": 30}, "u": {"0": 40}}
 
 
 @pytest.mark.parametrize("last, begin", [(None, 0), ("one", 60)])

@@ -274,7 +274,7 @@ def test_a_predecessors_group_that_lands_during_the_restore_is_planned_anew():
     zombie, held, may_land, landed = Query(world, background=None), *(threading.Event() for _ in range(3))
 
     def hook(step):
-        if threading.current_thread().name.startswith("streamsink-committer"):
+        if threading.current_thread().name.startswith("streamsink-publisher"):
             if step == "commit.before_publish":
                 held.set()
                 assert may_land.wait(WAIT_S)

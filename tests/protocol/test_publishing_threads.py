@@ -6,6 +6,7 @@ import pytest
 
 from streamsink.clock import IdSource
 from streamsink.faults import arm
+from streamsink.protocol.run.publish_queue import PublishQueue
 from streamsink.protocol.run.publish_thread import PublishThread
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.driver import SparkCheckpoint
@@ -64,6 +65,58 @@ def test_the_thread_publishes_the_rest_when_the_query_has_ended_by_itself(tmp_pa
     ended.set()
     _until(lambda: world.ids() == list(range(6)))
     query.sink.close()
+
+
+def test_an_error_after_the_query_has_ended_by_itself_is_logged(tmp_path, caplog):
+    """No batch comes that could raise it, and nobody need call close()."""
+    world = posix_world(tmp_path, publish_every_batches=100)
+    ended = threading.Event()
+    query = Query(world, background=None)
+    query.sink.close()
+    world.driver.background = lambda step: PublishThread(step, has_ended=ended.is_set)
+    query.sink = world.driver.start(FileIO(world.calls, IdSource().new_id), SparkCheckpoint(QUERY))
+    query.batch(6)
+    arm(_fail_before_publishing)
+    ended.set()
+    _until(lambda: f"{world.driver.root}: the query has ended" in caplog.text and "broken" in caplog.text)
+    arm(None)
+    with pytest.raises(OSError, match="broken"):
+        query.sink.close()
+
+
+def _fail_before_publishing(step):
+    if step == "group.before_publish":
+        raise OSError("the disk is broken")
+
+
+def test_an_error_of_the_thread_that_a_batch_has_raised_is_not_raised_again_by_stopping(tmp_path, monkeypatch):
+    """The batch comes in the moment between the failure and the thread's own account of it."""
+    world = posix_world(tmp_path, publish="async", restore="restore-and-continue")
+    whole = PublishQueue.publish_up_to
+    failed, go_on = threading.Event(), threading.Event()
+
+    def slow_to_tell(self, checkpoint_id):
+        try:
+            return whole(self, checkpoint_id)
+        except OSError:
+            if threading.current_thread().name.startswith("streamsink-publisher"):
+                failed.set()
+                assert go_on.wait(WAIT_S)
+            raise
+
+    monkeypatch.setattr(PublishQueue, "publish_up_to", slow_to_tell)
+    query = Query(world, background=None)
+    arm(_fail_before_publishing)
+    query.batch(6)
+    assert failed.wait(WAIT_S)
+    with pytest.raises(OSError, match="broken"):
+        query.batch(9)
+    go_on.set()
+    query.sink.close()
+    arm(None)
+    assert world.ids() == []
+    Query(world, background=None).sink.close()
+    assert world.ids() == list(range(6))
 
 
 @pytest.mark.parametrize("as_", ["snapshot-per-checkpoint", "one-snapshot"])

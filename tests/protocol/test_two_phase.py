@@ -82,6 +82,58 @@ def test_a_batch_that_cannot_be_written_leaves_nothing_and_the_next_one_is_writt
     assert world.ids() == list(range(5))
 
 
+@pytest.mark.parametrize("where", ["write", "flush", "record"])
+def test_an_error_of_the_clean_up_does_not_hide_the_error_that_ended_the_batch(monkeypatch, caplog, where):
+    """The store refuses to delete as well: the user sees the cause, and the next start cleans up."""
+    world = memory_world(restore="restore-and-continue")
+    sink, batch = _sink(world), world.driver.describe(SparkCheckpoint("00000000-0000-0000-0000-000000000001", [5]), 0)
+
+    def stuck(path):
+        raise OSError(errno.EACCES, "may not be deleted", path)
+
+    def broken(*_):
+        raise OSError(errno.EIO, "the disk is broken")
+
+    def taken(*_):
+        raise Fenced("another driver was first", kind="journal.record-taken")
+
+    monkeypatch.setattr(sink._io, "delete_tree", stuck)
+    monkeypatch.setattr(sink._io, "at_once", broken) if where == "flush" else None
+    monkeypatch.setattr(sink.protocol._journal, "create_record", taken) if where == "record" else None
+    arm(lambda step: broken() if step == "write.staged" and where == "write" else None)
+    try:
+        with pytest.raises((OSError, Fenced), match="another driver was first" if where == "record" else "broken"):
+            sink.batch(batch)
+    finally:
+        arm(None)
+    assert "may not be deleted" in caplog.text and f"{world.driver.root}: batch 0" in caplog.text
+    world.die()
+    world.run()
+    assert world.ids() == expected() and world.unknown_files() == []
+
+
+def test_batches_that_fail_behind_their_manifest_fill_no_memory():
+    """The entries of a manifest are kept for publishing it: of an aborted batch nobody publishes it."""
+    world = memory_world()
+    sink = _sink(world)
+    checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000001", [5])
+
+    def fail(step: str) -> None:
+        if step == "precommit.manifest_staged":
+            raise OSError(errno.EIO, "the disk is broken")
+
+    arm(fail)
+    try:
+        for _ in range(3):
+            with pytest.raises(OSError, match="broken"):
+                sink.batch(world.driver.describe(checkpoint, 0))
+    finally:
+        arm(None)
+    assert len(sink.opened.committer._entries) == 1
+    sink.batch(world.driver.describe(checkpoint, 0))
+    assert world.ids() == list(range(5)) and sink.opened.committer._entries == {}
+
+
 def test_what_a_zombie_gives_up_is_its_own():
     """Its writing fails after its successor has pre-committed under the same number: the successor's files stay."""
     world = memory_world(restore="restore-and-continue")

@@ -9,7 +9,8 @@ import pytest
 
 from streamsink.commands.verify import verify
 from streamsink.errors import Conflict, Corrupt, Misuse
-from streamsink.format.snapshot import Snapshot
+from streamsink.format.snapshot import COMPACT, Snapshot
+from streamsink.journal.record_format import decode_record, encode_record
 from streamsink.table.table import open_table
 from streamsink.testing.driver import SparkCheckpoint
 from tests.crash.giving_up import follow
@@ -276,6 +277,29 @@ def test_an_overwrite_does_not_delete_what_others_wrote_since_its_record():
         world.run(boundaries=(6, 9))
     assert refused.value.kind == "overwrite.changed-since" and "snapshot" in str(refused.value)
     assert world.ids() == before
+
+
+@pytest.mark.parametrize("option, expected", [("accept_as_new", [6, 7, 8]), ("accept_as_seen", None)])
+def test_an_overwrite_of_earlier_code_is_not_published_over_what_has_expired(option, expected):
+    """Its record does not say what the table had. The repair's snapshot has expired behind a compaction, and formerly
+    its rows were deleted in silence."""
+    world = _pending_overwrite()
+    io, root, newest, before = io_of(world), world.driver.root, newest_of(world), world.ids()
+    path = f"{root}/streamsink/streamsink/record-2.json"
+    record = decode_record(io.read(path), path)
+    earlier = {name: said for name, said in record.payload.items() if name != "base"}
+    io.replace(path, encode_record(dataclasses.replace(record, payload=earlier)), "earlier")
+    repair = Snapshot.from_json(io.read(f"{root}/snapshot/snapshot-{newest}"), root)
+    compacted = dataclasses.replace(repair, id=newest + 1, commit_kind=COMPACT, commit_user="compactor")
+    io.write(f"{root}/snapshot/snapshot-{newest + 1}", compacted.to_json())
+    expire(world, 1, newest)
+    with pytest.raises(Conflict, match="snapshots of this table have expired") as refused:
+        world.run(boundaries=(6, 9))
+    assert refused.value.kind == "overwrite.changed-since" and world.ids() == before
+    token = str(refused.value).partition(f"{option}='")[2][:12]
+    world.driver.options = dataclasses.replace(world.driver.options, **{option: token})
+    world.run(boundaries=(6, 9))
+    assert world.ids() == (expected if expected is not None else before)
 
 
 @pytest.mark.parametrize("option, expected", [("accept_as_new", [6, 7, 8]), ("accept_as_seen", None)])

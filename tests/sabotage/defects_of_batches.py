@@ -62,7 +62,7 @@ OF_BATCHES = (
     Defect("a first batch in the middle of a checkpoint", "protocol/admission/admit.py:_admit_first",
            "options.adopt_from_batch == batch.batch_id", "batch.batch_id >= 0", (_ADMISSION,)),
     Defect("a token accepts every accident", "protocol/admission/known_past.py:accepted",
-           "options.accept_as_new == word", "options.accept_as_new", (_ADMISSION, "tests/e2e/test_accidents_checkpoint.py")),
+           "word in words_of(options.accept_as_new)", "options.accept_as_new", (_ADMISSION, "tests/e2e/test_accidents_checkpoint.py")),
     Defect("A6: a run that nobody knows is new", "protocol/admission/admit_run.py:admit_run",
            "known.is_published is None and", "False and", (_KNOWN, _RUNS)),
     Defect("A6: a new journal answers for runs before it", "protocol/run/past.py:RecordedPast._known_run",
@@ -327,4 +327,8 @@ OF_BATCHES = (
            "check_once(columns, ", "check_once((), ", (_NAMES_APART,)),
     Defect("names that differ by case only are told to Spark's tasks", "spark/rows/write_ways.py:write_large",
            "are_alike(df.columns) or ", "", (_NAMES_APART,)),
+    Defect("an error of the clean-up hides why a batch ended", "protocol/run/two_phase.py:TwoPhaseCommit._discard",
+           "except (OSError, StreamsinkError) as failed:", "except StreamsinkError as failed:", (_TWO_PHASE,)),
+    Defect("a word of an earlier accident hides the answer behind it", "protocol/admission/resets.py:answer_in",
+           "for word in words_of(option)", "for word in filter(None, (option,))", (_IDENTITY,)),
 )

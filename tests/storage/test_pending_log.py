@@ -15,6 +15,7 @@ from streamsink.storage.file_io import FileIO
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from streamsink.testing.memory import MemoryCalls
 from tests.crash.world import memory_world
+from tests.storage.test_known_files import FOLDER, Journal
 
 RECORD = "/lake/shop.db/orders/streamsink/streamsink/record-1.json"
 
@@ -185,3 +186,22 @@ def test_a_record_that_is_not_marked_stays_and_so_does_all_after_it(world):
     log.forget([1])
     assert log.retained() == [4, 5]
     log.release()
+
+
+def test_a_list_that_a_paused_driver_has_made_stale_is_dropped_under_the_lock():
+    """Otherwise the publishing thread, which merges files meanwhile, may find no list where it has just made one."""
+    journal, seen = Journal(2), []
+    journal.record(1, 40)
+    log = journal.log._files
+
+    class Lock:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, kind, *raised):
+            seen.append(log._segments is None)
+
+    journal.inner.unlink(f"{FOLDER}/{journal.names('files-.*')[3]}")
+    log._changing = Lock()
+    journal.known()
+    assert seen == [True, False]

@@ -53,6 +53,18 @@ def test_all_files_of_a_commit_s_tries_are_found_and_no_others(rng):
     assert all(len(paths) == len(set(paths)) for paths in found.values()), "a file is named twice"
 
 
+def test_the_index_manifest_of_a_try_is_not_the_one_of_the_tenth_try():
+    """The name of a try is the beginning of the name of another one, and the name of an index manifest ends with it."""
+    world = _dead_before_the_mark()
+    name = _opened(world).snapshots.latest().base_manifest_list
+    of_try = name.removeprefix("manifest-list-").removesuffix("-0")
+    root, io = world.driver.root, _io(world)
+    for left in (of_try, f"{of_try}0"):
+        io.write(f"{root}/manifest/index-manifest-{left}", b"")
+    world.run(boundaries=_BATCHES)
+    assert [file for file in io.names(f"{root}/manifest") if file.startswith("index-")] == [f"index-manifest-{of_try}"]
+
+
 # The commit of batch 3 merges the manifests of the three before it.
 _MERGING = {"table_options": {"manifest.merge-min-count": "3"}}
 _BATCHES = (3, 6, 9, 12)

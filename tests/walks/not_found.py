@@ -65,6 +65,10 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "A query of a walk that fails is started again, which publishes what is pending.": (
         "a call that is repeated behind its record publishes nothing",
+        "an error of the clean-up hides why a batch ended",
+    ),
+    "An operator of a walk gives a word in place of the one before, unless the message says both.": (
+        "a word of an earlier accident hides the answer behind it",
     ),
     "It saves work, or asks the store again: what a reader sees is the same.": (
         "files of a restored record may be in the table", "B1: a folder is looked at in each batch",
@@ -146,6 +150,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "version 2 looks like version 1 to earlier code", "letters: earlier code publishes a part of the record",
         "letters: an earlier name is known by its journal alone", "letters: an earlier name is forgotten",
         "letters: of two names the table's own counts",
+        "an overwrite of earlier code is published over what has expired",
     ),
     "What is damaged or pending is told by queries before ``verify`` is asked, at rest.": (
         "verify takes a dropped table's records for this one's",
@@ -164,7 +169,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "B1: names may be as long as they like", "B1: rows without a folder are no dead letters",
         "B1: the writer asks for no folder before it writes", "B1: files grow beyond what the store copies",
         "B1: a file that is too large is recorded", "B1: without room publishing fails for good",
-        "B1: a new folder is durable some time later",
+        "B1: a new folder is durable some time later", "a snapshot for which there is no room has given no answer",
     ),
     "Files as positions are put together when there are many more of them than a walk has.": (
         "files of pruned records are forgotten", "files of records before those that are given up are forgotten",
@@ -349,6 +354,7 @@ SELDOM: dict[str, tuple[str, ...]] = {
         "starting_offsets takes what went with a state that was published alone for gone",
         "a start does not find out where what was published again is", "what was to come again is not given up",
         "a mark that was to be replaced stays where no snapshot tells",
+        "a table of a lost journal that is put back tells its own last batch alone",
     ),
     "A walk finds it, as ``shown.py`` shows; drawn ones come there seldom.": tuple(SHOWN),
 }

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from streamsink.errors import Misuse
-from streamsink.options import SinkOptions
+from streamsink.options import SinkOptions, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.admission import position_errors, renamed, renamed_errors
 from streamsink.protocol.admission.admit_by_source import admit_by_position, admit_opaque, check_gap
@@ -84,7 +84,7 @@ def _generation(batch: Batch, last: AppState | None) -> int:
 
 def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     """Admit the first batch that the table sees of this application. Raises Misuse unless it is known to be that."""
-    if options.accept_as_new == token(batch, past):
+    if token(batch, past) in words_of(options.accept_as_new):
         return Decision(Verdict.NEW, "accepted as new", 0, recorded_after(batch, past))
     if not options.adopt_from_batch and (form := renamed.of_the_other_form(options.application, past.others())):
         raise renamed_errors.other_form(batch, *form, table=past.table, word=token(batch, past))
@@ -113,7 +113,7 @@ def _under_another_name(batch: Batch, past: Past, options: SinkOptions) -> tuple
     word = token(batch, past)
     found = (
         renamed.ahead(batch, past.last, past.others(), options.application)
-        if past.begins and options.accept_as_new != word
+        if past.begins and word not in words_of(options.accept_as_new)
         else []
     )
     if not found:
@@ -148,12 +148,13 @@ def _settled(batch: Batch, past: Past, options: SinkOptions, changed: tuple[Chan
         return _with_recorded(past, answered_late(recorded, batch, answer) if answer else recorded), False
     asked = Answer.about(changed)
     word = asked.word(past.table_id, past.last)
-    if answer is not None and asked.topics <= answer.topics or options.accept_as_new == token(batch, past):
+    if answer is not None and asked.topics <= answer.topics or token(batch, past) in words_of(options.accept_as_new):
         return _with_recorded(past, answered(recorded, changed, answer or asked)), False
     dropped = tuple(change for change in changed if change.other_topic)
     # The token of the batch answers only while the topics are the recorded ones: it may have been said of the topic
     # that was there before.
-    if options.accept_as_seen == word or not dropped and options.accept_as_seen == token(batch, past):
+    as_seen = words_of(options.accept_as_seen)
+    if word in as_seen or not dropped and token(batch, past) in as_seen:
         return _with_recorded(past, reset(recorded, dropped)), True
     raise position_errors.changed(
         past.table, batch, changed, options, recorded=recorded, word=word, is_other=is_other(batch, past)

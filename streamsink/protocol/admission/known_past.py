@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from streamsink.options import SinkOptions
+from streamsink.options import SinkOptions, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.admission import files, query_rules
 from streamsink.protocol.committable import AppState, Batch, KnownRun, LastOfOther
@@ -64,13 +64,13 @@ def token(batch: Batch, past: Past) -> str:
 def accepted(batch: Batch, past: Past, options: SinkOptions, generation: int) -> Decision | None:
     """The decision that the user has taken for this batch with its token; None when no option has the token."""
     word, last = token(batch, past), past.last
-    if options.accept_as_new == word:
+    if word in words_of(options.accept_as_new):
         recorded = query_rules.recorded_as_new(batch, last, recorded_after(batch, past), options)
         anew, replaying = files.accepted_as_new(batch, last, past.known_files)
         if last is not None:
             replaying = replaying and not query_rules.is_new_behind_a_copy(batch, last, last, options, word)
         return Decision(Verdict.NEW, "accepted as new", generation, recorded, replaying=replaying, forgets_files=anew)
-    if options.accept_as_seen == word:
+    if word in words_of(options.accept_as_seen):
         # The batches after this one may belong to the same accident.
         replaying = batch.batch_id != END_OF_INPUT and not all_numeric(batch.sources)
         recorded = recorded_after(batch, past)

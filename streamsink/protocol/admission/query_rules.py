@@ -160,7 +160,7 @@ def is_new_behind_a_copy(batch: Batch, published: AppState, last: AppState, opti
 
     as_new: the word with which he says so.
     """
-    return options.accept_as_new == as_new and _is_copied(batch, published, last, options)
+    return as_new in words_of(options.accept_as_new) and _is_copied(batch, published, last, options)
 
 
 def check_copied(

@@ -4,9 +4,11 @@ An answer that takes a record back to lower positions, or concerns several topic
 by the time it is given the topics may have grown, and then nothing else tells which of their messages are new.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from streamsink.options import words_of
 from streamsink.protocol import ways
 from streamsink.protocol.admission.continuity import Change, reset
 from streamsink.protocol.committable import AppState, Batch
@@ -53,13 +55,26 @@ class Answer:
         return not self.lowered and len(self.dropped) == 1
 
 
-def answer_in(word: str | None, table_id: str, last: AppState | None, topics: Sequence[str]) -> Answer | None:
-    """The answer that a word gives; None when it is no such word, or was given about another record.
+def answer_in(option: str | None, table_id: str, last: AppState | None, topics: Sequence[str]) -> Answer | None:
+    """What the words of an option answer together; None when none of them is an answer about this record.
 
-    topics: of the batch. last: the last published state.
+    A word that stays in the option from an earlier accident hides none that is behind it: where the topic has grown
+    past the record meanwhile, nobody would ask again. topics: of the batch. last: the last published state.
     """
-    if word is None:
-        return None
+    found = [_answer_of(word, table_id, last, topics) for word in words_of(option)]
+    return functools.reduce(_both, filter(None, found), None)
+
+
+def _both(one: Answer | None, other: Answer) -> Answer:
+    """Where one answer drops a topic and the other one lowers its positions, it is dropped."""
+    if one is None:
+        return other
+    dropped = one.dropped | other.dropped
+    topics = (one.lowered.keys() | other.lowered.keys()) - dropped
+    return Answer(dropped, {t: _lower(one.lowered.get(t, {}), other.lowered.get(t, {})) for t in topics})
+
+
+def _answer_of(word: str, table_id: str, last: AppState | None, topics: Sequence[str]) -> Answer | None:
     asked = [Answer(frozenset((topic,))) for topic in topics]
     told = word.partition("@")[2]
     if told:

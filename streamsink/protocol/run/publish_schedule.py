@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from streamsink.clock import Clock
 from streamsink.errors import Retryable
+from streamsink.events import log
 from streamsink.faults import fault_point
 from streamsink.options import ASYNC, SinkOptions
 from streamsink.protocol.run.publish_queue import PublishQueue
@@ -30,13 +31,16 @@ class PublishSchedule:
         self._clock = Clock()
         self._patience_ms = max(PATIENCE_MS, options.commit_timeout_ms or 0)
         self._background = background(self._step) if options.publishes_later else None
-        self._unheard = False
+        # Each is set by one thread alone, so that neither undoes what the other one says: the publishing thread has
+        # failed; a batch or a stop has raised its error.
+        self._failed_beside = False
+        self._heard = False
         self._stopped = False
 
     def check(self) -> None:
         """Raises the error that publishing failed with, the original one; Retryable when this run was stopped."""
         if self._queue.failed:
-            self._unheard = False
+            self._heard = True
             self._queue.check()
         if self._stopped:
             raise Retryable(
@@ -84,8 +88,8 @@ class PublishSchedule:
         if not self._background.stop(self._patience_ms):
             raise self._stuck(self._patience_ms)
         if self._queue.failed:
-            if self._unheard:
-                self._unheard = False
+            if self._failed_beside and not self._heard:
+                self._heard = True
                 self._queue.check()
         elif self._queue.pending():
             fault_point("group.stopping")
@@ -95,12 +99,22 @@ class PublishSchedule:
         return self._queue.failed or len(self._queue.pending()) < self._options.publish_queue
 
     def _step(self, ended: bool) -> float | None:
-        """Publish what is due. An error is kept by the publisher, and the next batch raises it."""
+        """Publish what is due. An error is kept by the queue, and the next batch raises it, or the stop does.
+
+        ended: no batch will come, and perhaps no stop either, so the error is logged as well.
+        """
         try:
             if not self._queue.failed and (ended or self._due()):
                 self._queue.publish_up_to(None)
-        except BaseException:  # handed on: the batch function raises it
-            self._unheard = True
+        except BaseException as failed:  # handed on: the batch function raises it
+            self._failed_beside = True
+            if ended:
+                log.warning(
+                    "%s: the query has ended, and what is pending could not be published: %s. It is safe in the "
+                    "journal, and is published at the next start",
+                    self._table,
+                    failed,
+                )
             return None
         left_ms = self._interval_left_ms()
         return left_ms if left_ms is None else min(left_ms, LOOK_MS)

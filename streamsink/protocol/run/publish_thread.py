@@ -50,7 +50,7 @@ class PublishThread(Background):
             self._changed.notify_all()
             if self._thread is None and not self._stopping:
                 self._thread = threading.Thread(
-                    target=self._run, name=f"streamsink-committer {self._name}", daemon=True
+                    target=self._run, name=f"streamsink-publisher {self._name}", daemon=True
                 )
                 self._thread.start()
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from streamsink import events
 from streamsink.clock import Clock
-from streamsink.errors import Fenced, Misuse, RestoredThenFailed, Retryable
+from streamsink.errors import Fenced, Misuse, RestoredThenFailed, Retryable, StreamsinkError
+from streamsink.events import log
 from streamsink.faults import fault_point
 from streamsink.options import RESTORE_AND_FAIL, SinkOptions
 from streamsink.protocol.admission.admit import admit, recreated_meanwhile
@@ -175,7 +176,7 @@ class TwoPhaseCommit:
         except (Fenced, Retryable):
             # Another driver's record has the number, or its sweep took what was staged: no record will name this
             # folder.
-            self._journal.discard(checkpoint.staging)
+            self._discard(checkpoint)
             raise
         self._recorded.last, self._recorded.begins = committable.state, False
         self._queue.add(QueuedRecord(committable, checkpoint.begun_ms, self._clock.monotonic_ms()))
@@ -199,10 +200,24 @@ class TwoPhaseCommit:
     def abort(self, checkpoint: Checkpoint, group: Group) -> None:
         """Writing failed: let go of what ``group`` holds and remove the checkpoint's files. Nothing of it is durable.
 
-        A successor may have the same number by now: what is in its folder stays.
+        A successor may have the same number by now: what is in its folder stays. What cannot be removed stays as well,
+        until a later start removes it, and is logged: the caller raises the error that has ended the batch.
         """
         group.give_up()
-        self._journal.discard(checkpoint.staging)
+        self._discard(checkpoint)
+
+    def _discard(self, checkpoint: Checkpoint) -> None:
+        try:
+            self._journal.discard(checkpoint.staging)
+        except (OSError, StreamsinkError) as failed:
+            log.warning(
+                "%s: batch %s ended with an error, and its staging folder %s could not be removed (%s). No record "
+                "names it; a later start removes it",
+                self._to.path,
+                checkpoint.batch.batch_id,
+                checkpoint.staging,
+                failed,
+            )
 
     # -- end of a run ----------------------------------------------------------------------------------------------
 

@@ -64,6 +64,8 @@ class PaimonCommitter(PaimonHistory):
         super().__init__(table, options, is_undone=is_undone, is_running=entries is not None)
         self._way_on = ways.give_up(journal_of or table.root, options.application)
         self._entries = entries if entries is not None else {}
+        # The staging folder and the name of the manifest that was staged last.
+        self._staged = ("", "")
         self._live = Live(table)
         self._restart: Restart | None = None
 
@@ -121,7 +123,10 @@ class PaimonCommitter(PaimonHistory):
                 "size": len(data),
                 "sha256": hashlib.sha256(data).hexdigest(),
             }
-            self._entries[name] = entries
+            if self._staged[0] == staging:
+                # The checkpoint that had this folder before was aborted: no record names its manifest.
+                self._entries.pop(self._staged[1], None)
+            self._staged, self._entries[name] = (staging, name), entries
             fault_point("precommit.manifest_staged")
         return files, payload
 

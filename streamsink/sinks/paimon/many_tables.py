@@ -169,6 +169,7 @@ class ManyTables(Committer):
         Raises Misuse unless the table has that record as its last one, and is where its rule has it.
         """
         progress = self._progress()
+        progress.expect(self._expected)  # its errors tell what all of the tables have, as those of a start do
         if name not in heads:
             progress.check_unknown(self._members[name])
             return 0

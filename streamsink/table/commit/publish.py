@@ -4,6 +4,7 @@ Where the store itself cannot create a name only when it is absent, a lock stand
 the table hold a lock, ours holds it too. As in Paimon it covers this step alone.
 """
 
+import errno
 import logging
 from dataclasses import dataclass
 from enum import Enum
@@ -21,6 +22,8 @@ from streamsink.table.history.deletion import delete_hint, delete_temporary
 from streamsink.table.table import Table
 
 log = logging.getLogger("streamsink")
+# With these a store refuses to create a name, and no reply was lost: ``create_new`` has looked, and it is not there.
+_REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Outcome(Enum):
@@ -56,14 +59,16 @@ def publish(table: Table, prepared: Prepared, base: Base, *, lock: Lock) -> Outc
     """Create ``snapshot-<id>``, or learn that the number is taken. ``base``: what it is built on.
 
     After a crash: the snapshot is there, whole, or it is not. Raises: OutcomeUnknown when no answer came, so that it
-    must be looked for; Fenced when it landed in a part of history that has expired; Retryable when whether it did
-    cannot be told, or when the table has gone back meanwhile.
+    must be looked for; OSError when the store has no room for it, or is read-only; Fenced when it landed in a part of
+    history that has expired; Retryable when whether it did cannot be told, or when the table has gone back meanwhile.
     """
     path = table.layout.snapshot(prepared.snapshot.id)
     try:
         won = _create(table.file_io, path, prepared, lock)
         kept = won and is_base_kept(table, prepared.snapshot, base)
     except OSError as failed:
+        if failed.errno in _REFUSED:
+            raise  # whoever explains it says what to mend; the next start looks for the snapshot all the same
         raise OutcomeUnknown(
             f"{path}: publishing failed ({failed.strerror}). Nothing was deleted. What was pre-committed is safe in "
             "the journal; the next start looks whether it was published, and publishes it if not",

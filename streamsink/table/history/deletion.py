@@ -97,9 +97,16 @@ def delete_temporary(table: "Table", name: str) -> None:
 
 
 def delete_staged(file_io: FileIO, paths: Sequence[str]) -> None:
-    """Delete files that this writer staged, of a checkpoint that has no record. Executor and driver."""
-    for path in paths:
-        file_io.delete(path)
+    """Delete files that this writer staged, of a checkpoint that has no record. Executor and driver.
+
+    An error of the store is logged, so that it does not hide the one that has ended the writing. What stays is swept
+    with the staging folder.
+    """
+    try:
+        for path in paths:
+            file_io.delete(path)
+    except OSError as failed:
+        log.warning("a staged file could not be deleted, and stays until its folder is swept: %s", failed)
 
 
 def delete_staged_folder(file_io: FileIO, folder: str) -> None:

@@ -98,8 +98,8 @@ def _is_leftover(name: str, commit_name: str, certain: bool, published: Snapshot
         return certain
     publishing = _try_of(published, commit_name)
     # The list of the delta may be from an earlier try, because all tries have the same one.
-    return name != published.delta_manifest_list and not name.startswith(
-        (f"manifest-list-{publishing}-", f"manifest-{publishing}-", f"index-manifest-{publishing}")
+    return name not in (published.delta_manifest_list, f"index-manifest-{publishing}") and not name.startswith(
+        (f"manifest-list-{publishing}-", f"manifest-{publishing}-")
     )
 
 

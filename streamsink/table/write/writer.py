@@ -143,14 +143,19 @@ class TableWriter:
 class _OpenFile:
     """One Parquet file being written."""
 
-    def __init__(self, series: "_FileSeries", key: PartitionKey, first: pa.Table):
+    def __init__(self, series: "_FileSeries", staged: str, key: PartitionKey, first: pa.Table):
         self.key = key
-        self.name = f"data-{series.token}-{series.count}.parquet"
-        self.staged = os.path.join(series.spec.staging, self.name)
+        self.name = os.path.basename(staged)
+        self.staged = staged
         self.rows = 0
-        self._stream = series.io.open_output(self.staged)
         self.stats = StatsCollector(series.schema.fields, series.schema.options)
-        self._output = ParquetOutput(self._stream, series.schema.fields, first, (series.codec, series.level))
+        self._stream = series.io.open_output(staged)
+        self._give_up = series.io.unflushed(self._stream).give_up
+        try:
+            self._output = ParquetOutput(self._stream, series.schema.fields, first, (series.codec, series.level))
+        except BaseException:
+            self._give_up()
+            raise
 
     @property
     def bytes(self) -> int:
@@ -176,10 +181,7 @@ class _OpenFile:
     def discard(self) -> None:
         """Close without regard to the content: on a full disk its last bytes may not be writable."""
         self._output.discard()
-        try:
-            self._stream.close()
-        except OSError:
-            return
+        self._give_up()
 
 
 class _FileSeries:
@@ -228,9 +230,10 @@ class _FileSeries:
         self._done.clear()
 
     def _create(self, key: PartitionKey, first: pa.Table) -> _OpenFile:
-        file = self.open[key.row] = _OpenFile(self, key, first)
-        self._created.append(file.staged)
+        staged = os.path.join(self.spec.staging, f"data-{self.token}-{self.count}.parquet")
         self.count += 1
+        self._created.append(staged)  # before it is opened: a file that fails to open may be there
+        file = self.open[key.row] = _OpenFile(self, staged, key, first)
         fault_point("task.file_opened")
         return file
 

@@ -1,7 +1,7 @@
 """How far several tables are along the coordinating journal, and which of them are lost. Reads only. Driver only."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from streamsink.errors import Corrupt, Misuse
 from streamsink.journal.file_journal import FileJournal
@@ -89,6 +89,7 @@ class Chains:
         found = history.state.sequence if history.state else 0
         is_expired = history.state is None and not history.complete  # then the journal tells
         if self._progress.is_undone(head["sequence"], name, member) if is_expired else found != head["sequence"]:
+            self._progress.behind(name, head)  # raises, as at a start: the table may as well be ahead
             raise chain_errors.rolled_back(self._place, name, head, head["sequence"], journal=self._journal)
 
     def _check_first_start(self, member: OpenMember) -> None:
@@ -121,11 +122,13 @@ class Chains:
         ]
 
     def option_without(self, lost: Sequence[str]) -> str | None:
-        """The ``accept_as_seen`` that leaves these tables out of the newest record.
+        """The ``accept_as_seen`` that leaves these tables out of the newest record; None when there is no record.
 
         It keeps the words of the given option that answer other questions about that record.
         """
-        newest = cast(Committable, self._journal.newest())  # there is one: its heads have told which tables are lost
+        newest = self._journal.newest()
+        if newest is None:  # its heads have told which tables are lost, and since then it was deleted
+            return None
         option, others = self._options.accept_as_seen, self._progress.words_of(newest)
         for name in lost:
             option = with_word(option, word_without(newest, name), others)
@@ -141,8 +144,13 @@ class Chains:
         return any(self._has_lost_files(sequence, name) for sequence in behind)
 
     def _has_lost_files(self, sequence: int, name: str) -> bool:
-        """Whether files of a part that the table does not have yet are gone, staged and under their final names."""
-        record = cast(Committable, self._journal.load(sequence))  # ``behind`` has just read it
+        """Whether files of a part that the table does not have yet are gone, staged and under their final names.
+
+        So they are when the record itself is gone, which somebody may delete after ``behind`` has read it.
+        """
+        record = self._journal.load(sequence)
+        if record is None:
+            return True
         [(entry, mine)] = part_of(self._place, record, name)
         _, _, gone = self._member(name, entry["path"]).committer.files_in_place(mine)
         return bool(gone)

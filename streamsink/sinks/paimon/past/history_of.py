@@ -319,15 +319,13 @@ def _check_unchanged(table: Table, committable: Committable, covers: Callable[[b
         for s in _loaded(table, reversed(since))
         if s.commit_kind != COMPACT and not _is_of(table, s, application) and _touches(table, s, covers)
     ]
-    if not found and (base is None or _are_whole(ids, base)):
+    if not found and _are_whole(ids, base or 0):
         return
     if found:
         what = f"snapshot {found[0].id} of user '{found[0].commit_user}' has changed these partitions since then"
     else:
-        what = (
-            f"snapshots since then (after number {base}) have expired, so whether others changed these partitions "
-            "cannot be told"
-        )
+        since_when = f"since then (after number {base})" if base is not None else "of this table"
+        what = f"snapshots {since_when} have expired, so whether others changed these partitions cannot be told"
     raise Conflict(
         f"{table.root}: record {committable.state.sequence} of application '{application}', an overwrite of "
         f"{committable.state.checkpoint_name}, is pending from an earlier run, and {what}: publishing it would delete "
