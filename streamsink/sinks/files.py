@@ -84,10 +84,9 @@ def check_handed_over(file_io: FileIO, path: str, staging: str, sizes: Mapping[s
 
 def files_in_place(file_io: FileIO, path: str, record: Committable) -> tuple[int, int, tuple[str, ...]]:
     """As ``Committer.files_in_place``, of files below this folder."""
-    final = [file for file in record.files if file_io.exists(f"{path}/{file.final}")]
-    others = [file for file in record.files if file not in final]
+    others = [file for file in record.files if not file_io.exists(f"{path}/{file.final}")]
     gone = tuple(file.staged for file in others if not file_io.exists(f"{path}/{file.staged}"))
-    return len(final), len(others) - len(gone), gone
+    return len(record.files) - len(others), len(others) - len(gone), gone
 
 
 def place_files(file_io: FileIO, path: str, record: Committable) -> None:
