@@ -36,5 +36,6 @@ def rows_of(file_io, root: str) -> list[int]:
         folder = f"{root}/commits/{application.name}"
         for name in (name for name in file_io.names(folder) if name.endswith(".json")):
             for path in json.loads(file_io.read(f"{folder}/{name}"))["files"]:
-                found += pq.read_table(io.BytesIO(file_io.read(f"{root}/{path}"))).column("id").to_pylist()
+                content = pq.ParquetFile(io.BytesIO(file_io.read(f"{root}/{path}")))
+                found += content.read(["id"], use_threads=False).column("id").to_pylist()
     return found
