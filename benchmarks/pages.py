@@ -178,9 +178,6 @@ def _settings(run: Run) -> list[str]:
     def over_noop(way: str) -> str:
         return f"{int(run.median('micro', way, 'trigger ms')) - int(run.median('micro', NOOP, 'trigger ms'))} ms"
 
-    def ours(way: str) -> str:
-        return f"{run.median('publishing', way, 'of it our function ms')} ms"
-
     def store(name: str) -> str:
         return f"{run.median('stores', name, 'ms a batch')} ms"
 
@@ -192,8 +189,6 @@ def _settings(run: Run) -> list[str]:
         ["a micro-batch of 1,000 rows, over noop", over_noop(OURS)],
         ['the same, `publish="async"`', over_noop(ASYNC)],
         ["the same, `flush=False`", over_noop(UNFLUSHED)],
-        ["our batch function for 1,000 rows", ours("each batch, in the batch (default)")],
-        ['the same, `publish="async"`', ours("async")],
         ['5,000,000 rows: `large_batches="spark"` against the default, time', _ratio(run, WRITER, OURS)],
         ["a commit at snapshot 10", commit("10")],
         ["a commit at snapshot 10,000", commit("10,000")],

@@ -48,12 +48,12 @@ MAIN = {
     "growth": growth.growth,
     "memory": memory.memory,
     "planning": planning.planning,
-    "publishing": publishing.publishing,
     "stores": stores.stores,
 }
 DETAILS = {
     "operations": operations.operations,
     "positions": positions.positions,
+    "publishing": publishing.publishing,
     "writers": writers.writers,
     "inside": micro.inside,
     "reading": reading.reading,
