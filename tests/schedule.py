@@ -23,7 +23,10 @@ UNITS = {
         "e2e/test_accidents_kafka",
         "e2e/test_kafka_identity",
         "e2e/test_real_walks",
+        "e2e/test_other_query",
+        "e2e/test_position_columns",
         "jobs/test_jobs",
+        "test_package",
         "test_services",
     ),
     "HDFS and S3": (

@@ -15,6 +15,8 @@ from tools.jars import pyspark_of
 from tools.java import Java, find_java
 
 FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# A session of many tests fills the 48 MB that one compiler has for its code, and then sweeps them again and again.
+_ROOM_FOR_CODE = "-XX:ReservedCodeCacheSize=256m"
 # Spark's own classes and those of the tests' jars need no verification; an archive, though, has verified classes only.
 _UNVERIFIED = "-XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 TIMEOUT_S = 600
@@ -88,7 +90,7 @@ def fast_options(python: str = sys.executable, class_path: Sequence[str] = (), m
     ).hexdigest()[:12]
     archive = checkout_cache() / f"spark-{version}-{key}.jsa"
     # A JVM that refuses the archive says so on stdout, which may be a test's result: it has to be silent.
-    options = f"{FAST} {_UNVERIFIED} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:disable"
+    options = f"{FAST} {_ROOM_FOR_CODE} {_UNVERIFIED} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:disable"
     if archive.exists():
         return options
     if not make or (archive.with_suffix(".none")).exists():

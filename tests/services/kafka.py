@@ -42,6 +42,7 @@ num.network.threads=2
 num.io.threads=2
 num.replica.fetchers=1
 log.cleaner.dedupe.buffer.size=2097152
+metadata.max.idle.interval.ms=0
 transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
 """
 
