@@ -191,6 +191,12 @@ def test_a_sink_that_breaks_a_rule_does_not_pass(broken):
         check_sink(broken, rows_of)
 
 
+def test_where_few_calls_are_tried_those_that_make_rows_visible_are_among_them():
+    """What is found is not durable shows at these alone."""
+    with pytest.raises(BrokenSink, match="a power failure a reader sees"):
+        check_sink(_broken(sweep=lambda self, published: []), rows_of, every=1_000)
+
+
 def test_commands_for_tables_say_that_they_know_no_other_destination(tmp_path):
     """Formerly they took the folder for that of several tables, and left files of their own in the journal."""
     io = local_file_io(flush=False)
