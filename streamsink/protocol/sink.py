@@ -197,6 +197,9 @@ class Committer(ABC):
     def sweep(self, published: Sequence[Committable]) -> list[str]:
         """Delete what dead tries to publish these records left behind, now that they are published. Idempotent.
 
+        The driver that published them may have died before what it made visible was durable. It must be durable when
+        this returns: the records are marked then, and nobody looks at them again.
+
         A try carries the name of the last record that it stood for, and the record may since have been published in
         another group. Returns the paths of what was deleted.
         """

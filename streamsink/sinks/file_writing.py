@@ -8,6 +8,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from streamsink.clock import IdSource
+from streamsink.events import log
 from streamsink.protocol.sink import Writing
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
@@ -83,7 +84,14 @@ class FileWriter:
         return [DataFile(self._name, len(data), rows.num_rows)]
 
     def abort(self) -> None:
-        """Delete what was written. Idempotent."""
+        """Delete what was written. Idempotent.
+
+        An error of the store is logged, so that it does not hide the one that has ended the writing. What stays is
+        swept with the staging folder.
+        """
         self._pieces.clear()
         if self._begun:
-            self._io.delete(f"{self._writing.staging}/{self._name}")
+            try:
+                self._io.delete(f"{self._writing.staging}/{self._name}")
+            except OSError as failed:
+                log.warning("a staged file could not be deleted, and stays until its folder is swept: %s", failed)

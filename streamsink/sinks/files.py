@@ -46,15 +46,16 @@ def stage_files(
     """The files that a record is to name, for ``OpenSink.stage``; each keeps its name when it gets its place.
 
     It looks at the files that tasks have handed over (``check_handed_over``), and begins the file
-    ``manifest-<number of the record>`` after all others: it says that the checkpoint is ready for its record. That is
-    durable when ``group``, which is one of ``FileIO.flush_group``, is flushed.
+    ``manifest-<number of the record>-<id of the try>`` after all others: it says that the checkpoint is ready for its
+    record. That is durable when ``group``, which is one of ``FileIO.flush_group``, is flushed. A batch that failed may
+    come again in the same run, while its first try's folder could not be removed: so each try has a name of its own.
 
     path: of the destination. folder: of the final names, relative to ``path``; '' for the destination itself. Raises
-    Corrupt when a file is not as it was written, and FileExistsError when it is called twice.
+    Corrupt when a file is not as it was written.
     """
     staging, together = checkpoint.staging, cast(FlushGroup, group)
     check_handed_over(file_io, path, staging, {file.name: file.size for file in written if file.handed_over})
-    together.write(f"{staging}/manifest-{checkpoint.sequence}", b"")
+    together.write(f"{staging}/manifest-{checkpoint.sequence}-{IdSource().new_id()}", b"")
     together.sync_dir(staging)
     staged = os.path.relpath(staging, path)
     return tuple(

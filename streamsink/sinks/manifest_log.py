@@ -81,11 +81,17 @@ class ManifestLog:
             )
 
     def sweep(self, published: Sequence[Committable]) -> list[str]:
-        """Delete what tries that died in ``create`` have left. As ``Committer.sweep``; one listing an application."""
+        """Delete what tries that died in ``create`` have left, and make the names of manifests durable.
+
+        As ``Committer.sweep``; one listing and one sync an application.
+        """
         folders = sorted({f"{self._folder}/{record.application}" for record in published})
         left = [f"{folder}/{name}" for folder in folders for name in self._io.names(folder) if name.startswith(".")]
         for path in left:
             self._io.delete(path)
+        for folder in folders:
+            # Found published: whoever created the manifest may have died before its name was durable.
+            self._io.sync_dir(folder)
         return left
 
     def _path(self, record: Committable) -> str:

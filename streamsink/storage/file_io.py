@@ -114,7 +114,8 @@ class FileIO(Folders):
         if not self.atomic_create:
             raise Misuse(
                 f"{path}: this store cannot create a file only when it is absent, so two writers could replace what "
-                "the other wrote. Nothing was written. Set the option 'lock', see docs/LOCKS.md",
+                "the other wrote. Nothing was written. Set the option 'lock' where this is one Paimon table; for all "
+                "else see docs/LOCKS.md",
                 kind="lock.missing",
             )
         return self.create_new(path, data, unique, prepared=prepared, replaceable=replaceable)

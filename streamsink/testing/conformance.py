@@ -43,7 +43,8 @@ def check_sink(
     """Try every accident. Return the number of states of the store from which the query was restarted.
 
     make: returns the sink at a path. rows_of: returns the ids that a reader sees at a path. every: accidents happen at
-    every n-th call of the sink. options: of ``SinkOptions``, for ways of publishing that the sink supports.
+    every n-th call of the sink, and those of ``power_later`` also right after each call that makes rows visible.
+    options: of ``SinkOptions``, for ways of publishing that the sink supports.
 
     Raises ``BrokenSink`` for the first thing that the sink does wrong.
     """
@@ -57,9 +58,8 @@ def check_sink(
     world.rename("published")
     world.rename("recorded")
     killed = [(mode, power) for mode in (Mode.BEFORE, Mode.TORN) for power in (False, True)]
-    return world.sleep() + sum(
-        itertools.starmap(world.accident, [*killed, *((mode, False) for mode in Mode if (mode, False) not in killed)])
-    )
+    accidents = [*killed, *((mode, False) for mode in Mode if (mode, False) not in killed)]
+    return world.sleep() + world.power_later() + sum(itertools.starmap(world.accident, accidents))
 
 
 class _World:
@@ -93,17 +93,20 @@ class _World:
     def io(self, calls: PosixLikeCalls | None = None) -> FileIO:
         return FileIO(calls or self.calls, IdSource().new_id)
 
-    def run(self, calls: PosixLikeCalls | None = None) -> None:
-        """Run all batches that are not committed yet. calls: the I/O calls to use instead of those of the store."""
-        self.driver().run(self.io(calls), self.checkpoint, ENDS)
+    def run(self, calls: PosixLikeCalls | None = None, batches: int = len(ENDS)) -> None:
+        """Run the first batches, as far as they are not committed yet.
 
-    def go_on(self, when: str) -> None:
+        calls: the I/O calls to use instead of those of the store.
+        """
+        self.driver().run(self.io(calls), self.checkpoint, ENDS[:batches])
+
+    def go_on(self, when: str, batches: int = len(ENDS)) -> None:
         """Start the query again, with nothing in its way. It must get to its end, and each row must be there once."""
         try:
-            self.run()
+            self.run(batches=batches)
         except (OSError, StreamsinkError) as failed:
             raise BrokenSink(f"after {when} the query cannot go on: {failed}") from failed
-        self.see(when, self.all)
+        self.see(when, self.all[: ENDS[batches - 1]])
 
     def visible(self, when: str) -> list[int]:
         """What a reader sees. A reader that cannot read is a failure of the sink."""
@@ -247,6 +250,43 @@ class _World:
                 raise BrokenSink(f"after {where} a reader sees a part of a batch: {found}")
             self.go_on(where)
         return len(numbers)
+
+    def power_later(self) -> int:
+        """At each call in turn the driver dies, another start ends the batch, and then the machine loses its power.
+
+        What the dead driver made visible must be durable by then: the next start does not look at it again. Nothing is
+        published after it that could make it durable in passing. Returns the number of calls.
+        """
+        numbers = sorted({*self._calls(), *self._made_visible()})
+        for number in numbers:
+            self.clear()
+            with contextlib.suppress(InjectedCrash, OSError, StreamsinkError):
+                self.run(CrashingCalls(self.calls, number))
+            self.calls.process_death()
+            # Where the driver dies when all is committed, Spark has lost the last commit: else no batch comes.
+            self.checkpoint.committed = min(self.checkpoint.committed, len(ENDS) - 1)
+            where, ends = f"a death at call {number} and a start that ended its batch", self.checkpoint.committed + 1
+            self.go_on(where, ends)
+            self.calls.power_failure()
+            self.see(f"{where}, and a power failure", self.all[: ENDS[ends - 1]])
+            self.go_on(f"{where}, and a power failure")
+        return len(numbers)
+
+    def _made_visible(self) -> list[int]:
+        """Numbers of calls before which a reader sees what it did not see before the call before."""
+        self.clear()
+        calls, found, seen = CrashingCalls(self.calls), [], [0]
+
+        def look() -> None:
+            if calls.log and calls.log[-1] in ("link", "rename"):  # only these give names to what is written
+                rows = len(self.visible(f"call {calls.count}"))
+                if rows != seen[0]:
+                    found.append(calls.count + 1)
+                seen[0] = rows
+
+        calls.before_call = look
+        self.run(calls)
+        return found
 
     def _calls(self) -> range:
         self.clear()

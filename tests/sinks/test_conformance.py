@@ -167,6 +167,7 @@ def _publishes_over_anything(self, committable, *, expect, restored, fence):
         _broken(publish=_publishes_unasked),
         _broken(publish=_publishes_over_anything),
         _broken(mentions=lambda self, committable: False),
+        _broken(sweep=lambda self, published: []),
         _opened_with(__init__=_has_one_identity),
         _opened_with(stage=_is_never_ready),
     ],
@@ -180,6 +181,7 @@ def _publishes_over_anything(self, committable, *, expect, restored, fence):
         "asks no owner",
         "publishes over anything",
         "mentions nothing",
+        "what is found is not durable",
         "has one identity",
         "is never ready",
     ],
@@ -187,6 +189,12 @@ def _publishes_over_anything(self, committable, *, expect, restored, fence):
 def test_a_sink_that_breaks_a_rule_does_not_pass(broken):
     with pytest.raises(BrokenSink):
         check_sink(broken, rows_of)
+
+
+def test_where_few_calls_are_tried_those_that_make_rows_visible_are_among_them():
+    """What is found is not durable shows at these alone."""
+    with pytest.raises(BrokenSink, match="a power failure a reader sees"):
+        check_sink(_broken(sweep=lambda self, published: []), rows_of, every=1_000)
 
 
 def test_commands_for_tables_say_that_they_know_no_other_destination(tmp_path):

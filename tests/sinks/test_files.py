@@ -1,6 +1,7 @@
 """The helpers for sinks of files: a second sink of them passes the suite, and what a task or a manifest says is looked
 at."""
 
+import errno
 import json
 
 import pytest
@@ -22,7 +23,9 @@ from streamsink.sink import (
 )
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.conformance import SCHEMA, check_sink
+from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
+from streamsink.testing.faults import InjectedCrash
 from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import follows, told
 from tests.sinks.lake import Lake, rows
@@ -113,13 +116,16 @@ def test_a_task_writes_one_durable_file():
     assert store.stage([file]) == (
         StagedFile(f"streamsink/app/staging/1/{file.name}", f"data/{file.name}", file.size, 5),
     )
-    assert store.io.names(STAGING) == ["manifest-1", file.name]
+    ready, rows_of_task = sorted(store.io.names(STAGING))
+    assert ready.startswith("manifest-1-") and rows_of_task == file.name
 
 
 def test_a_task_without_rows_writes_no_file():
     """Its checkpoint is ready for a record all the same."""
     store = _Store()
-    assert store.task(0) == [] and store.stage([]) == () and store.io.names(STAGING) == ["manifest-1"]
+    assert store.task(0) == [] and store.stage([]) == ()
+    (ready,) = store.io.names(STAGING)
+    assert ready.startswith("manifest-1-")
 
 
 def test_an_attempt_that_is_given_up_leaves_nothing():
@@ -132,6 +138,44 @@ def test_an_attempt_that_is_given_up_leaves_nothing():
     for _ in range(2):
         writer.abort()
         assert store.io.names(STAGING) == []
+
+
+def test_what_cannot_be_deleted_does_not_hide_why_the_attempt_was_given_up(caplog):
+    """The error of the store is in the log: Spark shows the one that has ended the task."""
+
+    def stuck(path):
+        raise OSError(errno.EACCES, "may not be deleted", path)
+
+    store = _Store()
+    writer = JsonLines(STAGING).open(store.io)
+    writer.write(rows(0, 3))
+    with store.io.flush_group() as group:
+        writer.close(group)
+    store.io.delete = stuck
+    writer.abort()
+    assert "may not be deleted" in caplog.text
+
+
+def test_a_batch_comes_again_where_its_folder_could_not_be_removed():
+    """The flush failed, and the program gives the rows again in the same run, with the first try's files beside."""
+
+    def broken(*_):
+        raise OSError(errno.EIO, "broken")
+
+    lake = Lake()
+    io, lake.checkpoint.ends = lake.io(), [3]
+    driver = MicroBatchDriver("/lake", SCHEMA, rows, SinkOptions.of("/lake", {}))
+    driver.destination = lambda: plain_files("/lake")
+    sink, batch = driver.start(io, lake.checkpoint), driver.describe(lake.checkpoint, 0)
+    io.delete_tree, io.at_once = broken, broken
+    with pytest.raises(OSError, match="broken"):
+        sink.batch(batch)
+    del io.delete_tree, io.at_once
+    sink.batch(batch)
+    sink.close()
+    assert rows_of(io, "/lake") == [0, 1, 2]
+    lake.run((3, 5))
+    assert rows_of(lake.io(), "/lake") == list(range(5))
 
 
 @pytest.mark.parametrize("left", [None, b"{"], ids=["gone", "cut"])
@@ -175,6 +219,22 @@ def test_who_creates_a_manifest_first_has_published():
     with pytest.raises(Fenced) as refused:
         log.create(second, {"files": []})
     assert refused.value.kind == "writer.fenced" and log.newest("app") == first.state
+
+
+def test_a_manifest_that_is_found_outlives_the_power():
+    """Its driver died before the name was durable; whoever finds it marks the record, and does not look again."""
+    store = _Store()
+    log, record = ManifestLog(store.io, "/lake/commits"), _record("first")
+    calls = CrashingCalls(store.calls)
+    calls.before_call = lambda: setattr(calls, "dead", "link" in calls.log)
+    mortal = ManifestLog(FileIO(calls, IdSource().new_id), "/lake/commits")
+    with pytest.raises(InjectedCrash):
+        mortal.create(record, {"files": []})
+    assert log.has(record) and log.sweep([]) == []
+    (left,) = log.sweep([record])
+    assert left.endswith(".tmp")
+    store.calls.power_failure()
+    assert log.newest("app") == record.state
 
 
 @follows("destination.manifest-corrupt")
