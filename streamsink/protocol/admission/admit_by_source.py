@@ -58,6 +58,8 @@ def check_gap(batch: Batch, past: Past, last: AppState, options: SinkOptions, re
 
 def _begin(batch: Batch, past: Past, last: AppState, options: SinkOptions) -> str:
     """The ``startingOffsets`` of a new checkpoint that reads only what is not recorded."""
+    if past.is_lowered:  # the call would read what the table records
+        return position_errors.literal_offsets(batch, last.recorded)
     return position_errors.starting_offsets(past.table, batch, options, last.recorded)
 
 
@@ -119,7 +121,16 @@ def _admit_by_files(batch: Batch, past: Past, last: AppState, options: SinkOptio
     # Asked at the first batch of a checkpoint whatever files it has: later ones may be filtered or taken as seen.
     of_rows = check_same_query(batch, past, last, options, generation)
     parts = files.sort_out(batch.sources, known).answered(options, word)
-    files.check(batch, parts, options, table=past.table, word=word, other=is_other(batch, past), same=of_rows)
+    files.check(
+        batch,
+        parts,
+        options,
+        table=past.table,
+        word=word,
+        other=is_other(batch, past),
+        same=of_rows,
+        answers=past.answers,
+    )
     if not parts.seen:
         verdict, reason = Verdict.NEW, "none of its files is recorded"
     elif not parts.new:
