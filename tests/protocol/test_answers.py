@@ -9,6 +9,9 @@ import re
 import pytest
 
 from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+from streamsink.protocol.admission.admit import Past, recreated_meanwhile
+from streamsink.protocol.committable import KnownRun
 from streamsink.protocol.decision import Verdict
 from tests.protocol.admitting import COLUMNS, SAME_QUERY, batch, decide, recorded, refused, source, state
 from tests.protocol.test_mixed_sources import files_at
@@ -121,6 +124,22 @@ def test_each_error_of_admission_repeats_the_answer(kind, given, fingerprint, op
     last = BOTH if len(given) == 2 else dataclasses.replace(BOTH, sources=(*BOTH.sources, files_at(5)))
     new, seen, _ = options_in(mine, last, kind, accept_as_new=OF_U, **options)
     assert new == f"{OF_U} {seen}"
+
+
+def test_the_error_about_lost_state_repeats_it_too():
+    given = dataclasses.replace(batch(t(60, 70, 70), u(40, 90, 90)), stateful=True)
+    with pytest.raises(Misuse, match=f"accept_as_new='{OF_U} ") as caught:
+        decide(given, BOTH, accept_as_new=OF_U)
+    assert caught.value.kind == "query.state-lost"
+
+
+def test_a_topic_that_is_recreated_while_its_batch_is_written_takes_no_answer_away():
+    last = state(source(50, 60, ""), source(50, 60, "id-u", topic="u"))
+    given, now = batch(t(60, 70, 70), u(0, 90, 90)), batch(t(60, 70, 70, "id-2"), u(0, 90, 90))
+    word = refused(LOST, batch(t(60, 70, 70), u(0, 40, 40)), last)
+    past = Past("lake/t", "t", last, lambda *_: None, lambda _: KnownRun(False))
+    error = recreated_meanwhile(given, now, past, SinkOptions.of("lake/t", {"accept_as_new": word}))
+    assert f"accept_as_new='{word} " in str(error)
 
 
 def test_the_rows_behind_an_overlap_are_new_when_its_token_is_set_beside_the_answer():

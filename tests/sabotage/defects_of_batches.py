@@ -256,7 +256,7 @@ OF_BATCHES = (
     Defect("A2: who drops a topic does not lower it", "protocol/admission/resets.py:answered",
            "            if lowered:", "            if lowered and topic not in answer.dropped:", (_ANSWERS,)),
     Defect("A2: the next error takes an answer away", "protocol/admission/known_past.py:as_new",
-           "*past.answers, ", "", (_ANSWERS,)),
+           "(*past.answers, word)", "(word,)", (_ANSWERS,)),
     Defect("A2: a new checkpoint begins behind what an answer says", "protocol/admission/admit_by_source.py:_begin",
            "if past.is_lowered:", "if False:", (_ANSWERS,)),
     Defect("A2: an answer takes a record back to where the topic ends now", "protocol/admission/admit.py:_settled",

@@ -223,7 +223,7 @@ OF_QUERIES = (
     Defect("what is said of some files is said of the whole batch", "protocol/admission/files.py:word_of_files",
            "ways.word(json.dumps([word, question.value, *paths]))", "word", (_FILES,)),
     Defect("what is said of some files is said of all that come later", "protocol/admission/files.py:word_of_files", ", *paths]", "]", (_FILES,)),
-    Defect("one answer about files takes the other one away", "protocol/admission/files.py:_ask", "*parts.words, ", "", (_FILES,)),
+    Defect("one answer about files takes the other one away", "protocol/admission/files.py:_ask", "mine, parts.words)", "mine, ())", (_FILES,)),
     Defect("shorter entries of files are taken for longer ones", "protocol/committable.py:_read_files",
            'lengthened(base64.b64decode(value["source_files"], validate=True))', 'base64.b64decode(value["source_files"], validate=True)', (_FILES,)),
     Defect("what one source has read the other has read too", "protocol/recorded_files.py:KnownFiles.look_up",

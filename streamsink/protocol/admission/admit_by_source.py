@@ -121,16 +121,7 @@ def _admit_by_files(batch: Batch, past: Past, last: AppState, options: SinkOptio
     # Asked at the first batch of a checkpoint whatever files it has: later ones may be filtered or taken as seen.
     of_rows = check_same_query(batch, past, last, options, generation)
     parts = files.sort_out(batch.sources, known).answered(options, word)
-    files.check(
-        batch,
-        parts,
-        options,
-        table=past.table,
-        word=word,
-        other=is_other(batch, past),
-        same=of_rows,
-        answers=past.answers,
-    )
+    files.check(batch, parts, options, table=past.table, word=word, other=is_other(batch, past), same=of_rows)
     if not parts.seen:
         verdict, reason = Verdict.NEW, "none of its files is recorded"
     elif not parts.new:

@@ -101,34 +101,24 @@ def sort_out(sources: Sequence[SourceRange], known: KnownFiles) -> Parts:
 
 
 def check(
-    batch: Batch,
-    parts: Parts,
-    options: SinkOptions,
-    *,
-    table: str,
-    word: str,
-    other: bool,
-    same: str | None,
-    answers: tuple[str, ...] = (),
+    batch: Batch, parts: Parts, options: SinkOptions, *, table: str, word: str, other: bool, same: str | None
 ) -> None:
     """Raises Misuse, with the ways on, when the files do not decide what is to be written.
 
     parts: after ``Parts.answered``. word: the token for the batch. other: the batch before this one is of another
     checkpoint.
     same: what ``accept_as_same`` must be to say that each row is made of one row of a file, where that has to be said.
-    answers: as in ``Past``.
     """
     happened = (
         f"{table}: the checkpoint was deleted, replaced or restored from an older copy, and batch {batch.batch_id} of "
         f"{batch.query}"
     )
-    after = " and of all batches after it" if other else ""
     ways = (
-        f"accept_as_new='{' '.join((*answers, word))}' writes all rows of this batch{after}, "
+        f"accept_as_new='{word}' writes all rows of this batch{' and of all batches after it' if other else ''}, "
         f"accept_as_seen='{word}' records it without writing any"
     )
     for question in parts.asked:
-        raise _ask(question, parts, options, happened=happened, word=word, answers=answers)
+        raise _ask(question, parts, options, happened=happened, word=word)
     if parts.unclear:
         raise Misuse(
             f"{happened} holds {len(parts.unclear)} files (first: {parts.unclear[0]}) that one source of the query "
@@ -141,9 +131,7 @@ def check(
         _check_mixed(batch, options, holds, ways, word=word, same=same)
 
 
-def _ask(
-    question: FileIs, parts: Parts, options: SinkOptions, *, happened: str, word: str, answers: tuple[str, ...]
-) -> Misuse:
+def _ask(question: FileIs, parts: Parts, options: SinkOptions, *, happened: str, word: str) -> Misuse:
     """The error for files of which nothing tells whether they are recorded ones.
 
     The word in it is for these files alone; words that were said of other files are repeated with it, so that they
@@ -151,8 +139,7 @@ def _ask(
     """
     paths = parts.asked[question]
     mine = word_of_files(word, question, paths)
-    kept = {*parts.words, *answers}
-    seen, new = (with_word(option, mine, kept) for option in (options.accept_as_seen, options.accept_as_new))
+    seen, new = (with_word(option, mine, parts.words) for option in (options.accept_as_seen, options.accept_as_new))
     more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
     holds = f"{happened} holds {len(paths)} of {parts.count} files ({', '.join(paths[:_MOST_NAMED])}{more})"
     ways_on = (

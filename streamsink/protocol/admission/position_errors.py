@@ -250,7 +250,7 @@ def starting_offsets(
 
 
 def literal_offsets(batch: Batch, recorded: Recorded) -> str:
-    """The same as text, for a record that is not the table's: the user's answer about it is recorded with a batch."""
+    """The same as offsets, for a record that is not the table's: an answer about it is recorded with a batch only."""
     begins = {}
     for place, source in numeric_ones(batch.sources):
         offsets = {}
@@ -258,11 +258,7 @@ def literal_offsets(batch: Batch, recorded: Recorded) -> str:
             known = recorded.known(place, source, topic)
             offsets[topic] = {
                 part: min((record.next[part] for record in known if part in record.next), default=EARLIEST)
-                for part in {
-                    *end,
-                    *(source.newest or {}).get(topic, ()),
-                    *(part for each in known for part in each.next),
-                }
+                for part in {*end, *(source.newest or {}).get(topic, ())}
             }
         begins[place] = repr(json.dumps(offsets, sort_keys=True))
     return _for_each(batch, begins)
