@@ -9,6 +9,7 @@ _KNOWN = "tests/protocol/test_what_is_known.py"
 _ONCE = "tests/protocol/test_once_a_run.py"
 _ADMISSION, _LOST_CHECKPOINTS = "tests/protocol/test_admission.py", "tests/advice/test_lost_checkpoints.py"
 _IDENTITY = "tests/protocol/test_identity.py"
+_ANSWERS = "tests/protocol/test_answers.py"
 _MIXED = "tests/protocol/test_mixed_sources.py"
 _POSITIONS = "tests/protocol/test_positions.py"
 _SHORTENED = "tests/protocol/test_shortened_ids.py"
@@ -244,8 +245,22 @@ OF_BATCHES = (
     Defect("A2: a reset outlives its accident", "protocol/admission/resets.py:Answer.word",
            "last.record_id if last", "'' if last", (_IDENTITY,)),
     Defect("A2: an answer that comes when the topic has grown is forgotten", "protocol/admission/admit.py:_settled",
-           "answered_late(recorded, batch, answer) if answer else recorded", "recorded", (_LOST_CHECKPOINTS,)),
-    Defect("A2: an answer takes a record back to where the topic ends now", "protocol/admission/resets.py:answered", "answer.lowered.get(change.topic, {})", "{}", (_LOST_CHECKPOINTS,)),
+           "answered(recorded, batch, answer)", "recorded", (_LOST_CHECKPOINTS,)),
+    Defect("A2: an answer about two topics is heard for one", "protocol/admission/admit.py:_settled",
+           "answered(reset(recorded, changed), batch, answer)",
+           "answered(reset(recorded, changed), batch, answer and answer.without(answer.topics - asked.topics))", (_ANSWERS,)),
+    Defect("A2: an answer is not heard beside a batch that is seen", "protocol/admission/admit.py:_settled",
+           "answered(reset(recorded, dropped), batch, others)", "reset(recorded, dropped)", (_ANSWERS,)),
+    Defect("A2: an answer tells one source's positions", "protocol/admission/resets.py:Answer.about",
+           "_lower(lowered.get(change.topic, {}), change.lowered)", "dict(change.lowered)", (_ANSWERS,)),
+    Defect("A2: who drops a topic does not lower it", "protocol/admission/resets.py:answered",
+           "            if lowered:", "            if lowered and topic not in answer.dropped:", (_ANSWERS,)),
+    Defect("A2: the next error takes an answer away", "protocol/admission/known_past.py:as_new",
+           "(*past.answers, word)", "(word,)", (_ANSWERS,)),
+    Defect("A2: a new checkpoint begins behind what an answer says", "protocol/admission/admit_by_source.py:_begin",
+           "if past.is_lowered:", "if False:", (_ANSWERS,)),
+    Defect("A2: an answer takes a record back to where the topic ends now", "protocol/admission/admit.py:_settled",
+           "answered(reset(recorded, changed), batch, answer)", "reset(recorded, changed)", (_LOST_CHECKPOINTS,)),
     Defect("A2b: an unknown partition may begin anywhere", "protocol/admission/admit_by_source.py:check_gap",
            "if relation.gap or relation.unread:", "if relation.gap:", (_IDENTITY,)),
     Defect("A8: sources of one topic share a record", "protocol/recorded.py:Recorded.known",

@@ -314,6 +314,12 @@ REASONS: dict[str, tuple[str, ...]] = {
     "the message "
     "names.": (
         "A2: an answer takes a record back to where the topic ends now",
+        "A2: an answer about two topics is heard for one",
+        "A2: an answer is not heard beside a batch that is seen",
+        "A2: an answer tells one source's positions",
+        "A2: who drops a topic does not lower it",
+        "A2: the next error takes an answer away",
+        "A2: a new checkpoint begins behind what an answer says",
         "A2: a checkpoint older than the topic takes its record back",
     ),
     "The snapshots of a walk that replace another one add rows of their own, and change none of ours.": (

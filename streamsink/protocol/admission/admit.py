@@ -9,9 +9,17 @@ from streamsink.protocol.admission import position_errors, renamed, renamed_erro
 from streamsink.protocol.admission.admit_by_source import admit_by_position, admit_opaque, check_gap
 from streamsink.protocol.admission.admit_run import admit_run
 from streamsink.protocol.admission.continuity import Change, changes, relate, reset
-from streamsink.protocol.admission.known_past import Past, accepted, is_other, recorded_after, recorded_in, token
+from streamsink.protocol.admission.known_past import (
+    Past,
+    accepted,
+    as_new,
+    is_other,
+    recorded_after,
+    recorded_in,
+    token,
+)
 from streamsink.protocol.admission.query_rules import check_copied, check_query, check_state, is_new_behind_a_copy
-from streamsink.protocol.admission.resets import Answer, answer_in, answered, answered_late
+from streamsink.protocol.admission.resets import Answer, answer_in, answered, words_in
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.decision import Decision, Verdict
 from streamsink.protocol.ids import END_OF_INPUT
@@ -30,23 +38,25 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     if batch.batch_id == END_OF_INPUT:
         return admit_run(batch, past, options)
     check_query(batch, past.table, options)
+    past = replace(past, answers=words_in(options.accept_as_new, past.table_id, past.last, _topics(batch)))
     changed = changes(recorded_in(past), batch.sources)
     if past.last is not None and not any(change.other_topic for change in changed):
         published, why = _replay_of(batch, past.last, past)
         if published is not None and not is_new_behind_a_copy(batch, published, past.last, options, token(batch, past)):
-            check_copied(batch, published, past.last, past.table, options, as_new=token(batch, past))
+            check_copied(batch, published, past.last, past.table, options, as_new=as_new(past, token(batch, past)))
             return Decision(Verdict.SKIP, why)
     name, earlier = _under_another_name(batch, past, options)
     if earlier:
         if batch.batch_id == earlier.checkpoint_id:
-            check_copied(batch, earlier, earlier, past.table, options, as_new=token(batch, past), name=name)
+            word = as_new(past, token(batch, past))
+            check_copied(batch, earlier, earlier, past.table, options, as_new=word, name=name)
             return Decision(Verdict.SKIP, "published under an earlier name, same source positions")
         past, changed = replace(past, last=renamed.past_of(past.last, earlier)), ()
     numeric = all_numeric(batch.sources) and bool(recorded_in(past))
     past, seen = _settled(batch, past, options, changed)
     # When the recorded topic itself has lost messages, the user has said by now what is to become of them.
     lowered = any(not change.other_topic for change in changed)
-    short = None if lowered else position_errors.beyond(past.table, batch, options, recorded_in(past))
+    short = None if lowered else position_errors.beyond(past.table, batch, options, recorded_in(past), past.is_lowered)
     if short:
         raise short
     last, generation = past.last, _generation(batch, past.last)
@@ -62,7 +72,7 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     by_user = accepted(batch, past, options, generation)
     if by_user:
         return by_user
-    check_state(batch, last, past.table, token(batch, past))
+    check_state(batch, last, past.table, as_new(past, token(batch, past)))
     if numeric:
         return admit_by_position(batch, past, last, options, generation)
     if changed:  # the user has answered, and the query may go on in the middle of the new topic
@@ -121,7 +131,7 @@ def _under_another_name(batch: Batch, past: Past, options: SinkOptions) -> tuple
     last = renamed.as_said(found[0][1], options)
     if options.adopt_from_batch == last.state.checkpoint_id + 1 and renamed.may_lead_on(batch, last):
         return found[0][0], last.state
-    raise renamed_errors.refused(batch, found, table=past.table, options=options, word=word)
+    raise renamed_errors.refused(batch, found, table=past.table, options=options, word=as_new(past, word))
 
 
 def _replay_of(batch: Batch, last: AppState, past: Past) -> tuple[AppState | None, str]:
@@ -145,19 +155,27 @@ def _settled(batch: Batch, past: Past, options: SinkOptions, changed: tuple[Chan
     recorded = recorded_in(past)
     answer = answer_in(options.accept_as_new, past.table_id, past.last, _topics(batch))
     if not changed:
-        return _with_recorded(past, answered_late(recorded, batch, answer) if answer else recorded), False
+        return _with_recorded(past, answered(recorded, batch, answer)), False
     asked = Answer.about(changed)
     word = asked.word(past.table_id, past.last)
     if answer is not None and asked.topics <= answer.topics or token(batch, past) in words_of(options.accept_as_new):
-        return _with_recorded(past, answered(recorded, changed, answer or asked)), False
+        return _with_recorded(past, answered(reset(recorded, changed), batch, answer)), False
     dropped = tuple(change for change in changed if change.other_topic)
     # The token of the batch answers only while the topics are the recorded ones: it may have been said of the topic
     # that was there before.
     as_seen = words_of(options.accept_as_seen)
     if word in as_seen or not dropped and token(batch, past) in as_seen:
-        return _with_recorded(past, reset(recorded, dropped)), True
+        others = answer.without(asked.topics) if answer else None
+        return _with_recorded(past, answered(reset(recorded, dropped), batch, others)), True
     raise position_errors.changed(
-        past.table, batch, changed, options, recorded=recorded, word=word, is_other=is_other(batch, past)
+        past.table,
+        batch,
+        changed,
+        options,
+        recorded=recorded,
+        word=word,
+        as_new=as_new(past, word),
+        is_other=is_other(batch, past),
     )
 
 
@@ -171,7 +189,10 @@ def recreated_meanwhile(batch: Batch, now: Batch, past: Past, options: SinkOptio
     if topic is None:
         return None
     recorded = recorded_in(past)
-    word = Answer(frozenset((topic,))).word(past.table_id, past.last) if recorded.of_topic(topic) else None
+    word = None
+    if recorded.of_topic(topic):
+        past = replace(past, answers=words_in(options.accept_as_new, past.table_id, past.last, _topics(now)))
+        word = as_new(past, Answer(frozenset((topic,))).word(past.table_id, past.last))
     return position_errors.recreated_meanwhile(past.table, (batch, now), topic, options, recorded=recorded, word=word)
 
 
@@ -180,4 +201,8 @@ def _topics(batch: Batch) -> tuple[str, ...]:
 
 
 def _with_recorded(past: Past, recorded: Recorded) -> Past:
-    return past if past.last is None else replace(past, last=replace(past.last, recorded=recorded))
+    if past.last is None:
+        return past
+    before = past.last.recorded
+    is_lowered = recorded is not before and any(record not in before.topics for record in recorded.topics)
+    return replace(past, last=replace(past.last, recorded=recorded), is_lowered=is_lowered)

@@ -25,6 +25,8 @@ class Past:
     known_files(): the files that the records were made of; None when the journal does not know them all.
     journal_id: identity of the journal that was asked. behind: as in ``JournalIdentity``.
     begins: this start of the query has recorded nothing yet.
+    answers: words of ``accept_as_new`` that say which recorded positions hold; they are to stay in it until a batch is
+    recorded. is_lowered: by such an answer ``last`` records less of a topic than the table.
     """
 
     table: str
@@ -37,6 +39,8 @@ class Past:
     journal_id: str = ""
     behind: tuple[str, int] | tuple[()] = ()
     begins: bool = True
+    answers: tuple[str, ...] = ()
+    is_lowered: bool = False
 
 
 def recorded_in(past: Past) -> Recorded:
@@ -59,6 +63,14 @@ def token(batch: Batch, past: Past) -> str:
     last = past.last.record_id if past.last else ""
     text = "|".join((past.table_id, batch.query, str(batch.batch_id), last))
     return ways.word(text)
+
+
+def as_new(past: Past, word: str) -> str:
+    """What ``accept_as_new`` must be to answer with this word, and to go on answering what it answers already.
+
+    Without the answers the record would hold again, and where a topic has grown past it nobody would ask.
+    """
+    return " ".join((*past.answers, word))
 
 
 def accepted(batch: Batch, past: Past, options: SinkOptions, generation: int) -> Decision | None:
@@ -97,8 +109,8 @@ def ways_on(batch: Batch, past: Past) -> str:
         else ""
     )
     return (
-        f" choose for this one batch: accept_as_new='{word}' writes all its rows{after}; accept_as_seen='{word}' "
-        f"records it without writing any{opaque}."
+        f" choose for this one batch: accept_as_new='{as_new(past, word)}' writes all its rows{after}; "
+        f"accept_as_seen='{word}' records it without writing any{opaque}."
     )
 
 
@@ -110,6 +122,7 @@ def check_same_query(batch: Batch, past: Past, last: AppState, options: SinkOpti
     """
     word = token(batch, past)
     of_rows = query_rules.word_of_rows(batch, last, options, generation)
-    query_rules.check_copied(batch, last, last, past.table, options, as_new=word)
-    query_rules.check_same(batch, last, past.table, options, word, of_rows=of_rows)
+    new = as_new(past, word)
+    query_rules.check_copied(batch, last, last, past.table, options, as_new=new)
+    query_rules.check_same(batch, last, past.table, options, word, as_new=new, of_rows=of_rows)
     return query_rules.with_word_of_rows(batch, last, options, (word, of_rows)) if of_rows else None

@@ -1,11 +1,13 @@
 """Errors for positions that do not continue those of the table, and the ways on in each case. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.admission import continuity
 from streamsink.protocol.admission.continuity import OTHER_CLUSTER, RECREATED, Change, Relation
+from streamsink.protocol.admission.renamed import EARLIEST
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange, numeric_ones, same_id
 from streamsink.protocol.recorded import Recorded
@@ -26,12 +28,13 @@ def changed(
     *,
     recorded: Recorded,
     word: str,
+    as_new: str,
     is_other: bool,
 ) -> Misuse:
     """The error for topics whose recorded positions no longer hold. found: the changes, at least one.
 
-    recorded: what is recorded. word: the word that answers for all of these topics. is_other: the batch is of another
-    checkpoint than the record.
+    recorded: what is recorded. word: the word that answers for all of these topics. as_new: what ``accept_as_new`` must
+    be to say it. is_other: the batch is of another checkpoint than the record.
     """
     says = "; ".join(f"topic '{change.topic}': {change.found}" for change in found[:_MOST_NAMED])
     more = f"; and {len(found) - _MOST_NAMED} more topics" if len(found) > _MOST_NAMED else ""
@@ -41,7 +44,7 @@ def changed(
         begin = starting_offsets(table, batch, options, recorded, from_beginning=[change.topic for change in found])
         ways = (
             "Recorded offsets of one topic say nothing of another one. To write everything that the topic holds now, "
-            f"start a new checkpoint with startingOffsets={begin} and set accept_as_new='{word}', which drops the "
+            f"start a new checkpoint with startingOffsets={begin} and set accept_as_new='{as_new}', which drops the "
             f"table's record of that topic and of no other; accept_as_seen='{word}' records this batch without writing "
             "any of its rows."
         )
@@ -61,7 +64,7 @@ def changed(
             "answered"
         )
         ways = (
-            f"If messages were lost, accept_as_new='{word}' takes the table's record of that topic back to there, so "
+            f"If messages were lost, accept_as_new='{as_new}' takes the table's record of that topic back to there, so "
             f"that what comes after is written; if a broker was behind, accept_as_seen='{word}' leaves the record as "
             "it is and writes none of this batch's rows."
         )
@@ -87,8 +90,8 @@ def recreated_meanwhile(
 ) -> Misuse:
     """The error for a topic that was deleted and created again while a batch of it was written.
 
-    batches: the batch as it was described when it began, and now. word: the token that drops the topic's record; None
-    when it has no record.
+    batches: the batch as it was described when it began, and now. word: what ``accept_as_new`` must be to drop the
+    topic's record; None when it has no record.
     """
     batch, now = batches
     ids = ((before.topic_id(topic), after.topic_id(topic)) for before, after in zip(batch.sources, now.sources))
@@ -109,8 +112,11 @@ def recreated_meanwhile(
     )
 
 
-def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded) -> Misuse | None:
-    """The error for messages that were gone again before the batch was read; None when there are none."""
+def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded, is_lowered: bool) -> Misuse | None:
+    """The error for messages that were gone again before the batch was read; None when there are none.
+
+    is_lowered: as in ``Past``.
+    """
     found = list(continuity.beyond(batch.sources))
     if not found:
         return None
@@ -118,7 +124,12 @@ def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded) -
         f"the batch ends at offset {end} of partition {part} of topic '{topic}', and the broker's next offset is {at}"
         for _, topic, part, end, at in found[:_MOST_NAMED]
     )
-    begin = starting_offsets(table, batch, options, recorded, counting={topic for _, topic, *_ in found})
+    counting = {topic for _, topic, *_ in found}
+    begin = (
+        literal_offsets(batch, recorded)
+        if is_lowered
+        else starting_offsets(table, batch, options, recorded, counting=counting)
+    )
     return Misuse(
         f"{table}: batch {batch.batch_id}: {says}: since Spark planned the batch, the topic was deleted and created "
         "again, or has lost messages at its end, and what comes to these offsets now would never be read. Nothing was "
@@ -235,6 +246,26 @@ def starting_offsets(
         begins[place] = (
             f"streamsink.starting_offsets({', '.join(arguments + own)})" if own is not None else "'earliest'"
         )
+    return _for_each(batch, begins)
+
+
+def literal_offsets(batch: Batch, recorded: Recorded) -> str:
+    """The same as offsets, for a record that is not the table's: an answer about it is recorded with a batch only."""
+    begins = {}
+    for place, source in numeric_ones(batch.sources):
+        offsets = {}
+        for topic, end in source.end.items():
+            known = recorded.known(place, source, topic)
+            offsets[topic] = {
+                part: min((record.next[part] for record in known if part in record.next), default=EARLIEST)
+                for part in {*end, *(source.newest or {}).get(topic, ())}
+            }
+        begins[place] = repr(json.dumps(offsets, sort_keys=True))
+    return _for_each(batch, begins)
+
+
+def _for_each(batch: Batch, begins: Mapping[int, str]) -> str:
+    """begins: where each source whose positions compare begins, by its place."""
     if len(batch.sources) == 1:
         return begins[0]
     named = ", ".join(f"{begin} for source {batch.sources[place].key(place)}" for place, begin in begins.items())

@@ -76,12 +76,12 @@ def check_state(batch: Batch, last: AppState, table: str, word: str) -> None:
 
 
 def check_same(
-    batch: Batch, last: AppState, table: str, options: SinkOptions, word: str, *, of_rows: str | None
+    batch: Batch, last: AppState, table: str, options: SinkOptions, word: str, *, as_new: str, of_rows: str | None
 ) -> None:
     """Raises Misuse, with the ways on, where rows would be filtered as seen that may be another query's.
 
-    The rows of a new checkpoint may be filtered only if its query is the same. word: the token. of_rows: the word of
-    ``word_of_rows``.
+    The rows of a new checkpoint may be filtered only if its query is the same. word: the token. as_new: what
+    ``accept_as_new`` must be to write the batch. of_rows: the word of ``word_of_rows``.
     """
     if batch.query == last.query or word in words_of(options.accept_as_same):
         return
@@ -104,7 +104,7 @@ def check_same(
     ways = (
         "Nothing was written. If this is another query, give it a name of its own (application='...'). Else choose for "
         f"this checkpoint: accept_as_same='{word}' takes it for the same query: rows that are recorded are filtered, "
-        f"in this batch and the following ones{both}; accept_as_new='{word}' writes all its rows, and all of the "
+        f"in this batch and the following ones{both}; accept_as_new='{as_new}' writes all its rows, and all of the "
         f"batches after it; accept_as_seen='{word}' records this batch without writing any, and filters the following "
         "ones"
     )

@@ -6,7 +6,7 @@ by the time it is given the topics may have grown, and then nothing else tells w
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from streamsink.options import words_of
 from streamsink.protocol import ways
@@ -20,8 +20,9 @@ from streamsink.protocol.recorded import Recorded
 class Answer:
     """What the user says of the recorded positions of some topics.
 
-    dropped: topics of which no recorded position counts. lowered: for other topics, the position in each partition that
-    still counts.
+    dropped: topics of which no recorded position counts. lowered: for others, the position in each partition that still
+    counts. A topic that is in both was asked about twice, with its id and without: where ids say that it is the
+    recorded one it is lowered, elsewhere it is dropped.
     """
 
     dropped: frozenset[str] = frozenset()
@@ -30,13 +31,20 @@ class Answer:
     @classmethod
     def about(cls, changed: Sequence[Change]) -> "Answer":
         """The answer that these changes ask for."""
-        lowered = {change.topic: dict(change.lowered) for change in changed if change.lowered}
-        return cls(frozenset(change.topic for change in changed) - lowered.keys(), lowered)
+        lowered: dict[str, dict[str, int]] = {}
+        for change in changed:  # several of one topic where several sources read it
+            if change.lowered:
+                lowered[change.topic] = _lower(lowered.get(change.topic, {}), change.lowered)
+        return cls(frozenset(change.topic for change in changed if not change.lowered), lowered)
 
     @property
     def topics(self) -> frozenset[str]:
         """The topics that the answer is about."""
         return self.dropped | self.lowered.keys()
+
+    def without(self, topics: frozenset[str]) -> "Answer":
+        """The rest of the answer."""
+        return Answer(self.dropped - topics, {t: at for t, at in self.lowered.items() if t not in topics})
 
     def word(self, table_id: str, last: AppState | None) -> str:
         """The word that an option must repeat to give this answer, whichever batch and checkpoint comes next."""
@@ -65,13 +73,17 @@ def answer_in(option: str | None, table_id: str, last: AppState | None, topics: 
     return functools.reduce(_both, filter(None, found), None)
 
 
+def words_in(option: str | None, table_id: str, last: AppState | None, topics: Sequence[str]) -> tuple[str, ...]:
+    """The words of the option that are such answers. The arguments are those of ``answer_in``."""
+    return tuple(word for word in words_of(option) if _answer_of(word, table_id, last, topics) is not None)
+
+
 def _both(one: Answer | None, other: Answer) -> Answer:
-    """Where one answer drops a topic and the other one lowers its positions, it is dropped."""
     if one is None:
         return other
-    dropped = one.dropped | other.dropped
-    topics = (one.lowered.keys() | other.lowered.keys()) - dropped
-    return Answer(dropped, {t: _lower(one.lowered.get(t, {}), other.lowered.get(t, {})) for t in topics})
+    topics = one.lowered.keys() | other.lowered.keys()
+    lowered = {t: _lower(one.lowered.get(t, {}), other.lowered.get(t, {})) for t in topics}
+    return Answer(one.dropped | other.dropped, lowered)
 
 
 def _answer_of(word: str, table_id: str, last: AppState | None, topics: Sequence[str]) -> Answer | None:
@@ -95,35 +107,27 @@ def _read(told: str) -> Answer:
     return Answer(frozenset(dropped), lowered)
 
 
-def answered(recorded: Recorded, changed: Sequence[Change], answer: Answer) -> Recorded:
-    """The record without what no longer holds, after the user's answer.
-
-    Where the change and the answer say different positions the lower one counts, so that no message is left out.
-    """
-    settled = (
-        replace(change, lowered=_lower(change.lowered, answer.lowered.get(change.topic, {})))
-        if change.lowered
-        else change
-        for change in changed
-    )
-    return reset(recorded, tuple(settled))
-
-
 def _lower(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
     return {part: min(side[part] for side in (one, other) if part in side) for part in {*one, *other}}
 
 
-def answered_late(recorded: Recorded, batch: Batch, answer: Answer) -> Recorded:
-    """The same as ``answered`` when nothing shows any more that messages were lost.
+def answered(recorded: Recorded, batch: Batch, answer: Answer | None) -> Recorded:
+    """The record after the user's answer, also about topics of which nothing shows any more that messages were lost.
 
-    By then the topics have grown past the record. A topic is dropped only where no id says that it is the recorded one
-    after all.
+    By then these have grown past the record, and once the batch is recorded the answer is one about an earlier record:
+    it is heard now or never. A topic is dropped only where no id says that it is the recorded one after all. Of two
+    positions the lower one counts, so that no message is left out.
     """
+    if answer is None:
+        return recorded
     for place, source in numeric_ones(batch.sources):
         for topic in answer.topics & source.end.keys():
             known = recorded.known(place, source, topic)
             lowered = answer.lowered.get(topic, {})
-            if not lowered:
-                known = tuple(record for record in known if not (record.topic_id and source.topic_id(topic)))
-            recorded = reset(recorded, (Change("", topic, "", known, lowered),))
+            if topic in answer.dropped:
+                certain = tuple(record for record in known if record.topic_id and source.topic_id(topic))
+                recorded = recorded.without(record for record in known if record not in certain)
+                known = certain
+            if lowered:
+                recorded = reset(recorded, (Change("", topic, "", known, lowered),))
     return recorded
