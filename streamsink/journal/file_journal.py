@@ -22,15 +22,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from streamsink.clock import IdSource
-from streamsink.errors import Fenced, Retryable
 from streamsink.faults import fault_point
 from streamsink.journal import identity
 from streamsink.journal.known_files import FilesLog
-from streamsink.journal.owners import Owners
+from streamsink.journal.owners import Owners, number_taken
 from streamsink.journal.record_format import corrupt, decode_record, encode_record
 from streamsink.journal.run_marks import Runs
 from streamsink.journal.staging import Staging
-from streamsink.protocol.committable import AppState, Committable, KnownRun
+from streamsink.protocol.committable import Committable, KnownRun
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.journal import Group, Journal, JournalIdentity, Where, decode_mark, encode_mark
 from streamsink.protocol.recorded_files import KnownFiles
@@ -120,7 +119,7 @@ class FileJournal(Journal):
             self.check_owner(Writer(self._application, state.query, state.epoch))
             raise
         if not created:
-            raise _taken(self._table, self._application, state, self.load(state.sequence))
+            raise number_taken(self._table, self._application, state, self.load(state.sequence))
         with self._lock:
             self._sequences.append(state.sequence)
         self._staging.take(state.sequence)
@@ -295,18 +294,3 @@ class FileJournal(Journal):
 
     def _done(self, sequence: int) -> str:
         return self._path(f"done-{sequence}")
-
-
-def _taken(table: str, application: str, mine: AppState, other: Committable | None) -> Fenced | Retryable:
-    if other is not None and other.state.epoch < mine.epoch:
-        return Retryable(
-            f"{table}: an earlier driver of application '{application}', which was about to record when this one took "
-            f"over, has created record {mine.sequence} ({other.state.checkpoint_name}). Nothing is lost or doubled: "
-            "the restart of the query publishes it and goes on from there",
-            kind="journal.overtaken",
-        )
-    return Fenced(
-        f"{table}: record {mine.sequence} of application '{application}' exists already: another driver "
-        "runs the same query and was first. Nothing is lost: restart this one or stop it",
-        kind="journal.record-taken",
-    )

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamsink.clock import IdSource
-from streamsink.errors import Corrupt, Fenced, Misuse
+from streamsink.errors import Corrupt, Fenced, Misuse, Retryable
 from streamsink.protocol import ways
+from streamsink.protocol.committable import AppState, Committable
 from streamsink.storage.file_io import FileIO
 
 _PREFIX = "owner-"
@@ -185,4 +186,23 @@ def in_use(table: str, application: str, owner: Mapping[str, Any]) -> Fenced:
         "another query, whose rows are not in the table, give it a name of its own, application='...': under a new "
         "name a new checkpoint writes its whole source",
         kind="application.in-use",
+    )
+
+
+def number_taken(table: str, application: str, mine: AppState, other: Committable | None) -> Fenced | Retryable:
+    """The error of a driver whose record's number is taken.
+
+    mine: the state of its record. other: the record that has the number; None when it is gone again.
+    """
+    if other is not None and other.state.epoch < mine.epoch:
+        return Retryable(
+            f"{table}: an earlier driver of application '{application}', which was about to record when this one took "
+            f"over, has created record {mine.sequence} ({other.state.checkpoint_name}). Nothing is lost or doubled: "
+            "the restart of the query publishes it and goes on from there",
+            kind="journal.overtaken",
+        )
+    return Fenced(
+        f"{table}: record {mine.sequence} of application '{application}' exists already: another driver "
+        "runs the same query and was first. Nothing is lost: restart this one or stop it",
+        kind="journal.record-taken",
     )

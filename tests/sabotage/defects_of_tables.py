@@ -129,7 +129,7 @@ OF_TABLES = (
            "numbers[folder] > last and", "False and", (_SLEEPERS,)),
     Defect("B3: nobody looks who owns the application when all is flushed", "protocol/run/two_phase.py:TwoPhaseCommit.pre_commit",
            "            self._journal.check_owner(self._writer)\n", "", (_SLEEPERS,)),
-    Defect("B3: an earlier driver's record stops its successor", "journal/file_journal.py:_taken",
+    Defect("B3: an earlier driver's record stops its successor", "journal/owners.py:number_taken",
            "other.state.epoch < mine.epoch", "False", (_SLEEPERS,)),
     Defect("B3: what no record can name any more stays", "journal/staging.py:Staging.take",
            "self._left.pop(sequence, [])", "[]", (_SLEEPERS,)),

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import Corrupt
 from streamsink.faults import fault_point
 from streamsink.format.manifest import FileKind, ManifestEntry, write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
@@ -32,7 +31,7 @@ from streamsink.sinks.paimon.past.records import (
     staged_manifests,
 )
 from streamsink.sinks.paimon.restoring import Live, Restart, Restored
-from streamsink.sinks.paimon.trouble import explained
+from streamsink.sinks.paimon.trouble import explained, files_gone
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
@@ -181,7 +180,7 @@ class PaimonCommitter(PaimonHistory):
             return None
         newest = filter_of.newest_with(self._table, committable)
         if newest is None:
-            raise _files_gone(self._table.root, committable, gone, self._way_on)
+            raise files_gone(self._table.root, committable, gone, self._way_on)
         return Published(committable.state.checkpoint_id, newest.id, 0, mark_of(newest, Clock().now_ms(), alone=True))
 
     def _placed_request(self, committable: Committable, way: Live, fence: Callable[[], None]) -> CommitRequest:
@@ -207,7 +206,7 @@ class PaimonCommitter(PaimonHistory):
             state=state.to_json(),
             hint=way.is_last(committable),
             kind=committable.payload["kind"],
-            overwrite=_overwrite_of(committable),
+            overwrite=Overwrite.in_payload(committable.payload),
             name=commit_name(committable),
         )
 
@@ -215,7 +214,7 @@ class PaimonCommitter(PaimonHistory):
         """What is to be published of a record of an earlier run: others' commits since may have made an overwrite
         wrong.
         """
-        overwrite = _overwrite_of(committable)
+        overwrite = Overwrite.in_payload(committable.payload)
         if overwrite is None:
             return committable
         _, entries = self._read_manifests(committable, keep=True)
@@ -254,7 +253,7 @@ class PaimonCommitter(PaimonHistory):
             return self._place(committable)
         except FileNotFoundError as gone:
             fence()  # a successor has published the record and swept what was staged
-            raise _files_gone(self._table.root, committable, [str(gone.filename or gone)], self._way_on) from gone
+            raise files_gone(self._table.root, committable, [str(gone.filename or gone)], self._way_on) from gone
 
     def _place(self, committable: Committable) -> frozenset[str]:
         """Give every staged file its final name. Idempotent. Returns the folders whose new names are not durable yet.
@@ -283,18 +282,3 @@ class PaimonCommitter(PaimonHistory):
             metas.append(manifest_meta(self._table, manifest, entries))
             added += entries
         return tuple(metas), added
-
-
-def _files_gone(root: str, committable: Committable, gone: Sequence[str], way_on: str) -> Corrupt:
-    return Corrupt(
-        f"{root}: record {committable.state.sequence}, {committable.state.checkpoint_name}, is pending, but "
-        f"{len(gone)} of its files are gone (first: {gone[0]}): something deleted them, such as orphan cleaning or a "
-        f"rollback. Nothing of it was published. Restore them. {way_on}",
-        kind="pending.files-gone",
-    )
-
-
-def _overwrite_of(committable: Committable) -> Overwrite | None:
-    """What the checkpoint replaces. It is published after every record before it, so never rows of a later one."""
-    given = committable.payload.get("overwrite")
-    return Overwrite.from_json(given) if given is not None else None

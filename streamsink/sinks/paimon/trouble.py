@@ -1,14 +1,15 @@
-"""Errors of the store while a record is published, put into words. Driver only.
+"""Errors while a record is published, put into words. Driver only.
 
-They can be retried, because the record is durable.
+Those of the store can be retried, because the record is durable.
 """
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from streamsink.errors import Misuse, Retryable
+from streamsink.errors import Corrupt, Misuse, Retryable
+from streamsink.protocol.committable import Committable
 from streamsink.storage.store_failures import KINDS
 
 _KINDS = {
@@ -45,3 +46,13 @@ def explained(root: str, sequence: int, way_on: str) -> Iterator[None]:
             f"what is published stays as it is. {way_on}; a restart of the query then publishes it",
             kind=kind,
         ) from failed
+
+
+def files_gone(root: str, committable: Committable, gone: Sequence[str], way_on: str) -> Corrupt:
+    """The error of a pending record some of whose files are gone. way_on: as in ``explained``."""
+    return Corrupt(
+        f"{root}: record {committable.state.sequence}, {committable.state.checkpoint_name}, is pending, but "
+        f"{len(gone)} of its files are gone (first: {gone[0]}): something deleted them, such as orphan cleaning or a "
+        f"rollback. Nothing of it was published. Restore them. {way_on}",
+        kind="pending.files-gone",
+    )

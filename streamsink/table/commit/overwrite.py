@@ -55,6 +55,15 @@ class Overwrite:
         """The inverse of ``to_json``."""
         return cls(tuple(value["columns"]), decode_bytes(value["row"]), value["dynamic"])
 
+    @classmethod
+    def in_payload(cls, payload: Mapping[str, Any]) -> "Overwrite | None":
+        """What the record with this payload replaces; None when it appends.
+
+        A record is published after every one before it, so it never replaces rows of a later one.
+        """
+        given = payload.get("overwrite")
+        return cls.from_json(given) if given is not None else None
+
     def covers(self, schema: TableSchema, new: Iterable[bytes]) -> PartitionTest:
         """The test whether a partition is replaced. ``new``: partitions of the new files."""
         fields = schema.partition_fields
