@@ -265,6 +265,7 @@ def retire(
     is a new application: it writes its source from the beginning of its checkpoint.
     """
     from streamsink.commands.retire import retire as of_table
+    from streamsink.storage.store_failures import told_of
     from streamsink.storage.stores import Store, table_path
 
     root = table_path(path)
@@ -272,7 +273,8 @@ def retire(
         settings["store_options"] = store_options
     given = SinkOptions.of(root, {**settings, "application": application}, options)
     _let_go(root, given.application)
-    return of_table(Store(root, given.store_options, given.flush).open(), root, given)
+    with told_of(root, "retire"):
+        return of_table(Store(root, given.store_options, given.flush).open(), root, given)
 
 
 def give_up(path: "Path", *, options: SinkOptions | None = None, **settings: "Unpack[Settings]") -> "GivenUp":
@@ -283,12 +285,14 @@ def give_up(path: "Path", *, options: SinkOptions | None = None, **settings: "Un
     nothing, when a record might be published; Fenced while a query holds the application.
     """
     from streamsink.commands.give_up import give_up as of_journal
+    from streamsink.storage.store_failures import told_of
     from streamsink.storage.stores import Store, table_path
 
     root = table_path(path)
     given = SinkOptions.of(root, settings, options)
     _let_go(root, given.application)
-    return of_journal(Store(root, given.store_options, given.flush).open(), root, given)
+    with told_of(root, "give_up"):
+        return of_journal(Store(root, given.store_options, given.flush).open(), root, given)
 
 
 def drop_missing(
@@ -300,11 +304,13 @@ def drop_missing(
     query's. Returns what was taken out. Raises Misuse, and changes nothing, where no file is missing, or all are.
     """
     from streamsink.commands.drop_missing import drop_missing as of_table
+    from streamsink.storage.store_failures import told_of
     from streamsink.storage.stores import Store, table_path
 
     root = table_path(path)
     given = SinkOptions.of(root, settings, options)
-    return of_table(Store(root, given.store_options, given.flush).open(), root, given, everything=everything)
+    with told_of(root, "drop_missing"):
+        return of_table(Store(root, given.store_options, given.flush).open(), root, given, everything=everything)
 
 
 def verify(path: "Path", store_options: Mapping[str, str] | None = None, contents: bool = False) -> "Report":

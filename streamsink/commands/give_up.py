@@ -12,8 +12,9 @@ from streamsink.commands.given_up_text import report, where_it_begins
 from streamsink.commands.own_sinks import check_of_tables
 from streamsink.commands.unpublishable import Unpublishable
 from streamsink.errors import Misuse
-from streamsink.journal.file_journal import FileJournal, journal_dir
+from streamsink.journal.file_journal import journal_dir
 from streamsink.journal.identity import behind_of
+from streamsink.journal.repair import RepairJournal
 from streamsink.locks.locked_file_io import under_lock
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Committable
@@ -88,9 +89,9 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
     return GivenUp(tuple(records), checkpoints, text, runs)
 
 
-def _open(file_io: FileIO, path: str, options: SinkOptions) -> tuple[TableCommitter | ManyTables, FileJournal]:
-    def journal() -> FileJournal:
-        return FileJournal(file_io, path, options.application, options.journal_retain)
+def _open(file_io: FileIO, path: str, options: SinkOptions) -> tuple[TableCommitter | ManyTables, RepairJournal]:
+    def journal() -> RepairJournal:
+        return RepairJournal(file_io, path, options.application, options.journal_retain)
 
     if is_table(file_io, path):
         return TableCommitter(open_table(file_io, path, for_writing=True), options), journal()
@@ -107,7 +108,7 @@ def _open(file_io: FileIO, path: str, options: SinkOptions) -> tuple[TableCommit
 
 def _unknown_runs(
     committer: TableCommitter | ManyTables,
-    journal: FileJournal,
+    journal: RepairJournal,
     options: SinkOptions,
     *,
     known: Sequence[Committable],

@@ -11,6 +11,7 @@ from streamsink.errors import Misuse
 from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER
 from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.journal.identity import behind_of
+from streamsink.journal.repair import RepairJournal
 from streamsink.locks.locked_file_io import under_lock
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState
@@ -45,7 +46,7 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
     if said is None and not has_journal:
         return _of_another_form(table, application, options)
     last = AppState.from_json(said) if said is not None else None
-    journal = FileJournal(file_io, root, application, options.journal_retain)
+    journal = RepairJournal(file_io, root, application, options.journal_retain)
     journal.claim(f"retire-{IdSource().new_id()}", last.epoch if last else 0)
     try:
         _check_settled(root, journal, last)
@@ -64,7 +65,7 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
 
 def _of_several_tables(file_io: FileIO, folder: str, application: str, options: SinkOptions) -> bool:
     """As ``retire``. The tables that the newest record knows are all that the application has written."""
-    journal = FileJournal(file_io, folder, application, options.journal_retain)
+    journal = RepairJournal(file_io, folder, application, options.journal_retain)
     newest = journal.newest()
     journal.claim(f"retire-{IdSource().new_id()}", newest.state.epoch if newest else 0)
     try:

@@ -172,7 +172,9 @@ class Journal(ABC):
         From here on the checkpoint will be published, whatever happens. Called when ``group`` is flushed and
         ``check_owner`` has been asked after that. Raises Fenced when the number is taken by a successor, or its sweep
         took what was staged; Retryable when it is taken by an earlier writer, which was about to when this one took
-        over: the restart publishes that.
+        over: the restart publishes that; Retryable as well when the store was not asked, because it needs a lock that
+        could not be taken. After any other error the record may be there, or may come yet: the next ``claim`` finds
+        out.
         """
 
     @abstractmethod

@@ -7,16 +7,18 @@ import os
 import pyarrow as pa
 import pytest
 
+import streamsink
 from streamsink import faults
 from streamsink.clock import IdSource
 from streamsink.errors import Retryable, StreamsinkError
 from streamsink.spark.explain import explain
+from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.faults import arm
 from streamsink.testing.memory import MemoryCalls
 from tests.advice.accidents import accept, refused
 from tests.advice.following import advice, follows
-from tests.crash.world import SCHEMA, World, expected, memory_world
+from tests.crash.world import SCHEMA, World, expected, memory_world, posix_world
 
 ENDS = (3, 6, 9)
 PLAIN = {"restore": "restore-and-continue"}
@@ -132,6 +134,38 @@ def test_a_store_that_takes_no_files_while_a_batch_is_written(kind, store):
     advice(explain(world.driver.root, told.value), kind).says(world.driver.root, way_on)
     world.run(boundaries=ENDS)
     assert world.ids() == expected(ENDS)
+
+
+CALLS = {
+    "retire": lambda root: streamsink.retire(root, "streamsink"),
+    "give_up": streamsink.give_up,
+    "drop_missing": streamsink.drop_missing,
+}
+
+
+@follows(*STORE)
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("kind", STORE)
+def test_a_store_that_takes_no_files_while_a_command_writes(kind, call, tmp_path, monkeypatch):
+    """Mended as the error says, the command is called once more and does its work."""
+    world = posix_world(tmp_path, partition_by=(), **PLAIN)
+    root, code = world.driver.root, STORE[kind][0]
+    world.run(boundaries=ENDS)
+    if call == "drop_missing":
+        store = world.file_io(world.calls)
+        store.delete(f"{root}/bucket-0/{store.names(f'{root}/bucket-0')[0]}")
+
+    def refuse(self, path, *args, **more):
+        raise OSError(code, os.strerror(code), path)
+
+    monkeypatch.setattr(PosixCalls, "open_new", refuse)
+    with pytest.raises(StreamsinkError) as told:
+        CALLS[call](root)
+    monkeypatch.undo()
+    way_on = STORE[kind][1].replace("start it again", f"call streamsink.{call} again")
+    advice(told.value, kind).says(f"{root}: ", "What is published stays as it is", way_on)
+    done = CALLS[call](root)
+    assert done is True if call == "retire" else done.records == () if call == "give_up" else done.files == 1
 
 
 @follows("partition.name-too-long")

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from streamsink import faults
-from streamsink.errors import Misuse
+from streamsink.errors import Misuse, OutcomeUnknown
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.world import World, memory_world, posix_world
 from tests.protocol.query import Query
@@ -74,6 +74,84 @@ def test_a_call_that_ended_behind_its_record_is_published_by_the_call_that_repea
     assert world.ids() == list(range(6))
     query.batch(9)
     assert world.ids() == list(range(9))
+
+
+FAILURES = (OutcomeUnknown("the record: no answer", kind="publish.unknown"), OSError("no answer"), KeyboardInterrupt())
+
+
+def _without_answer(query, monkeypatch, failed, *, landed):
+    """The next record is created, or not, and the store's answer is this error."""
+    io = query.sink._io
+    whole = io.create_if_absent
+
+    def no_answer(path, *args, **more):
+        if landed:
+            assert whole(path, *args, **more)
+        monkeypatch.undo()
+        raise failed
+
+    monkeypatch.setattr(io, "create_if_absent", no_answer)
+
+
+@pytest.mark.parametrize("landed", [True, False], ids=["landed", "lost"])
+@pytest.mark.parametrize("fails", [True, False], ids=["writing-again-fails", "writing-again"])
+@pytest.mark.parametrize("failed", FAILURES, ids=lambda failed: type(failed).__name__)
+def test_after_a_record_of_which_nobody_knows_the_run_is_over(monkeypatch, failed, fails, landed):
+    """A second try in the same run would have the same number and folder, and would remove the record's files."""
+    world = memory_world(restore="restore-and-continue")
+    query = Query(world)
+    query.batch(6)
+    _without_answer(query, monkeypatch, failed, landed=landed)
+    with pytest.raises(type(failed)):
+        query.batch(9)
+    if fails:
+        arm("write.staged", 1, lambda: (_ for _ in ()).throw(ValueError("writing again")))
+    with pytest.raises(type(failed)):
+        query.again(1)
+    with pytest.raises(type(failed)):
+        query.sink.run.commit_up_to_checkpoint(1)
+    with pytest.raises(type(failed)):
+        query.batch(14)
+    faults.arm(None)
+    query.sink.close()
+    assert world.ids() == list(range(6))
+    world.run(boundaries=(6, 9, 14))
+    assert world.ids() == list(range(14)) and world.unknown_files() == []
+
+
+def test_a_call_that_ended_before_it_could_hand_its_record_over_ends_the_run(monkeypatch):
+    """Ctrl-C comes right behind the record's name. Recording the rows once more would double them."""
+    world = memory_world(restore="restore-and-continue")
+    query = Query(world)
+
+    def interrupted(record):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(query.sink.protocol._queue, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        query.batch(6)
+    with pytest.raises(KeyboardInterrupt):
+        query.again(0)
+    query.sink.close()
+    world.run(boundaries=(6, 9))
+    assert world.ids() == list(range(9)) and world.unknown_files() == []
+
+
+@pytest.mark.parametrize("publish", ["sync", "async"])
+def test_what_was_recorded_before_a_record_of_which_nobody_knows_is_published(monkeypatch, publish):
+    """Closing publishes what is known to be recorded, and the next start the record that has landed."""
+    world = memory_world(publish=publish, publish_every_batches=100, restore="restore-and-continue")
+    query = Query(world)
+    query.batch(6)
+    _without_answer(query, monkeypatch, FAILURES[0], landed=True)
+    with pytest.raises(OutcomeUnknown):
+        query.batch(9)
+    assert world.ids() == []
+    query.sink.close()
+    assert world.ids() == list(range(6))
+    world.run(boundaries=(6, 9))
+    assert world.ids() == list(range(9)) and world.unknown_files() == []
 
 
 def test_a_replay_in_a_new_run_is_a_skip():

@@ -78,10 +78,23 @@ def test_an_error_after_the_query_has_ended_by_itself_is_logged(tmp_path, caplog
     query.batch(6)
     arm(_fail_before_publishing)
     ended.set()
-    _until(lambda: f"{world.driver.root}: the query has ended" in caplog.text and "broken" in caplog.text)
+    _until(lambda: f"{world.driver.root}: what is pending could not" in caplog.text and "broken" in caplog.text)
     arm(None)
     with pytest.raises(OSError, match="broken"):
         query.sink.close()
+
+
+def test_an_error_of_the_thread_is_logged_at_once_and_once(tmp_path, caplog):
+    """The thread fails at the wake of the query's last batch. Neither a batch nor a stop need come after that."""
+    world = posix_world(tmp_path, publish="async")
+    query = Query(world, background=None)
+    arm(_fail_before_publishing)
+    query.batch(6)
+    _until(lambda: f"{world.driver.root}: what is pending could not" in caplog.text and "broken" in caplog.text)
+    with pytest.raises(OSError, match="broken"):
+        query.sink.close()
+    arm(None)
+    assert caplog.text.count("what is pending could not be published") == 1
 
 
 def _fail_before_publishing(step):
@@ -117,6 +130,46 @@ def test_an_error_of_the_thread_that_a_batch_has_raised_is_not_raised_again_by_s
     assert world.ids() == []
     Query(world, background=None).sink.close()
     assert world.ids() == list(range(6))
+
+
+def test_an_error_that_publishing_on_demand_has_raised_is_not_raised_again_by_stopping(tmp_path):
+    """A bounded job publishes this way and closes: the second error would hide the first one."""
+    world = posix_world(tmp_path, publish="async", restore="restore-and-continue")
+    query = Query(world, background=None)
+    arm(_fail_before_publishing)
+    query.batch(6)
+    _until(lambda: query.sink.protocol._queue.failed)
+    with pytest.raises(OSError, match="broken"):
+        query.sink.run.commit_up_to_checkpoint(0)
+    query.sink.close()
+    arm(None)
+    Query(world, background=None).sink.close()
+    assert world.ids() == list(range(6))
+
+
+def test_an_error_that_the_end_of_a_batch_has_raised_is_not_raised_again_by_stopping(tmp_path):
+    """The thread fails while the batch is written, and the batch hears of it when it publishes itself."""
+    options = {"publish_every_batches": 2, "publish_interval_ms": 50, "restore": "restore-and-continue"}
+    world = posix_world(tmp_path, **options)
+    query = Query(world, background=None)
+    go_on = threading.Event()
+
+    def fail_meanwhile(step):
+        if step == "group.before_publish":
+            assert go_on.wait(WAIT_S)
+            raise OSError("the disk is broken")
+        if step == "write.staged" and len(query.ends) == 2:
+            go_on.set()
+            _until(lambda: query.sink.protocol._queue.failed)
+
+    arm(fail_meanwhile)
+    query.batch(6)
+    with pytest.raises(OSError, match="broken"):
+        query.batch(9)
+    query.sink.close()
+    arm(None)
+    Query(world, background=None).sink.close()
+    assert world.ids() == list(range(9))
 
 
 @pytest.mark.parametrize("as_", ["snapshot-per-checkpoint", "one-snapshot"])

@@ -4,7 +4,7 @@ from tests.sabotage.defect import Defect
 
 _STEPS = "tests/crash/test_every_step.py"
 _TWO_PHASE = "tests/protocol/test_two_phase.py"
-_PUBLISHING = "tests/protocol/test_publishing.py"
+_PUBLISHING, _THREADS = "tests/protocol/test_publishing.py", "tests/protocol/test_publishing_threads.py"
 _KNOWN = "tests/protocol/test_what_is_known.py"
 _ONCE = "tests/protocol/test_once_a_run.py"
 _ADMISSION, _LOST_CHECKPOINTS = "tests/protocol/test_admission.py", "tests/advice/test_lost_checkpoints.py"
@@ -344,6 +344,16 @@ OF_BATCHES = (
            "are_alike(df.columns) or ", "", (_NAMES_APART,)),
     Defect("an error of the clean-up hides why a batch ended", "protocol/run/two_phase.py:TwoPhaseCommit._discard",
            "except (OSError, StreamsinkError) as failed:", "except StreamsinkError as failed:", (_TWO_PHASE,)),
+    Defect("a batch comes behind a record of which nobody knows", "protocol/run/two_phase.py:TwoPhaseCommit.admit",
+           "self._check_settled()", "pass", (_ONCE,)),
+    Defect("publishing on demand passes over a record of which nobody knows",
+           "protocol/run/two_phase.py:TwoPhaseCommit.commit_up_to_checkpoint", "self._check_settled()", "pass", (_ONCE,)),
+    Defect("a record that was not handed over is made again", "protocol/run/two_phase.py:TwoPhaseCommit.pre_commit",
+           "except BaseException as failed:", "except Exception as failed:", (_ONCE,)),
+    Defect("an error of the publishing thread waits for somebody", "protocol/run/publish_schedule.py:PublishSchedule._step",
+           "if not self._heard:", "if ended:", (_THREADS,)),
+    Defect("an error of publishing is raised twice", "protocol/run/publish_schedule.py:PublishSchedule.publish_up_to",
+           "self._heard = True", "pass", (_THREADS,)),
     Defect("a word of an earlier accident hides the answer behind it", "protocol/admission/resets.py:answer_in",
            "for word in words_of(option)", "for word in filter(None, (option,))", (_IDENTITY,)),
 )

@@ -344,7 +344,7 @@ OF_TABLES = (
            "max(", "min(", ("tests/advice/test_lost_tables.py", "tests/advice/test_many_tables.py")),
     Defect("B8: giving up claims nothing", "commands/give_up.py:give_up",
            "writer = journal.claim(_CLAIMED_BY, state.epoch if state else 0)", 'writer = type("W", (), {"epoch": max(journal._numbers("owner-", ""))}); journal.read_listing()', (_GIVE_UP,)),
-    Defect("B8: a mark outlives its record", "journal/file_journal.py:FileJournal.give_up",
+    Defect("B8: a mark outlives its record", "journal/repair.py:RepairJournal.give_up",
            "self._io.delete(self._done(sequence))", "pass", (_GIVE_UP,)),
     Defect("B8: records before the bad one are given up too", "commands/unpublishable.py:Unpublishable._from",
            "return ahead[good:]", "return ahead if good < len(ahead) else []", (_GIVE_UP,)),

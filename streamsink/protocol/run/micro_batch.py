@@ -78,9 +78,11 @@ class QueryRun:
 
         Idempotent across runs: a batch that an earlier run has published or recorded changes nothing. After a crash at
         any instruction the next ``start`` settles what was pending. Raises errors of ``streamsink.errors``, and what
-        writing raises; after that the same rows may be given again. Raises Misuse when this run has done the batch
-        already. Two calls for one batch at one time: before the record both raise Misuse and nothing is recorded; after
-        the record the second one waits for the first, and then raises Misuse.
+        writing raises; after that the same rows may be given again. When publishing has failed, or nobody knows whether
+        the batch is recorded, the run is over: each further call raises that error, and a new ``start`` settles it.
+        Raises Misuse when this run has done the batch already. Two calls for one batch at one time: before the record
+        both raise Misuse and nothing is recorded; after the record the second one waits for the first, and then raises
+        Misuse.
         """
         with self._as_the_only_call(batch, rows):
             batch, decision = self._admitted(batch, rows)

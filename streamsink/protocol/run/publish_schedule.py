@@ -11,6 +11,7 @@ from streamsink.faults import fault_point
 from streamsink.options import ASYNC, SinkOptions
 from streamsink.protocol.run.publish_queue import PublishQueue
 from streamsink.protocol.run.publish_thread import Background, Step
+from streamsink.protocol.sink import Published
 
 # While something is pending, how often it is asked whether the query has ended.
 LOOK_MS = 1000
@@ -21,7 +22,8 @@ PATIENCE_MS = 120_000
 class PublishSchedule:
     """Publishes in the batch or beside it, as the options say.
 
-    The batch thread calls all methods but ``_step``, which the publishing thread calls.
+    The batch thread calls all methods but ``_step``, which the publishing thread calls. ``stop`` may come from any
+    thread.
     """
 
     def __init__(self, table: str, queue: PublishQueue, options: SinkOptions, background: Callable[[Step], Background]):
@@ -32,7 +34,7 @@ class PublishSchedule:
         self._patience_ms = max(PATIENCE_MS, options.commit_timeout_ms or 0)
         self._background = background(self._step) if options.publishes_later else None
         # Each is set by one thread alone, so that neither undoes what the other one says: the publishing thread has
-        # failed; a batch or a stop has raised its error.
+        # failed; a batch, a stop or another call from outside has raised its error.
         self._failed_beside = False
         self._heard = False
         self._stopped = False
@@ -71,15 +73,23 @@ class PublishSchedule:
         Raises as publishing does.
         """
         if self._options.publish != ASYNC and len(self._queue.pending()) >= self._options.publish_every_batches:
-            self._queue.publish_up_to(None)
+            self.publish_up_to(None)
         elif self._background is not None:
             fault_point("group.queued")
             self._background.wake()
 
+    def publish_up_to(self, checkpoint_id: int | None) -> list[Published]:
+        """Publish in this call, as ``PublishQueue.publish_up_to``. The stop does not raise its error again."""
+        try:
+            return self._queue.publish_up_to(checkpoint_id)
+        except BaseException:
+            self._heard = True
+            raise
+
     def stop(self) -> None:
         """The run has ended: stop the thread, then publish what is pending, unless publishing has failed.
 
-        Raises an error of the thread that no batch has raised yet; Retryable when the thread does not end.
+        Raises an error of the thread that no call has raised yet; Retryable when the thread does not end.
         Idempotent. What could not be published is pending still, and the next start publishes it.
         """
         self._stopped = True
@@ -93,7 +103,7 @@ class PublishSchedule:
                 self._queue.check()
         elif self._queue.pending():
             fault_point("group.stopping")
-            self._queue.publish_up_to(None)
+            self.publish_up_to(None)
 
     def _has_room(self) -> bool:
         return self._queue.failed or len(self._queue.pending()) < self._options.publish_queue
@@ -101,17 +111,17 @@ class PublishSchedule:
     def _step(self, ended: bool) -> float | None:
         """Publish what is due. An error is kept by the queue, and the next batch raises it, or the stop does.
 
-        ended: no batch will come, and perhaps no stop either, so the error is logged as well.
+        It is logged as well, because perhaps neither will come. ended: no batch will come.
         """
         try:
             if not self._queue.failed and (ended or self._due()):
                 self._queue.publish_up_to(None)
         except BaseException as failed:  # handed on: the batch function raises it
             self._failed_beside = True
-            if ended:
+            if not self._heard:
                 log.warning(
-                    "%s: the query has ended, and what is pending could not be published: %s. It is safe in the "
-                    "journal, and is published at the next start",
+                    "%s: what is pending could not be published beside the batches: %s. It is safe in the journal, and "
+                    "is published at the next start. A further batch of this run raises the error",
                     self._table,
                     failed,
                 )

@@ -57,6 +57,8 @@ class TwoPhaseCommit:
         self._schedule = PublishSchedule(destination.path, self._queue, options, background)
         self._recorded = RecordedPast(destination, journal, committer, options)
         self._writer = Writer(options.application, "", 0)  # until ``restore`` has claimed: nobody's epoch
+        # The error after which nobody knows whether a record has its name.
+        self._unsettled: BaseException | None = None
 
     @property
     def path(self) -> str:
@@ -107,8 +109,10 @@ class TwoPhaseCommit:
 
         The newest snapshot must carry the last published record, or one that was pending when admission began.
         Otherwise journal and destination are reconciled first, which may publish, and raises as ``restore``. Raises
-        Fenced, Misuse, and the error with which publishing in the background has failed.
+        Fenced, Misuse, the error with which publishing in the background has failed, and the one with which a record of
+        this run may or may not have got its name.
         """
+        self._check_settled()
         self._schedule.check()
         expected = self._queue.expected()
         # The table first: a dropped table takes the journal along, and then the error must name the table.
@@ -120,6 +124,15 @@ class TwoPhaseCommit:
                 self._journal_check.check(history.state)
             self._reconcile()
         return admit(batch, self._recorded.past(), self._options)
+
+    def _check_settled(self) -> None:
+        """Raises the error after which a record may be there.
+
+        The run is over then. A further batch would be given the number and the staging folder of that record, and
+        would delete its files when it fails.
+        """
+        if self._unsettled is not None:
+            raise self._unsettled
 
     def recreated_meanwhile(self, batch: Batch, now: Batch) -> Misuse | None:
         """The error for a batch of which a topic was recreated while it was written, and ``admit`` finds no fault in
@@ -152,7 +165,9 @@ class TwoPhaseCommit:
 
         From its return on the checkpoint will be published, whatever happens. Raises Misuse "repeatedly committed" when
         the checkpoint is registered already; Fenced; Retryable when an earlier driver has recorded its number; and what
-        flushing raises. Then no record names what was staged, and the next start removes what is left of it.
+        flushing raises. Then no record names what was staged, and the next start removes what is left of it. Any other
+        error of naming the record leaves open whether it is there. Then nothing is deleted, ``admit`` raises the error
+        again, and the next start settles it.
         """
         batch = checkpoint.batch
         if any(entry.committable.state.checkpoint_id == batch.batch_id for entry in self._queue.pending()):
@@ -173,13 +188,17 @@ class TwoPhaseCommit:
         fault_point("precommit.before_record")
         try:
             self._journal.create_record(committable)
+            self._recorded.last, self._recorded.begins = committable.state, False
+            self._queue.add(QueuedRecord(committable, checkpoint.begun_ms, self._clock.monotonic_ms()))
         except (Fenced, Retryable):
             # Another driver's record has the number, or its sweep took what was staged: no record will name this
             # folder.
             self._discard(checkpoint)
             raise
-        self._recorded.last, self._recorded.begins = committable.state, False
-        self._queue.add(QueuedRecord(committable, checkpoint.begun_ms, self._clock.monotonic_ms()))
+        except BaseException as failed:
+            # The record may be there all the same, and then it names this folder.
+            self._unsettled = failed
+            raise
         fault_point("precommit.saved")
         return committable
 
@@ -193,9 +212,10 @@ class TwoPhaseCommit:
     def commit_up_to_checkpoint(self, checkpoint_id: int) -> list[Published]:
         """Publish everything pending up to and with this checkpoint now, in order. Idempotent.
 
-        Raises as ``publish_when_due``.
+        Raises as ``publish_when_due``, and the error after which a record of this run may or may not be there.
         """
-        return self._queue.publish_up_to(checkpoint_id)
+        self._check_settled()
+        return self._schedule.publish_up_to(checkpoint_id)
 
     def abort(self, checkpoint: Checkpoint, group: Group) -> None:
         """Writing failed: let go of what ``group`` holds and remove the checkpoint's files. Nothing of it is durable.

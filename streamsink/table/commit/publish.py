@@ -22,7 +22,9 @@ from streamsink.table.history.deletion import delete_hint, delete_temporary
 from streamsink.table.table import Table
 
 log = logging.getLogger("streamsink")
-# With these a store refuses to create a name, and no reply was lost: ``create_new`` has looked, and it is not there.
+# With these a store refuses, and no reply was lost: it says what to mend, and trying again at once is in vain. The
+# snapshot is not there, unless the store refused only what comes behind its creation (removing its temporary name).
+# The next start finds it then.
 _REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
@@ -59,8 +61,9 @@ def publish(table: Table, prepared: Prepared, base: Base, *, lock: Lock) -> Outc
     """Create ``snapshot-<id>``, or learn that the number is taken. ``base``: what it is built on.
 
     After a crash: the snapshot is there, whole, or it is not. Raises: OutcomeUnknown when no answer came, so that it
-    must be looked for; OSError when the store has no room for it, or is read-only; Fenced when it landed in a part of
-    history that has expired; Retryable when whether it did cannot be told, or when the table has gone back meanwhile.
+    must be looked for; OSError when the store has no room, or is read-only, and then the snapshot may be there as well;
+    Fenced when it landed in a part of history that has expired; Retryable when whether it did cannot be told, or when
+    the table has gone back meanwhile.
     """
     path = table.layout.snapshot(prepared.snapshot.id)
     try:

@@ -1,0 +1,61 @@
+"""The journal as commands change it, which no query does: records, and all of it, are taken away on purpose."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from streamsink.clock import IdSource
+from streamsink.journal import identity
+from streamsink.journal.file_journal import FileJournal
+
+
+class RepairJournal(FileJournal):
+    """The journal of an application whose query does not run, claimed by the command."""
+
+    def runs(self) -> list[str]:
+        """The ids of the bounded runs that were marked published."""
+        return self._runs.names()
+
+    def give_up(
+        self,
+        sequences: Sequence[int],
+        runs: Sequence[str] = (),
+        base: int = 0,
+        *,
+        knows_runs: bool = True,
+        behind: tuple[Any, ...] = (),
+    ) -> None:
+        """Forget records that are not published, the newest first. Durable when this returns. Idempotent.
+
+        Their numbers are given again. runs: bounded runs that no longer count as published. base: the last record that
+        the destination has; when records between it and the first of these are not there either, the journal no longer
+        knows every run, and its identity says so. knows_runs: whether ``runs`` has all runs that were given up, which
+        damaged records do not tell. behind: as in ``JournalIdentity``.
+        """
+        self._runs.forget(runs)
+        if sequences:
+            kept = max([base, *(sequence for sequence in self.retained() if sequence < min(sequences))])
+            pruned = min(sequences) - 1 if min(sequences) > kept + 1 or not knows_runs else 0
+            identity.go_back(self._io, self._dir, kept, pruned, IdSource().new_id, behind=behind)
+            self._files.cut(kept)
+        for sequence in sequences:
+            # Marks are deleted first: a mark that outlived its record would make the next record of that number look
+            # published.
+            self._io.delete(self._done(sequence))
+        self._io.sync_dir(self._dir)
+        for sequence in sorted(sequences, reverse=True):
+            self._io.delete(self._record(sequence))
+        self._io.sync_dir(self._dir)
+        self._staging.drop(set(sequences))
+        with self._lock:
+            self._sequences = [sequence for sequence in self._sequences if sequence not in sequences]
+            self._marked.difference_update(sequences)
+
+    def remove(self) -> None:
+        """Delete the whole journal: the application is retired. Idempotent.
+
+        Records are deleted before marks, because a record without a mark would look pending.
+        """
+        for sequence in self.retained():
+            self._io.delete(self._record(sequence))
+        self._io.sync_dir(self._dir)
+        self._io.delete_tree(self._dir)
