@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from streamsink.clock import IdSource
 from streamsink.faults import fault_point
 from streamsink.journal import identity
 from streamsink.journal.known_files import FilesLog
