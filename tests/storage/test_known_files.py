@@ -12,7 +12,7 @@ import pytest
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt
-from streamsink.journal.file_journal import FileJournal
+from streamsink.journal.repair import RepairJournal
 from streamsink.protocol import recorded_files
 from streamsink.protocol.admission import files
 from streamsink.protocol.committable import AppState, Batch, Committable
@@ -38,7 +38,7 @@ class Journal:
     def start(self) -> None:
         """Start its query anew."""
         self.calls = CrashingCalls(self.inner)
-        self.log = FileJournal(FileIO(self.calls, IdSource().new_id), ROOT, "streamsink", self.retain)
+        self.log = RepairJournal(FileIO(self.calls, IdSource().new_id), ROOT, "streamsink", self.retain)
         self.log.claim("q", 0)
 
     def restart(self, retain: int | None = None) -> None:
@@ -343,7 +343,7 @@ def test_a_death_while_records_are_given_up_leaves_no_wrong_knowledge():
         journal.record(1, 9)
         journal.log.release()
         try:
-            log = FileJournal(FileIO(CrashingCalls(journal.inner, call), IdSource().new_id), ROOT, "streamsink", 3)
+            log = RepairJournal(FileIO(CrashingCalls(journal.inner, call), IdSource().new_id), ROOT, "streamsink", 3)
             log.read_listing()
             log.give_up([9, 8], base=7)
         except InjectedCrash:
