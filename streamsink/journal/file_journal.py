@@ -24,15 +24,18 @@ from typing import cast
 from streamsink.clock import IdSource
 from streamsink.faults import fault_point
 from streamsink.journal import identity
+from streamsink.journal.announced import Announcement
 from streamsink.journal.known_files import FilesLog
 from streamsink.journal.owners import Owners, number_taken
 from streamsink.journal.record_format import corrupt, decode_record, encode_record
 from streamsink.journal.run_marks import Runs
 from streamsink.journal.staging import Staging
 from streamsink.protocol.committable import Committable, KnownRun
+from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.journal import Group, Journal, JournalIdentity, Where, decode_mark, encode_mark
 from streamsink.protocol.recorded_files import KnownFiles
+from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 
@@ -59,7 +62,7 @@ class FileJournal(Journal):
         self._retain = retain
         self._dir = journal_dir(table, application)
         self._owners = Owners(file_io, table, application, self._dir)
-        self._staging = Staging(file_io, self._path("staging"))
+        self._staging = Staging(file_io, self._path("staging"), table)
         self._runs = Runs(file_io, self._path("runs"))
         self._lock = threading.Lock()
         self._sequences: list[int] = []
@@ -89,6 +92,17 @@ class FileJournal(Journal):
 
     def check_owner(self, writer: Writer) -> None:
         self._owners.check(writer.epoch)
+
+    def questions(self, writer: Writer) -> Questions:
+        return self._owners.questions(writer.epoch)
+
+    def check_before_record(self, writer: Writer, sequence: int) -> None:
+        """Asks nothing where the checkpoint has announced its places.
+
+        Such a folder is left by every sweep until the number is taken.
+        """
+        if not self._staging.has_announced(sequence):
+            self.check_owner(writer)
 
     def release(self, unused: bool = False) -> None:
         self._owners.release(unused)
@@ -170,11 +184,11 @@ class FileJournal(Journal):
 
     def forget(self, sequences: Sequence[int]) -> None:
         kept = set(self.retained()) if self._keep_staging else set()
-        self._staging.drop(set(sequences) - kept)
+        self._staging.drop(set(sequences) - kept, self.load)
         fault_point("forget.staging_removed")
         pruned = self._files.keep(self._beyond_retained)
         if self._keep_staging:
-            self._staging.drop(set(pruned))
+            self._staging.drop(set(pruned), self.load)
         for oldest in pruned:
             # The mark is deleted last: a record without one would look pending.
             self._io.delete(self._record(oldest))
@@ -207,7 +221,20 @@ class FileJournal(Journal):
 
     def discard(self, staging: str) -> None:
         if not self._owners.is_replaced():
-            self._io.delete_tree(staging)
+            self._staging.discard(staging)
+
+    def announce(self, checkpoint: Checkpoint, places: Sequence[tuple[str, str]]) -> None:
+        """Say, before they exist, where files of the checkpoint come to be that have their final names at once.
+
+        places: (folder relative to the table, beginning of the names), as ``announced.py`` has them. Durable when this
+        returns.
+        """
+        said = Announcement(checkpoint.attempt, tuple(places))
+        self._staging.announce(checkpoint.sequence, checkpoint.staging, said)
+
+    def has_more_staged(self, checkpoint: Checkpoint) -> None:
+        """Tasks may have announced places too, so the checkpoint's staging folder must be listed to be deleted."""
+        self._staging.has_more(checkpoint.sequence)
 
     def sweep(self, writer: Writer) -> list[str]:
         with self._lock:
@@ -217,10 +244,10 @@ class FileJournal(Journal):
             self._path(name) for name in self._io.names(self._dir) if name.startswith(".") and name.endswith(".tmp")
         ]
         fault_point("restore.before_sweep")
-        self._staging.remove(orphans)
+        announced = self._staging.remove(orphans, self.load)
         for path in leftovers:
             self._io.delete(path)
-        return [path for files in orphans.values() for path in files] + leftovers
+        return [path for files in orphans.values() for path in files] + announced + leftovers
 
     # -- names -----------------------------------------------------------------------------------------------------
 

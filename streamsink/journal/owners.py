@@ -14,6 +14,7 @@ from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced, Misuse, Retryable
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
+from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.file_io import FileIO
 
 _PREFIX = "owner-"
@@ -86,9 +87,10 @@ class Owners:
 
         Raises Corrupt when the journal was removed.
         """
-        found = self._read(epoch)
-        if found is not None and self._is_mine(epoch, found) and not self._io.exists(self._path(epoch + 1)):
-            return
+        with self._io.asking(self.questions(epoch)):
+            found = self._read(epoch)
+            if found is not None and self._is_mine(epoch, found) and not self._io.exists(self._path(epoch + 1)):
+                return
         if not self._epochs():
             raise Corrupt(
                 f"{self._folder}: the journal of application '{self._application}' was removed under the running "
@@ -101,6 +103,10 @@ class Owners:
             f"{epoch}); this driver writes nothing more. Nothing is lost: what it had pending the newer one publishes",
             kind="writer.fenced",
         )
+
+    def questions(self, epoch: int) -> Questions:
+        """What ``check`` asks about."""
+        return Questions(read=(self._path(epoch),), size=(self._path(epoch + 1),))
 
     def is_replaced(self) -> bool:
         """Whether another driver has this one's epoch, in a journal that was begun anew.

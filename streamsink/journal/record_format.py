@@ -9,8 +9,9 @@ from streamsink.protocol.committable import DEAD_LETTERS, Committable
 
 _FORMAT = "streamsink-pending"
 # Version 2: the state has more fields, which code for version 1 would leave out. Version 3: the record has dead letters
-# beside its own files, which code for version 2 would not publish; only such a record has this version.
-_VERSION, _WITH_DEAD_LETTERS, _VERSIONS = 2, 3, (1, 2, 3)
+# beside its own files, which code for version 2 would not publish. Version 4: its files have their final names already,
+# and code for version 3 would copy each onto itself, which S3 refuses. Only such records have these versions.
+_VERSION, _WITH_DEAD_LETTERS, _WITH_FINAL_NAMES, _VERSIONS = 2, 3, 4, (1, 2, 3, 4)
 
 
 def encode_record(committable: Committable) -> bytes:
@@ -18,6 +19,8 @@ def encode_record(committable: Committable) -> bytes:
     body = json.dumps(committable.to_json(), separators=(",", ":"), sort_keys=True).encode()
     digest = hashlib.sha256(body).hexdigest()
     version = _WITH_DEAD_LETTERS if DEAD_LETTERS in committable.payload else _VERSION
+    if any(file.staged == file.final for file in committable.files):
+        version = _WITH_FINAL_NAMES
     header = {"format": _FORMAT, "version": version, "length": len(body), "sha256": digest}
     return json.dumps(header).encode() + b"\n" + body + b"\n"
 

@@ -6,6 +6,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection
 
+from streamsink.journal import announced
+from streamsink.journal.announced import Announcement, announce, is_announcement
 from streamsink.protocol.committable import Committable
 from streamsink.storage.file_io import FileIO
 
@@ -21,14 +23,18 @@ class Staging:
     Its methods are called as those of ``Journal`` are: by the thread that records and by the one that publishes.
     """
 
-    def __init__(self, file_io: FileIO, folder: str):
+    def __init__(self, file_io: FileIO, folder: str, table: str):
+        """table: the journal's, to which announced places are relative."""
         self._io = file_io
         self._folder = folder
+        self._table = table
         self._lock = threading.Lock()
         # By number, the folders that its record may yet name.
         self._left: dict[int, list[str]] = {}
         # Such folders of numbers that this writer has taken.
         self._superseded: list[str] = []
+        # By number, the one file that this writer has put into the folder for it; '' where there may be others.
+        self._announced: dict[int, str] = {}
 
     def begin(self, epoch: int, sequence: int) -> str:
         """Create the folder of one checkpoint, and return its path."""
@@ -64,27 +70,96 @@ class Staging:
         }
         return {folder: files for folder, files in below.items() if folder not in left}
 
-    def remove(self, folders: Collection[str]) -> None:
-        """Delete these folders, and the files that dead writers never finished."""
-        for folder in folders:
-            self._io.delete_tree(folder)
+    def announce(self, sequence: int, staging: str, said: Announcement) -> None:
+        """Say, before they exist, where files of this number's record may come to be; see ``announced.py``."""
+        path = announce(self._io, staging, said)
+        with self._lock:
+            self._announced[sequence] = path if self._announced.get(sequence, path) == path else ""
+
+    def has_more(self, sequence: int) -> None:
+        """The folder of this number may have other files than the one that ``announce`` has put there."""
+        with self._lock:
+            self._announced[sequence] = ""
+
+    def has_announced(self, sequence: int) -> bool:
+        """Whether this writer has announced where files of this number's record come to be."""
+        with self._lock:
+            return sequence in self._announced
+
+    def discard(self, staging: str) -> None:
+        """Delete this folder; where it announces files, these alone.
+
+        A task that outlives its job may yet write such a file, so the announcement stays until the number's folders are
+        dropped, or until the next start.
+        """
+        epoch_and_number = _NAME.fullmatch(os.path.basename(staging))
+        for path in self._announcements(staging):
+            self.has_more(int(epoch_and_number[2])) if epoch_and_number else None
+            self._delete_files(path, kept=None)
+        if not self._io.names_at_once:
+            self._io.delete_tree(staging)
+
+    def remove(self, folders: Collection[str], load: Callable[[int], Committable | None]) -> list[str]:
+        """Delete these folders, the files whose places they announce, and those that dead writers never finished.
+
+        load: as in ``orphans``. Returns the paths of the files with final names that were deleted.
+        """
+        found = [path for folder in folders for path in self._delete(folder, load)]
         self._io.delete_unfinished(self._folder)
+        return found
 
     def take(self, sequence: int) -> None:
         """This writer's record has the number now, so no record will name what others had ready for it."""
         with self._lock:
             self._superseded += self._left.pop(sequence, [])
 
-    def drop(self, sequences: Collection[int]) -> None:
-        """Delete the folders of these numbers, of every epoch, and those that ``take`` has settled."""
+    def drop(self, sequences: Collection[int], load: Callable[[int], Committable | None]) -> None:
+        """Delete the folders of these numbers, of every epoch, and those that ``take`` has settled.
+
+        load: as in ``orphans``; asked where a folder announces files, which stay if they are the record's.
+        """
         with self._lock:
             superseded, self._superseded = self._superseded, []
+            known = {number: path for number in sequences if (path := self._announced.pop(number, ""))}
         for folder in superseded:
-            self._io.delete_tree(folder)
-        for name in self._io.names(self._folder) if sequences else ():
+            self._delete(folder)
+        for path in known.values():
+            self._io.delete(path)
+        others = set(sequences) - known.keys()
+        for name in self._io.names(self._folder) if others else ():
             found = _NAME.fullmatch(name)
-            if found and int(found[2]) in sequences:
-                self._io.delete_tree(os.path.join(self._folder, name))
+            if found and int(found[2]) in others:
+                self._delete(os.path.join(self._folder, name), load)
+
+    def _delete(self, folder: str, load: Callable[[int], Committable | None] | None = None) -> list[str]:
+        """Delete the folder and, before that, the files whose places it announces. Idempotent. Returns these files.
+
+        load: given where the folder's number may have a record. What is the record's stays; and all stays when the
+        record is gone, because then nobody knows whose it is.
+        """
+        gone: list[str] = []
+        said = self._announcements(folder)
+        if said:
+            record = load(int(os.path.basename(folder).partition("-")[2])) if load else None
+            for path in said if record is not None or load is None else ():
+                gone += self._delete_files(path, kept=record.state.record_id if record else None)
+        self._io.delete_tree(folder)
+        return gone
+
+    def _announcements(self, folder: str) -> list[str]:
+        """Paths of the announcements in the folder; only a store in which files get final names at once has any."""
+        return [path for path in self._files_below(folder) if is_announcement(path)] if self._io.names_at_once else []
+
+    def _delete_files(self, path: str, *, kept: str | None) -> list[str]:
+        """Delete the files that this announcement is about, unless its attempt is ``kept``. Returns their paths."""
+        try:
+            said = announced.load(self._io, path)
+        except FileNotFoundError:
+            return []  # another process has deleted it meanwhile
+        gone = [] if said.attempt == kept else list(said.files(self._io, self._table))
+        for file in gone:
+            self._io.delete(file)
+        return gone
 
     def _files_below(self, folder: str) -> list[str]:
         """All files in the folder, and in the folders that Spark's own writer makes there."""
@@ -96,4 +171,9 @@ class Staging:
 
 
 def _is_ready(path: str) -> bool:
-    return os.path.basename(path).startswith(_READY)
+    """Whether the folder of this file may be ready for its record.
+
+    An attempt that announces the places of its files does not ask who owns the application before its record, so its
+    folder always may be.
+    """
+    return os.path.basename(path).startswith(_READY) or is_announcement(path)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import BinaryIO
 
 import tenacity
@@ -10,6 +11,7 @@ from streamsink.locks.configured import lock_of
 from streamsink.locks.lock import Lock
 from streamsink.locks.locked_creation import LeaseEnded, create_under
 from streamsink.options import LockOptions
+from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.calls import NameLimits
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup, Unflushed
@@ -47,6 +49,8 @@ class LockedFileIO(FileIO):
         self.takes_files_of_others = inner.takes_files_of_others
         self.largest_file = inner.largest_file
         self.lists_sizes = inner.lists_sizes
+        self.names_at_once = inner.names_at_once
+        self.largest_written = inner.largest_written
 
     def create_if_absent(
         self, path: str, data: bytes, unique: str = "", *, prepared: bool = False, replaceable: bool = False
@@ -71,11 +75,17 @@ class LockedFileIO(FileIO):
     def size(self, path: str) -> int | None:
         return self._inner.size(path)
 
+    def asking(self, questions: Questions) -> AbstractContextManager[None]:
+        return self._inner.asking(questions)
+
     def entries(self, path: str) -> list[FileStatus]:
         return self._inner.entries(path)
 
     def names(self, path: str) -> list[str]:
         return self._inner.names(path)
+
+    def names_beginning(self, path: str, beginning: str) -> list[str]:
+        return self._inner.names_beginning(path, beginning)
 
     def listed(self, path: str) -> Mapping[str, int | None]:
         return self._inner.listed(path)

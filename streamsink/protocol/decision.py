@@ -55,6 +55,7 @@ class Checkpoint:
     """A checkpoint that is being written.
 
     sequence: number of its record. staging: absolute path of the folder of its files. begun_ms: on the monotonic clock.
+    attempt: id of the record that it is to get; never given twice.
     """
 
     batch: Batch
@@ -62,3 +63,4 @@ class Checkpoint:
     sequence: int
     staging: str
     begun_ms: float
+    attempt: str = ""

@@ -147,6 +147,18 @@ class Journal(ABC):
     def check_owner(self, writer: Writer) -> None:
         """Raises Fenced when a newer writer has claimed the application. Called before each durable step."""
 
+    def questions(self, writer: Writer) -> Any:
+        """What ``check_owner`` will ask of the journal's store, as ``Fence`` hands it on; None if it does not tell."""
+        return None
+
+    def check_before_record(self, writer: Writer, sequence: int) -> None:
+        """As ``check_owner``, called when all that the record of this number will name is durable, before the record.
+
+        A journal whose ``sweep`` never deletes what a record of a number that is free could name need not ask: the
+        record's number is given once.
+        """
+        self.check_owner(writer)
+
     @abstractmethod
     def release(self, unused: bool = False) -> None:
         """Give the hold back; the claim's epoch stays.

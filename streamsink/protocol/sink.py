@@ -57,6 +57,21 @@ class Published:
     base_replaced: bool = False
 
 
+@dataclass(frozen=True)
+class Fence:
+    """What ``Committer.publish`` is given: calling it raises Fenced when a newer writer owns the application.
+
+    questions: what the call will ask of the journal's store, for a committer that asks a distant store ahead, many
+    things at once (``FileIO.asking``); None where the journal does not tell.
+    """
+
+    ask: Callable[[], None]
+    questions: Any = None
+
+    def __call__(self) -> None:
+        self.ask()
+
+
 class Committer(ABC):
     """Makes recorded checkpoints visible, each at one instant, and tells what is visible.
 
@@ -83,6 +98,13 @@ class Committer(ABC):
         before the first. By default each record stands for itself.
         """
         return list(records)
+
+    def asking(self, questions: Any) -> AbstractContextManager[None]:
+        """Entered while ``history`` is called and the journal is asked who owns the application.
+
+        A committer over a distant store asks both at once. questions: as in ``Fence``.
+        """
+        return nullcontext()
 
     @abstractmethod
     def history(self, application: str) -> History:
@@ -210,8 +232,8 @@ class Committer(ABC):
 
         expect: number of the record that must be the last published one; to be checked again in every try. restored:
         the record comes from an earlier run, so its files may be visible already, which must be checked. fence: raises
-        Fenced when a newer writer owns the application; to be called in every try, because the snapshots that could
-        tell may have expired while this writer was paused.
+        Fenced when a newer writer owns the application; to be called before anything is changed, and in every try,
+        because the snapshots that could tell may have expired while this writer was paused. It may be a ``Fence``.
 
         Idempotent: a record that is visible already is reported as published. Raises Fenced, Conflict, OutcomeUnknown,
         Misuse (rolled back), Corrupt; Retryable when the tries ran out. After a crash the record is still pending, and

@@ -25,10 +25,14 @@ class FileIO(Folders):
 
     takes_files_of_others: whether files that another program wrote can be read in parts and flushed.
     largest_file: size in bytes of the largest file that ``place`` can give its final name; None if there is no limit.
+    names_at_once: whether ``place`` copies, so that a file had better get its final name when it is written.
+    largest_written: size in bytes of the largest file that can be written; None if there is no limit.
     """
 
     takes_files_of_others = True
     largest_file: int | None = None
+    names_at_once = False
+    largest_written: int | None = None
 
     def __init__(self, calls: PosixLikeCalls, new_id: Callable[[], str], flush: bool = True):
         super().__init__(calls, flush)

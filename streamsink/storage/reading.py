@@ -1,9 +1,11 @@
 """The part of a store's contract that changes nothing; see ``file_io.py``."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.calls import NameLimits, PosixLikeCalls
 
 
@@ -39,6 +41,14 @@ class Reading:
         """The size of the file in bytes, or None when there is no such file."""
         return self._calls.size(path)
 
+    def asking(self, questions: Questions) -> AbstractContextManager[None]:
+        """Within it, the first answer about each of these files is as of its beginning; the second one is as of now.
+
+        A distant store is asked all of them at once, so that they take one round trip. It is only faster: whoever needs
+        another order of two answers does not ask both ahead. A store that is near is asked nothing ahead.
+        """
+        return nullcontext()
+
     def entries(self, path: str) -> list[FileStatus]:
         """The entries of a folder, sorted by name; empty when there is no such folder."""
         return [FileStatus(*entry) for entry in sorted(self._calls.entries(path))]
@@ -49,6 +59,10 @@ class Reading:
         This is cheaper than ``entries`` where a store has to ask for the size of each file separately.
         """
         return sorted(self._calls.names(path))
+
+    def names_beginning(self, path: str, beginning: str) -> list[str]:
+        """Those of ``names`` that begin with this text, at the cost of these alone where the store can tell them."""
+        return [name for name in self.names(path) if name.startswith(beginning)]
 
     def listed(self, path: str) -> Mapping[str, int | None]:
         """The names in a folder, each with its size if the listing itself tells sizes, and with None otherwise."""

@@ -8,13 +8,15 @@ import errno
 import functools
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import cast
 
+from streamsink.storage.asked_ahead import AskedAhead, Questions
 from streamsink.storage.calls import PosixLikeCalls, size_of
 from streamsink.storage.file_io import FileIO, is_there
 from streamsink.storage.flush_group import FlushGroup, Unflushed
 from streamsink.storage.hold import BeatingHold, Hold
-from streamsink.storage.s3_calls import MOST_COPIED_BYTES, S3Calls
+from streamsink.storage.s3_calls import MOST_COPIED_BYTES, MOST_WRITTEN_BYTES, S3Calls
 
 _LONG_NAME_BYTES = 255
 _PROBES = 3
@@ -26,6 +28,8 @@ class S3FileIO(FileIO):
     takes_files_of_others = False
     lists_sizes = True
     largest_file = MOST_COPIED_BYTES
+    names_at_once = True
+    largest_written = MOST_WRITTEN_BYTES
 
     def __init__(self, calls: S3Calls, new_id: Callable[[], str], table: str):
         """table: the table's path; below it the server is tried out, once, before the first write."""
@@ -33,6 +37,7 @@ class S3FileIO(FileIO):
         # ``flush_file``, ``try_hold``.
         super().__init__(cast(PosixLikeCalls, calls), new_id)
         self._table = table
+        self._ahead = AskedAhead()
 
     @property
     def _s3(self) -> S3Calls:
@@ -67,6 +72,21 @@ class S3FileIO(FileIO):
             return self._s3.put_new(probe, b"", "2")
         except FileNotFoundError:
             return False  # it was refused, and the first object was swept before its mark could be read
+
+    def asking(self, questions: Questions) -> AbstractContextManager[None]:
+        return self._ahead.asking(questions, self._s3.read, self._s3.size, self.at_once)
+
+    def read(self, path: str) -> bytes:
+        return self._ahead.read(path, self._s3.read)
+
+    def size(self, path: str) -> int | None:
+        return self._ahead.size(path, self._s3.size)
+
+    def exists(self, path: str) -> bool:
+        return self.size(path) is not None
+
+    def names_beginning(self, path: str, beginning: str) -> list[str]:
+        return sorted(name for name, _, _ in self._s3.entries(path, beginning))
 
     def make_dir(self, path: str) -> None:
         """Does nothing: there are no folders."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS = 10, 60, 5
 PART_BYTES = 16 * 1024 * 1024  # size of a part of a multipart upload, which may have 10,000 parts
 MOST_COPIED_BYTES = 5 * 1024**3  # CopyObject's limit
+MOST_WRITTEN_BYTES = 10_000 * PART_BYTES
 _MOST_KEY_BYTES = 1_024
 _DELETED_AT_ONCE, _CONFLICT_WAIT_MS = 1_000, 100
 _TRY = "streamsink-try"  # metadata key whose value tells which attempt created an object
@@ -89,10 +90,11 @@ class S3Calls(Calls):
         except FileNotFoundError:
             return None
 
-    def entries(self, path: str) -> list[tuple[str, int, bool]]:
+    def entries(self, path: str, beginning: str = "") -> list[tuple[str, int, bool]]:
+        """As ``Calls.entries``. beginning: only entries whose names begin so, at the cost of these alone."""
         bucket, prefix = _split(path.rstrip("/") + "/")
         found = []
-        for page in self._pages(path, "list_objects_v2", Bucket=bucket, Prefix=prefix, Delimiter="/"):
+        for page in self._pages(path, "list_objects_v2", Bucket=bucket, Prefix=prefix + beginning, Delimiter="/"):
             objects = [o for o in page.get("Contents", ()) if o["Key"] != prefix]
             found += [(o["Key"][len(prefix) :], o["Size"], False) for o in objects]
             found += [(p["Prefix"][len(prefix) : -1], 0, True) for p in page.get("CommonPrefixes", ())]

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.format.schema import TableSchema
+from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.file_io import FileIO
 from streamsink.table.layout import Layout
 
@@ -45,6 +46,11 @@ class Schemas:
         while self._io.exists(self._at.schema(self._newest + 1)):
             self._newest += 1
         return self.load(self._newest)
+
+    def questions(self) -> Questions:
+        """What ``identity`` and ``latest`` ask about."""
+        following = (self._at.schema(self._newest + 1),) if self._newest >= 0 else ()
+        return Questions(read=(self._at.schema(0),), size=following)
 
     def known(self) -> TableSchema:
         """What ``latest`` returned last. The store is asked only if ``latest`` was never called."""

@@ -2,6 +2,7 @@
 
 from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
+from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.file_io import FileIO
 from streamsink.table.layout import Layout
 
@@ -23,16 +24,14 @@ class Snapshots:
         Its file is read every time, since a rollback may have replaced it, but equal bytes are decoded only once.
         """
         for _ in range(_LOOKS):
-            newest = self._latest_id()
-            if newest is None:
+            found = self._known_newest() or self._hinted_newest() or self._listed_newest()
+            if found is None:
                 return None
-            path = self._at.snapshot(newest)
-            try:
-                data = self._io.read(path)
-            except FileNotFoundError:
+            newest, data = found
+            if data is None:
                 continue
             if self._newest is None or self._newest[0] != data:
-                self._newest = (data, _decode(data, path, newest))
+                self._newest = (data, _decode(data, self._at.snapshot(newest), newest))
             return self._newest[1]
         raise Corrupt(
             f"{self._at.snapshot_dir}: the newest snapshot vanished {_LOOKS} times while it was read: the folder is "
@@ -42,15 +41,12 @@ class Snapshots:
 
     def load(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot of this number; None when it has expired or never existed. Raises Corrupt."""
-        path = self._at.snapshot(snapshot_id)
-        try:
-            data = self._io.read(path)
-        except FileNotFoundError:
+        data = self._bytes(snapshot_id)
+        if data is None:
             return None
         known = self._newest
-        return (
-            known[1] if known and known[0] == data and known[1].id == snapshot_id else _decode(data, path, snapshot_id)
-        )
+        is_known = known is not None and known[0] == data and known[1].id == snapshot_id
+        return known[1] if known and is_known else _decode(data, self._at.snapshot(snapshot_id), snapshot_id)
 
     def ids(self) -> list[int]:
         """The numbers of all snapshot files, in ascending order. This lists the folder."""
@@ -60,6 +56,10 @@ class Snapshots:
     def published(self, snapshot: Snapshot, data: bytes) -> None:
         """Remember as the newest one a snapshot that this process has just created with these bytes."""
         self._newest = (data, snapshot)
+
+    def known(self) -> Snapshot | None:
+        """The newest snapshot as of the last look-up, or as created here since; None when there was none."""
+        return self._newest[1] if self._newest else None
 
     def known_id(self) -> int:
         """Number of the newest snapshot as of the last look-up; 0 when there was none."""
@@ -80,26 +80,41 @@ class Snapshots:
         if snapshot_id == 1:
             self._io.replace(self._at.earliest_hint, b"1", name)
 
-    def _latest_id(self) -> int | None:
-        """Number of the newest snapshot, found as cheaply as possible.
+    def questions(self) -> Questions:
+        """What ``latest`` asks about, if the newest snapshot still is the one of its last call."""
+        if self._newest is None:
+            return Questions(read=(self._at.latest_hint,))
+        known = self._newest[1].id
+        return Questions(read=(self._at.snapshot(known),), size=(self._at.snapshot(known + 1),))
 
-        The newest one of the last look-up mostly is the newest still; if not, the hint mostly tells; else a listing
-        does.
-        """
-        if self._newest is not None and self._is_last(self._newest[1].id):
-            return self._newest[1].id
+    def _known_newest(self) -> tuple[int, bytes] | None:
+        """Number and bytes of the newest snapshot of the last look-up, which mostly is the newest still; else None."""
+        return self._if_last(self._newest[1].id) if self._newest is not None else None
+
+    def _hinted_newest(self) -> tuple[int, bytes] | None:
+        """Number and bytes of the snapshot that the hint names, if that is the newest one."""
         hint = self._hint(self._at.latest_hint)
-        if hint is not None and self._is_last(hint):
-            return hint
+        return self._if_last(hint) if hint is not None else None
+
+    def _listed_newest(self) -> tuple[int, bytes | None] | None:
+        """Number and bytes of the last snapshot in the folder's listing; no bytes when it has vanished since."""
         ids = self.ids()
-        return ids[-1] if ids else None
+        return (ids[-1], self._bytes(ids[-1])) if ids else None
+
+    def _if_last(self, snapshot_id: int) -> tuple[int, bytes] | None:
+        """The snapshot if it is there and the following one is not."""
+        data = self._bytes(snapshot_id)
+        return (snapshot_id, data) if data is not None and not self.exists(snapshot_id + 1) else None
+
+    def _bytes(self, snapshot_id: int) -> bytes | None:
+        try:
+            return self._io.read(self._at.snapshot(snapshot_id))
+        except FileNotFoundError:
+            return None
 
     def path(self, snapshot_id: int) -> str:
         """Path of the snapshot's file, for messages."""
         return self._at.snapshot(snapshot_id)
-
-    def _is_last(self, snapshot_id: int) -> bool:
-        return self.exists(snapshot_id) and not self.exists(snapshot_id + 1)
 
     def _hint(self, path: str) -> int | None:
         try:

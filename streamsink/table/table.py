@@ -16,6 +16,7 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.supported import check_readable, check_writable
 from streamsink.format.types import DataField
 from streamsink.journal.file_journal import JOURNAL_DIR
+from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.file_io import FileIO
 from streamsink.table.application_states import StatesReader
 from streamsink.table.layout import Layout
@@ -45,6 +46,10 @@ class Table:
     def root(self) -> str:
         """The table's absolute path."""
         return self.layout.root
+
+    def questions(self) -> Questions:
+        """What a look asks first: is this the same table still, and which schema and snapshot are the newest?"""
+        return self.schemas.questions() + self.snapshots.questions()
 
     def latest_schema(self) -> TableSchema:
         """The newest schema. This asks the store, because a foreign writer may have changed the schema."""

@@ -105,8 +105,8 @@ class CrashingCalls(PosixLikeCalls):
     def size(self, path: str) -> int | None:
         return self._do("size", lambda: self._inner.size(path))
 
-    def entries(self, path: str) -> list[tuple[str, int, bool]]:
-        return self._do("entries", lambda: self._inner.entries(path))
+    def entries(self, path: str, *beginning: str) -> list[tuple[str, int, bool]]:
+        return self._do("entries", lambda: self._inner.entries(path, *beginning))
 
     def names(self, path: str) -> list[str]:
         return self._do("entries", lambda: self._inner.names(path))

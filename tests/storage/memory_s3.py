@@ -28,14 +28,14 @@ class MemoryS3Calls(Calls):
         found = self._objects.get(path)
         return None if found is None else len(found[0])
 
-    def entries(self, path):
+    def entries(self, path, beginning=""):
         prefix = path.rstrip("/") + "/"
         below = [
             (name[len(prefix) :], data) for name, (data, _) in list(self._objects.items()) if name.startswith(prefix)
         ]
         folders = {name.partition("/")[0] for name, _ in below if "/" in name}
-        return [(name, len(data), False) for name, data in below if "/" not in name] + [
-            (name, 0, True) for name in folders
+        return [(name, len(data), False) for name, data in below if "/" not in name and name.startswith(beginning)] + [
+            (name, 0, True) for name in folders if name.startswith(beginning)
         ]
 
     def open_new(self, path):

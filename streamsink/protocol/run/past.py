@@ -46,13 +46,7 @@ class RecordedPast:
         )
 
     def record_of(
-        self,
-        checkpoint: Checkpoint,
-        files: tuple[StagedFile, ...],
-        payload: Mapping[str, Any],
-        writer: Writer,
-        *,
-        record_id: str,
+        self, checkpoint: Checkpoint, files: tuple[StagedFile, ...], payload: Mapping[str, Any], writer: Writer
     ) -> Committable:
         """The record of a checkpoint: what is published of it, and the state that the destination then has.
 
@@ -65,7 +59,7 @@ class RecordedPast:
             epoch=writer.epoch,
             checkpoint_id=batch.batch_id,
             sequence=checkpoint.sequence,
-            record_id=record_id,
+            record_id=checkpoint.attempt,
             table_id=self._to.table_id,
             sources=batch.sources,
             recorded=decision.recorded,

@@ -24,7 +24,7 @@ from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.journal import Journal
 from streamsink.protocol.run.first_name import check_name_before
-from streamsink.protocol.sink import Committer, Destination, Published
+from streamsink.protocol.sink import Committer, Destination, Fence, Published
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,6 @@ class PublishQueue:
                 queued = self._up_to(checkpoint_id)
                 for unit, records in self.units([record.committable for record in queued]):
                     begun_ms = next(r.begun_ms for r in queued if r.committable is records[0])
-                    self._journal.check_owner(self._writer)
                     fault_point("group.before_publish")
                     outcome = self.publish(unit, records, expect=records[0].state.sequence - 1)
                     self.mark(unit, records, outcome, self._clock.monotonic_ms() - begun_ms)
@@ -144,12 +143,13 @@ class PublishQueue:
         expect, restored: as ``Committer.publish``. before: called in each try, when the fence has let it pass.
         """
 
-        def fence() -> None:
+        def ask() -> None:
             self._journal.check_owner(self._writer)
             # The table may have gone back since the records were made.
             check_name_before(self._to.path, records, self._committer, self._options)
             before()
 
+        fence = Fence(ask, self._journal.questions(self._writer))
         return self._committer.publish(unit, expect=expect, restored=restored, fence=fence)
 
     def mark(self, unit: Committable, records: Sequence[Committable], outcome: Published, elapsed_ms: float) -> None:

@@ -115,9 +115,10 @@ class TwoPhaseCommit:
         self._check_settled()
         self._schedule.check()
         expected = self._queue.expected()
-        # The table first: a dropped table takes the journal along, and then the error must name the table.
-        history = self._committer.history(self._options.application)
-        self._journal.check_owner(self._writer)
+        with self._committer.asking(self._journal.questions(self._writer)):
+            # The table first: a dropped table takes the journal along, and then the error must name the table.
+            history = self._committer.history(self._options.application)
+            self._journal.check_owner(self._writer)
         found = history.state.record_id if history.state else None
         if found not in expected or (found is None and not history.complete):
             if history.state is not None:
@@ -153,7 +154,7 @@ class TwoPhaseCommit:
         last = self._recorded.last.sequence if self._recorded.last else 0
         sequence = max(last, self._journal.last_sequence()) + 1
         staging = self._journal.staging(sequence, self._writer)
-        checkpoint = Checkpoint(batch, decision, sequence, staging, self._clock.monotonic_ms())
+        checkpoint = Checkpoint(batch, decision, sequence, staging, self._clock.monotonic_ms(), self._new_id())
         fault_point("write.begin")
         return checkpoint
 
@@ -175,13 +176,13 @@ class TwoPhaseCommit:
                 f"{self._to.path}: checkpoint {batch.batch_id} is repeatedly committed: it is pending already",
                 kind="checkpoint.repeated",
             )
-        committable = self._recorded.record_of(checkpoint, files, payload, self._writer, record_id=self._new_id())
+        committable = self._recorded.record_of(checkpoint, files, payload, self._writer)
         try:
             self._journal.stage_record(committable, group)
             group.flush()
             # The owner is asked after the flush. A successor that claims later finds the complete folder and leaves it;
             # one that has claimed before is found by this check.
-            self._journal.check_owner(self._writer)
+            self._journal.check_before_record(self._writer, checkpoint.sequence)
         except BaseException:
             self.abort(checkpoint, group)
             raise

@@ -26,6 +26,7 @@ from streamsink.sinks.paimon.past.records import (
     is_older_than,
     joined,
     manifest_meta,
+    manifest_name,
     read_staged,
     renames,
     staged_manifests,
@@ -88,14 +89,16 @@ class PaimonCommitter(PaimonHistory):
         *,
         seen: bool = False,
         leads_on: tuple[str, int] | None = None,
+        at_once: tuple[str, int] | None = None,
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """Write the manifest that holds the whole metadata of these files into staging; durable when ``group`` is
         flushed.
 
         seen: the batch's rows are in the table already, so that it replaces nothing either. leads_on: as of
-        ``Decision``. Returns the files and the payload of the pending record. The record itself names paths and counts
-        only: the statistics, which are row values, stay in the manifest, where the table keeps them anyway. Raises
-        Misuse when the record could not be published.
+        ``Decision``. at_once: where files have their final names at once, the record's id, and a time in ms before the
+        first of them got its name. Returns the files and the payload of the pending record. The record itself names
+        paths and counts only: the statistics, which are row values, stay in the manifest, where the table keeps them
+        anyway. Raises Misuse when the record could not be published.
         """
         promise.check(self._table, staging, written, group)
         relative = self._table.layout.relative
@@ -111,10 +114,11 @@ class PaimonCommitter(PaimonHistory):
             overwrite.check_inside(self._table.root, schema, entries)
             payload |= {"kind": OVERWRITE, "overwrite": overwrite.to_json()}
         group.sync_dir(staging)
+        payload |= {"named_ms": at_once[1]} if at_once else {}
         if written:
-            name = f"manifest-{IdSource().new_id()}-0"
+            name = manifest_name(at_once[0] if at_once else IdSource().new_id())
             data = write_manifest(entries)
-            staged = os.path.join(staging, name)
+            staged = self._table.layout.manifest(name) if at_once else os.path.join(staging, name)
             group.write(staged, data)
             payload["manifest"] = {
                 "staged": relative(staged),
@@ -187,7 +191,7 @@ class PaimonCommitter(PaimonHistory):
         """Place the record's files, and say what the commit is to change."""
         # First: at a restart it reads the manifests of all records, which then need not be read again.
         check = way.presence
-        begun_ms = Clock().now_ms()
+        begun_ms = int(min(Clock().now_ms(), way.named_ms(committable)))
         is_placed = way.place_ahead(committable)
         folders = frozenset() if is_placed else self._place_now(committable, fence)
         manifests, entries = self._read_manifests(committable)
@@ -249,6 +253,8 @@ class PaimonCommitter(PaimonHistory):
         return removed
 
     def _place_now(self, committable: Committable, fence: Callable[[], None]) -> frozenset[str]:
+        if renames(committable):
+            fence()  # before anything is changed
         try:
             return self._place(committable)
         except FileNotFoundError as gone:

@@ -4,6 +4,8 @@ Driver only.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
 
 from streamsink.format.supported import check_writable
 from streamsink.options import SinkOptions
@@ -14,6 +16,7 @@ from streamsink.sinks.paimon.past import filter_of, history_of
 from streamsink.sinks.paimon.past.above import as_journals_say
 from streamsink.sinks.paimon.past.history_of import names_of
 from streamsink.sinks.paimon.past.records import files_in_place, is_readable, path_of_rows, state_alone
+from streamsink.storage.asked_ahead import Questions
 from streamsink.table.commit.table_commit import TableCommit
 from streamsink.table.history import lineage
 from streamsink.table.history.lineage import were_named
@@ -44,10 +47,15 @@ class PaimonHistory(Committer):
         self._commit = TableCommit(table, options, self._whole)
         self._checked_schema = -1
 
+    def asking(self, questions: Any) -> AbstractContextManager[None]:
+        others = questions if isinstance(questions, Questions) else Questions()
+        return self._table.file_io.asking(self._table.questions() + self._whole.questions() + others)
+
     def history(self, application: str) -> History:
-        self._table.check_identity()
-        self._check_schema()
-        newest = self._whole.look(self._table.snapshots.latest())
+        with self.asking(None):
+            self._table.check_identity()
+            self._check_schema()
+            newest = self._whole.look(self._table.snapshots.latest())
         states = self._table.states.read(newest)
         return History(filter_of.state_of(states, application), states.complete)
 

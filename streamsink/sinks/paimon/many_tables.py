@@ -265,7 +265,6 @@ class ManyTables(Committer):
         tables: dict[str, Mark] = {}
         for entry, member, mine in self._parts(committable):
             fault_point("tables.before_table")
-            fence()
             if restored and self._progress().has_without_saying(member, mine):
                 continue
             self._progress().check_name_before(member, entry)

@@ -1,20 +1,25 @@
 """Paimon tables as one start of a query has opened them: how rows become files, and what a record names."""
 
+import itertools
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from streamsink.clock import Clock
+from streamsink.format.paths import bucket_dir
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import DataField
 from streamsink.journal.file_journal import FileJournal
-from streamsink.options import SinkOptions
+from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import StagedFile
 from streamsink.protocol.decision import Checkpoint, Verdict
 from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Destination, OpenSink
 from streamsink.sinks.paimon.letters import TableCommitter
 from streamsink.sinks.paimon.many_tables import ManyTables
+from streamsink.sinks.paimon.past.records import places_of_metadata
 from streamsink.sinks.paimon.routed import RoutedTables
 from streamsink.sinks.paimon.writing import RoutedWriting, TableWriting
 from streamsink.storage.file_io import FileIO
@@ -22,7 +27,11 @@ from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.routed.routed_writer import RoutedFiles
 from streamsink.table.table import Table
 from streamsink.table.write.fit import fit
+from streamsink.table.write.folders import UNAWARE_BUCKET
 from streamsink.table.write.spec import WriteSpec, WrittenFile
+
+# Of so many folders of a checkpoint the driver says that the next one may have files there; of others the writers do.
+_MOST = 1_000
 
 
 @dataclass(eq=False)
@@ -68,32 +77,60 @@ class OpenTable(Opened):
     committer: TableCommitter
     table: Table
     _fitted: Fitted | None = None
+    # Folders of the last checkpoint's files, relative to the table.
+    _folders: frozenset[str] = frozenset()
+    # A time before the first file of this checkpoint got its final name.
+    _named_ms: int = 0
 
     def writing(
         self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]
     ) -> TableWriting:
-        """How rows are written: the table's schema is read again, and evolved where the options allow it."""
+        """How rows are written: the table's schema is that of the last look, evolved where options allow it."""
         options, fitted = self.options, self._fitted
-        if fitted is None or fitted.fields is not fields or fitted.schema is not self.table.latest_schema():
+        if fitted is None or fitted.fields is not fields or fitted.schema is not self.table.known_schema:
             schema = fit(self.table, fields, options)
             fitted = self._fitted = Fitted(fields, schema, schema.to_json())
-        return TableWriting(
-            WriteSpec(
-                checkpoint.staging,
-                fitted.schema_json,
-                options.target_file_bytes,
-                options.max_open_writers,
-                options.writer_memory_bytes,
-                self.to.path,
-            )
+        spec = WriteSpec(
+            checkpoint.staging,
+            fitted.schema_json,
+            options.target_file_bytes,
+            options.max_open_writers,
+            options.writer_memory_bytes,
+            self.to.path,
         )
+        return TableWriting(self._announced(checkpoint, spec, fitted.schema) if self._names_at_once else spec)
+
+    @property
+    def _names_at_once(self) -> bool:
+        """Whether files get their final names when they are written.
+
+        Not where a second copy of them is kept, from which they are published again after a rollback.
+        """
+        return self.file_io.names_at_once and self.options.on_rollback != ON_ROLLBACK_REPUBLISH
+
+    def _announced(self, checkpoint: Checkpoint, spec: WriteSpec, schema: TableSchema) -> WriteSpec:
+        """Say where files will be; in most checkpoints they are where those of the last one are."""
+        spec = replace(
+            spec,
+            attempt=checkpoint.attempt,
+            announced=self._folders if schema.partition_keys else frozenset({bucket_dir("", UNAWARE_BUCKET)}),
+        )
+        places = [(folder, spec.beginning) for folder in sorted(spec.announced)]
+        self._named_ms = Clock().now_ms()
+        self.journal.announce(checkpoint, [*places, *places_of_metadata(self.table.layout, checkpoint.attempt)])
+        return spec
 
     def stage(
         self, checkpoint: Checkpoint, written: Sequence[WrittenFile], group: Group
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         decision, seen = checkpoint.decision, checkpoint.decision.verdict is Verdict.SEEN
         own = cast(FlushGroup, group)  # it is one that ``group`` has opened
-        return self.committer.stage(checkpoint.staging, written, own, seen=seen, leads_on=decision.leads_on)
+        at_once = (checkpoint.attempt, self._named_ms) if self._names_at_once else None
+        if at_once and any(file.handed_over for file in written):
+            self.journal.has_more_staged(checkpoint)
+        self._folders = frozenset(itertools.islice(dict.fromkeys(os.path.dirname(f.final) for f in written), _MOST))
+        staging = checkpoint.staging
+        return self.committer.stage(staging, written, own, seen=seen, leads_on=decision.leads_on, at_once=at_once)
 
 
 @dataclass(eq=False)

@@ -1,6 +1,7 @@
 """How a record is published: one of this run, one of an earlier run, or one of many at a restart. Driver only."""
 
 import functools
+import math
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -46,6 +47,14 @@ class Live:
         """Whether the record's files have their final names by now, durably."""
         return False
 
+    def named_ms(self, committable: Committable) -> float:
+        """A time in ms before the first of the record's files got its final name; infinite if none has one yet.
+
+        It matters where nobody looks whether they are there still.
+        """
+        payloads = committable.payload.get("joined", [committable.payload])
+        return min((payload["named_ms"] for payload in payloads if "named_ms" in payload), default=math.inf)
+
     def delta_list(self, committable: Committable) -> Written | None:
         """The manifest list that ``place_ahead`` wrote of what the record adds."""
         return None
@@ -70,8 +79,12 @@ class Restored(Live):
     def presence(self) -> Presence | None:
         return Presence(self._table.manifests)
 
+    def named_ms(self, committable: Committable) -> float:
+        """Infinite: whether its files are there was looked up a moment ago."""
+        return math.inf
 
-class Restart(Live):
+
+class Restart(Restored):
     """How the records of earlier runs are published at a restart: each look at the table is made once, on first use."""
 
     def __init__(

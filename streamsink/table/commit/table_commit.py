@@ -13,9 +13,10 @@ from streamsink.faults import fault_point
 from streamsink.format.snapshot import Snapshot
 from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
+from streamsink.storage.asked_ahead import Questions
 from streamsink.table.application_states import States
 from streamsink.table.commit import strict
-from streamsink.table.commit.delta import CommitRequest, Deltas
+from streamsink.table.commit.delta import CommitRequest, Delta, Deltas
 from streamsink.table.commit.files_of_tries import FilesOfTries
 from streamsink.table.commit.late import Base, has_slept
 from streamsink.table.commit.publish import Outcome, move_hint, prepare_snapshot, publish, take_back_hint
@@ -48,11 +49,31 @@ class Committed:
         return self.snapshot.id
 
 
+@dataclass(frozen=True)
+class _Found:
+    """What one try builds on, and changes.
+
+    request: what it publishes, without files where these are in the table already (``is_alone``). newest, states: what
+    it builds on, looked up at ``seen_ms``. delta: the changes on top of that.
+    """
+
+    request: CommitRequest
+    newest: Snapshot | None
+    seen_ms: int
+    states: States
+    delta: Delta
+    is_alone: bool
+
+
 class Guard:
     """What a commit asks in each of its tries about the newest snapshot, before it writes anything.
 
     This one lets all pass.
     """
+
+    def questions(self) -> Questions:
+        """What ``fence`` asks about."""
+        return Questions()
 
     def fence(self) -> None:
         """Raises when this writer may not publish any more."""
@@ -110,28 +131,15 @@ class TableCommit:
     def _try_once(self, request: CommitRequest, guard: Guard, tries: Tries, attempt: int) -> Committed | None:
         """One try; None when another writer won, or no answer came. Steps 1 to 7 as docs/PROTOCOL.md numbers them."""
         fault_point("commit.before_filter")
-        newest, seen_ms = self._snapshots.latest(), self._clock.now_ms()  # 1 filter
-        landed = tries.landed(newest)
-        if landed is not None:
-            return Committed(landed, attempt - 1, self._clock.now_ms())
-        states = self._table.states.read(newest)
-        guard.fence()
-        if guard.is_published(states):
-            self._io.sync_dir(self._at.snapshot_dir)  # whoever published it may have died before
-            # There is no snapshot only where what was to be taken out is gone with all of them, and nobody asks for it.
-            return Committed(cast(Snapshot, newest), attempt - 1, self._clock.now_ms(), may_be_alone=True)
-        is_alone = False
-        if tries.unanswered and is_built_on(self._table, request, tries.unanswered, newest) and newest is not None:
-            if request.application is None:
-                return Committed(newest, attempt - 1, self._clock.now_ms())  # there is no state to publish
-            request, is_alone = without_files(request), True
-        delta = self._deltas.of(request, newest)  # 2 base, 3 delta and conflicts
-        if attempt == 1:
-            self._table.schemas.check_there({self._table.known_schema.id, *request.changes.schema_ids})
+        with self._io.asking(self._table.questions() + guard.questions()):
+            found = self._look(request, guard, tries, attempt)
+        if isinstance(found, Committed):
+            return found
+        request, newest, delta = found.request, found.newest, found.delta
         name = try_name(request.name, newest.id + 1 if newest else 1, attempt)
         with self._io.flush_group() as group:
             files = self._files.write(delta, newest, name, tries.delta_list, group=group)  # 4 manifests
-            properties = states.properties(request.application, request.state)
+            properties = found.states.properties(request.application, request.state)
             snapshot = self._files.snapshot(
                 request, newest, files, delta.changes.rows, properties=properties
             )  # 5 snapshot
@@ -141,7 +149,7 @@ class TableCommit:
             group.flush()
         tries.delta_list = files.shared_delta_list
         fault_point("commit.lists_written")
-        base = Base(newest, seen_ms, request.begun_ms)
+        base = Base(newest, found.seen_ms, request.begun_ms)
         try:
             outcome = publish(self._table, prepared, base, lock=self._lock)  # 6 publish
         except OutcomeUnknown as no_answer:
@@ -160,7 +168,29 @@ class TableCommit:
         self._deltas.published(snapshot)
         if request.hint:
             move_hint(self._table, snapshot, name)
-            if has_slept(seen_ms):
+            if has_slept(found.seen_ms):
                 take_back_hint(self._table, snapshot)
         fault_point("commit.hinted")
-        return Committed(snapshot, attempt, published_ms, outcome is Outcome.WON_OVER_REPLACED, is_alone)
+        return Committed(snapshot, attempt, published_ms, outcome is Outcome.WON_OVER_REPLACED, found.is_alone)
+
+    def _look(self, request: CommitRequest, guard: Guard, tries: Tries, attempt: int) -> "Committed | _Found":
+        """Steps 1 to 3: the commit, if it is there already, or what this try builds on and changes."""
+        newest, seen_ms = self._snapshots.latest(), self._clock.now_ms()  # 1 filter
+        landed = tries.landed(newest)
+        if landed is not None:
+            return Committed(landed, attempt - 1, self._clock.now_ms())
+        states = self._table.states.read(newest)
+        guard.fence()
+        if guard.is_published(states):
+            self._io.sync_dir(self._at.snapshot_dir)  # whoever published it may have died before
+            # There is no snapshot only where what was to be taken out is gone with all of them, and nobody asks for it.
+            return Committed(cast(Snapshot, newest), attempt - 1, self._clock.now_ms(), may_be_alone=True)
+        is_alone = False
+        if tries.unanswered and is_built_on(self._table, request, tries.unanswered, newest) and newest is not None:
+            if request.application is None:
+                return Committed(newest, attempt - 1, self._clock.now_ms())  # there is no state to publish
+            request, is_alone = without_files(request), True
+        delta = self._deltas.of(request, newest)  # 2 base, 3 delta and conflicts
+        if attempt == 1:
+            self._table.schemas.check_there({self._table.known_schema.id, *request.changes.schema_ids})
+        return _Found(request, newest, seen_ms, states, delta, is_alone)

@@ -9,6 +9,7 @@ from streamsink.errors import Corrupt
 from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import Snapshot
+from streamsink.storage.asked_ahead import Questions
 from streamsink.table.application_states import is_foreign
 from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import Table
@@ -58,6 +59,16 @@ class Whole:
             if newest == before or not left:
                 raise broken
         return newest
+
+    def questions(self) -> Questions:
+        """What ``look`` asks about if the newest snapshot still is the one that was read or published here last."""
+        newest = self._table.snapshots.known()
+        metas = self._table.manifests.known_of(newest) if self._started and newest is not None else None
+        if newest is None or metas is None:
+            return Questions()
+        lists = (newest.base_manifest_list, newest.delta_manifest_list)
+        turn = () if self._is_seen(newest) else self._turn(metas)[-1:]
+        return Questions(size=tuple(map(self._at.manifest, (*lists, *turn))))
 
     def look_at_one(self, newest: Snapshot | None, metas: list[ManifestFileMeta]) -> None:
         """Check, before a commit builds on these manifests of ``newest``, that one of them exists.
@@ -114,14 +125,18 @@ class Whole:
 
     def _one_broken(self, newest: Snapshot, metas: list[ManifestFileMeta]) -> Corrupt | None:
         self._seen = newest
-        there = {meta.file_name: meta for meta in metas}
-        self._in_turn = [name for name in self._in_turn if name in there] or list(there)[::-1]
+        self._in_turn = self._turn(metas)
         if not self._in_turn:
             return None
-        meta = there[self._in_turn.pop()]
+        meta = {meta.file_name: meta for meta in metas}[self._in_turn.pop()]
         return self._compare(
             newest, meta.file_name, meta.file_size, self._table.file_io.size(self._at.manifest(meta.file_name))
         )
+
+    def _turn(self, metas: list[ManifestFileMeta]) -> list[str]:
+        """Names of the manifests that were not checked in this round yet; the one whose turn it is stands last."""
+        there = dict.fromkeys(meta.file_name for meta in metas)
+        return [name for name in self._in_turn if name in there] or list(there)[::-1]
 
     def _is_seen(self, newest: Snapshot) -> bool:
         return self._seen is not None and (self._seen.id, self._seen.uuid) == (newest.id, newest.uuid)

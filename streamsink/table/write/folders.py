@@ -18,7 +18,9 @@ from streamsink.storage.calls import NameLimits, size_of
 from streamsink.table.write.split import WHY_NOT_UTF8, PartitionKey, not_utf8, split_with_places
 
 UNAWARE_BUCKET = 0
-# Length of a data file's name, with the most digits that a count may have: ``data-<uuid>-<count>.parquet``.
+# Length of a data file's name, with the most digits that a count may have: ``data-<uuid>-<count>.parquet``. A file that
+# has its final name at once has another part in it, of ``TOKEN`` digits, for its writer.
+TOKEN = 16
 _FILE_NAME_BYTES = len("data-") + 36 + len("-") + 10 + len(".parquet")
 # A slash becomes ``%2F``; no character has a longer escape.
 _ESCAPE_BYTES = 3
@@ -31,10 +33,12 @@ class Folders:
     limits: what the store takes.
     """
 
-    def __init__(self, schema: TableSchema, root: str, limits: NameLimits):
+    def __init__(self, schema: TableSchema, root: str, limits: NameLimits, *, names_at_once: bool = False):
+        """names_at_once: the files get their final names when they are written."""
         self._schema = schema
         self._root = root
         self._limits = limits
+        self._file_bytes = _FILE_NAME_BYTES + (TOKEN + 1 if names_at_once else 0)
         options = schema.options
         self._default = options.get("partition.default-name", "__DEFAULT_PARTITION__")
         self._legacy = options.get("partition.legacy-name", "true").strip().lower() == "true"
@@ -105,7 +109,7 @@ class Folders:
 
     def _refused(self, folder: str) -> tuple[str, str] | None:
         """(column to blame, explanation) when the store does not take this folder, or the files in it."""
-        file = os.path.join(self._root, folder, "f" * _FILE_NAME_BYTES)
+        file = os.path.join(self._root, folder, "f" * self._file_bytes)
         exceeded = self._limits.exceeded_by(file)
         if exceeded is None or not self._schema.partition_keys:
             return None  # without partitions the table's own path is too long, which no row has caused
@@ -130,7 +134,7 @@ class Folders:
             for name in self._schema.partition_keys
         ]
         limits = self._limits
-        path = size_of(self._root) + sum(sizes) + len(sizes) + len("/bucket-0/") + _FILE_NAME_BYTES
+        path = size_of(self._root) + sum(sizes) + len(sizes) + len("/bucket-0/") + self._file_bytes
         dates = not self._legacy and any(
             isinstance(field.type, AtomicType) and field.type.root in ("DATE", "TIMESTAMP")
             for field in self._schema.partition_fields

@@ -14,6 +14,8 @@ class WriteSpec:
     staging: folder for the files. target_file_bytes: size at which a file is rolled. max_open, memory_bytes: the bounds
     of open files and buffered bytes. table: the table's path; without it only single names are compared with what the
     store takes, not whole paths.
+    attempt: id of the record that is to name the files, where these get their final names at once; '' where they are
+    staged. announced: folders of final names, relative to the table, that the driver has announced.
     """
 
     staging: str
@@ -22,6 +24,13 @@ class WriteSpec:
     max_open: int
     memory_bytes: int
     table: str = ""
+    attempt: str = ""
+    announced: frozenset[str] = frozenset()
+
+    @property
+    def beginning(self) -> str:
+        """How the names of the data files begin; only those of this attempt do, if they get their names at once."""
+        return f"data-{self.attempt}-" if self.attempt else "data-"
 
     def schema(self) -> TableSchema:
         """The schema with which the files are written."""

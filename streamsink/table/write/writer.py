@@ -6,7 +6,7 @@ open; the largest one is closed to make room. Neither bound grows with the numbe
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
@@ -15,12 +15,13 @@ from streamsink.faults import fault_point
 from streamsink.format.data_file import DataFileMeta
 from streamsink.format.schema import TableSchema
 from streamsink.format.stats import StatsCollector
+from streamsink.journal.announced import Announcement, announce
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.history.deletion import delete_staged
 from streamsink.table.write.buffers import SMALL_PIECE_ROWS, Buffer, Limits, size_of
 from streamsink.table.write.conform import Conform
-from streamsink.table.write.folders import Folders
+from streamsink.table.write.folders import TOKEN, Folders
 from streamsink.table.write.parquet_output import ParquetOutput
 from streamsink.table.write.spec import WriteSpec, WrittenFile
 from streamsink.table.write.split import PartitionKey, split_by_partition
@@ -36,7 +37,10 @@ _ROLLED_AT = 0.8
 
 
 class TableWriter:
-    """Writes Arrow batches into staged files. There is one for each table and task attempt."""
+    """Writes Arrow batches into staged files, or into files that have their final names at once.
+
+    There is one for each table and task attempt.
+    """
 
     def __init__(self, file_io: FileIO, spec: WriteSpec, limits: Limits | None = None):
         """limits: shared with the writers of other tables; by default those of the spec, for this writer alone."""
@@ -46,7 +50,8 @@ class TableWriter:
         self._conform = Conform(self._schema)
         self._limits = limits or Limits(spec.max_open, spec.memory_bytes)
         self._limits.join(self)
-        self._folders = Folders(self._schema, spec.table, file_io.name_limits(spec.table or spec.staging))
+        limits_of_names = file_io.name_limits(spec.table or spec.staging)
+        self._folders = Folders(self._schema, spec.table, limits_of_names, names_at_once=bool(spec.attempt))
         self._files = _FileSeries(file_io, spec, self._schema, self._limits, folders=self._folders)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
@@ -144,6 +149,7 @@ class _OpenFile:
     """One Parquet file being written."""
 
     def __init__(self, series: "_FileSeries", staged: str, key: PartitionKey, first: pa.Table):
+        """staged: its path until it has its final name, which it may have at once."""
         self.key = key
         self.name = os.path.basename(staged)
         self.staged = staged
@@ -193,11 +199,14 @@ class _FileSeries:
         self.schema = schema
         self.codec = schema.options.get("file.compression", "zstd").lower()
         self.level = int(schema.options.get("file.compression.zstd-level", "1")) if self.codec == "zstd" else None
-        self.token = IdSource().new_id()
+        token = IdSource().new_id()
+        self._names = spec.beginning + (token.replace("-", "")[:TOKEN] if spec.attempt else token)
         self.count = 0
         self.open: dict[bytes, _OpenFile] = {}
-        most = spec.target_file_bytes if file_io.largest_file is None else int(_ROLLED_AT * file_io.largest_file)
+        largest = file_io.largest_written if spec.attempt else file_io.largest_file
+        most = spec.target_file_bytes if largest is None else int(_ROLLED_AT * largest)
         self._roll_bytes = min(spec.target_file_bytes, most)
+        self._announced = set(spec.announced)
         self._limits = limits
         self._folders = folders
         self._created: list[str] = []
@@ -217,6 +226,7 @@ class _FileSeries:
         self._finish(max(self.open.values(), key=lambda f: f.bytes))
 
     def close(self, group: FlushGroup) -> list[WrittenFile]:
+        self._announce(self.open.values())
         for file in list(self.open.values()):
             self._close(file, group)
         return self._done
@@ -230,7 +240,8 @@ class _FileSeries:
         self._done.clear()
 
     def _create(self, key: PartitionKey, first: pa.Table) -> _OpenFile:
-        staged = os.path.join(self.spec.staging, f"data-{self.token}-{self.count}.parquet")
+        folder = os.path.join(self.spec.table, self._folders.of(key)) if self.spec.attempt else self.spec.staging
+        staged = os.path.join(folder, f"{self._names}-{self.count}.parquet")
         self.count += 1
         self._created.append(staged)  # before it is opened: a file that fails to open may be there
         file = self.open[key.row] = _OpenFile(self, staged, key, first)
@@ -239,9 +250,21 @@ class _FileSeries:
 
     def _finish(self, file: _OpenFile) -> None:
         """Finish a file before the others: it is made durable at once and then holds no resources any more."""
+        self._announce([file])
         with self.io.flush_group() as group:
             self._close(file, group)
             group.flush()
+
+    def _announce(self, files: Iterable[_OpenFile]) -> None:
+        """Say where these files come to be before they are there, unless the driver has said so for all of them.
+
+        Only for files that get their final names at once, in a store where a file is not there before it is finished.
+        """
+        new = {self._folders.of(file.key) for file in files} - self._announced if self.spec.attempt else set()
+        if new:
+            said = Announcement(self.spec.attempt, tuple((folder, self.spec.beginning) for folder in sorted(new)))
+            announce(self.io, self.spec.staging, said, IdSource().new_id())
+            self._announced |= new
 
     def _close(self, file: _OpenFile, group: FlushGroup) -> None:
         size = file.close(group)

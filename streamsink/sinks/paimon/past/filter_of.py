@@ -6,6 +6,8 @@ from collections.abc import Callable
 from streamsink.errors import Fenced, Retryable
 from streamsink.format.snapshot import Snapshot
 from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.sink import Fence
+from streamsink.storage.asked_ahead import Questions
 from streamsink.table.application_states import States
 from streamsink.table.commit.table_commit import Guard
 from streamsink.table.history.lineage import were_named
@@ -30,6 +32,10 @@ class RecordGuard(Guard):
         self._expect = expect
         self._fence = fence
         self._is_undone = is_undone
+
+    def questions(self) -> Questions:
+        told = self._fence.questions if isinstance(self._fence, Fence) else None
+        return told if isinstance(told, Questions) else Questions()
 
     def fence(self) -> None:
         self._fence()

@@ -17,6 +17,7 @@ from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import APPEND, Snapshot
 from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable
 from streamsink.table.application_states import states_in
+from streamsink.table.layout import Layout
 from streamsink.table.table import Table
 
 
@@ -60,8 +61,29 @@ def staged_manifests(committable: Committable) -> list[Mapping[str, Any]]:
     return [payload["manifest"] for payload in payloads if payload["manifest"]]
 
 
+def manifest_name(unique: str) -> str:
+    """Name of a record's manifest. unique: an id; that of the record, where the manifest has its name at once."""
+    return f"manifest-{unique}-0"
+
+
+def places_of_metadata(layout: Layout, attempt: str) -> list[tuple[str, str]]:
+    """Where, besides its data files, an attempt may leave files with final names; as ``Announcement.places``.
+
+    attempt: id of the record that it is to get.
+    """
+    folder = layout.relative(layout.manifest_dir)
+    return [(folder, f"manifest-{attempt}-"), (folder, f"manifest-list-{attempt}-")]
+
+
 def renames(committable: Committable) -> list[tuple[str, str]]:
-    """(staged, final) paths of the data files and then of the manifests, relative to the table's root."""
+    """(staged, final) paths of the data files and then of the manifests, relative to the table's root.
+
+    Those that have their final names since they were written, durably, are not among them.
+    """
+    return [(staged, final) for staged, final in _paths(committable) if staged != final]
+
+
+def _paths(committable: Committable) -> list[tuple[str, str]]:
     pairs = [(file.staged, file.final) for file in committable.files]
     return pairs + [(manifest["staged"], manifest["final"]) for manifest in staged_manifests(committable)]
 
@@ -81,7 +103,7 @@ def files_in_place(table: Table, committable: Committable) -> tuple[int, int, tu
     """
     final, staged, gone = 0, 0, []
     sizes = [file.size for file in committable.files] + [manifest["size"] for manifest in staged_manifests(committable)]
-    for (source, target), size in zip(renames(committable), sizes):
+    for (source, target), size in zip(_paths(committable), sizes):
         if table.file_io.size(table.layout.within(target)) == size:
             final += 1
         elif table.file_io.size(table.layout.within(source)) == size:
