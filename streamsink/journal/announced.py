@@ -11,21 +11,31 @@ those of an attempt that failed.
 
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from streamsink.errors import Corrupt
 from streamsink.storage.file_io import FileIO
 
 _NAME = "at-"
+# The file of an attempt that is begun last has a name that begins so; see ``Journal.staging``.
+READY = "manifest-"
 
 
 @dataclass(frozen=True)
 class Announcement:
-    """attempt: id of its record. places: (folder relative to the journal's table, beginning of the files' names)."""
+    """Where files of one attempt may come to be.
+
+    attempt: id of its record. places: (folder relative to the journal's table, beginning of the files' names). asks:
+    whether its driver asks who owns the application when all files are durable. If so, a successor may delete what is
+    not ready for a record; if not, it must wait until the record's number is taken. since: number of the snapshot on
+    top of which the attempt began.
+    """
 
     attempt: str
     places: tuple[tuple[str, str], ...]
+    since: int
+    asks: bool = True
 
     def files(self, file_io: FileIO, root: str) -> Iterator[str]:
         """Paths of the files of the attempt that are there. root: of the journal's table."""
@@ -33,6 +43,10 @@ class Announcement:
             where = os.path.join(root, folder)
             for name in file_io.names_beginning(where, beginning):
                 yield os.path.join(where, name)
+
+    def may_get_its_record(self, file_io: FileIO, root: str) -> bool:
+        """Whether a driver that is only paused may yet create the record."""
+        return not self.asks or any(os.path.basename(path).startswith(READY) for path in self.files(file_io, root))
 
 
 def announce(file_io: FileIO, staging: str, said: Announcement, unique: str = "") -> str:
@@ -42,24 +56,83 @@ def announce(file_io: FileIO, staging: str, said: Announcement, unique: str = ""
     in a store in which a file is there whole or not at all. Driver and executor.
     """
     path = os.path.join(staging, f"{_NAME}{said.attempt}{unique and '-'}{unique}")
-    file_io.mark(path, json.dumps({"attempt": said.attempt, "places": said.places}).encode())
+    file_io.mark(path, json.dumps(vars(said)).encode())
     return path
 
 
-def is_announcement(path: str) -> bool:
-    """Whether a file in a staging folder is one, by its name."""
-    return os.path.basename(path).startswith(_NAME)
-
-
-def load(file_io: FileIO, path: str) -> Announcement:
-    """Raises Corrupt when the file is damaged; FileNotFoundError."""
+def _load(file_io: FileIO, path: str) -> Announcement | None:
+    """None when the file is gone. Raises Corrupt when it is damaged."""
     try:
         value = json.loads(file_io.read(path))
-        return Announcement(str(value["attempt"]), tuple((str(at), str(begins)) for at, begins in value["places"]))
+        places = tuple((str(folder), str(beginning)) for folder, beginning in value["places"])
+        return Announcement(str(value["attempt"]), places, int(value["since"]), bool(value["asks"]))
+    except FileNotFoundError:
+        return None
     except (ValueError, KeyError, TypeError) as broken:
         raise Corrupt(
-            f"{path}: it does not say where an attempt has left files ({type(broken).__name__}). Nothing was deleted. "
+            f"{path}: it does not say where an attempt has left files ({type(broken).__name__}). Nothing was written. "
             "It holds no data: make sure that no query writes here, delete the file and start again; orphan cleaning "
             "finds what the attempt has left",
             kind="journal.announcement",
         ) from broken
+
+
+# Deletes all files of one attempt, given their paths and ``Announcement.since``, unless the destination names them.
+# False when that cannot be told.
+Deleting = Callable[[Sequence[str], int], bool]
+
+
+@dataclass
+class Announced:
+    """The announcements in the staging folders of one journal.
+
+    table: the journal's, to which places are relative. deleting: None where nothing is to be deleted.
+    """
+
+    file_io: FileIO
+    table: str
+    deleting: Deleting | None = None
+    # By staging folder, what this process has announced there.
+    _own: dict[str, list[Announcement]] = field(default_factory=dict)
+
+    def add(self, staging: str, said: Announcement) -> str:
+        """As ``announce``."""
+        self.know(staging, said)
+        return announce(self.file_io, staging, said)
+
+    def know(self, staging: str, said: Announcement) -> None:
+        """Remember what writers of this process's attempt have announced."""
+        self._own.setdefault(staging, []).append(said)
+
+    def within(self, files: Collection[str]) -> list[Announcement]:
+        """The announcements among these files of a staging folder. Raises Corrupt."""
+        paths = [path for path in files if os.path.basename(path).startswith(_NAME)]
+        return [said for path in paths if (said := _load(self.file_io, path)) is not None]
+
+    def may_get_a_record(self, files: Collection[str]) -> bool:
+        """Whether one of these attempts may yet get its record. files: of a staging folder."""
+        return any(said.may_get_its_record(self.file_io, self.table) for said in self.within(files))
+
+    def sweep(self, staging: str, files: Collection[str], kept: str | None = None) -> list[str] | None:
+        """Delete the files of these attempts but the attempt ``kept``. Idempotent. Returns their paths.
+
+        files: of the staging folder. What this process has announced counts although a successor has deleted it there.
+        None when some stay because it cannot be told whether they are named: then the folder must stay too.
+        """
+        found: dict[str, list[Announcement]] = {}
+        for said in (*self._own.get(staging, ()), *self.within(files)):
+            found.setdefault(said.attempt, []).append(said)
+        found.pop(kept or "", None)
+        gone: list[str] = []
+        for attempt in found.values():
+            paths = sorted({path for said in attempt for path in said.files(self.file_io, self.table)})
+            if self.deleting is None or not self.deleting(paths, min(said.since for said in attempt)):
+                return None
+            gone += [path for path in paths if not self.file_io.exists(path)]
+            for folder, beginning in {place for said in attempt for place in said.places}:
+                self.file_io.delete_unfinished(os.path.join(self.table, folder), beginning)
+        return gone
+
+    def forget(self, staging: str) -> None:
+        """The folder is settled."""
+        self._own.pop(staging, None)

@@ -24,7 +24,7 @@ from typing import cast
 from streamsink.clock import IdSource
 from streamsink.faults import fault_point
 from streamsink.journal import identity
-from streamsink.journal.announced import Announcement
+from streamsink.journal.announced import Announcement, Deleting
 from streamsink.journal.known_files import FilesLog
 from streamsink.journal.owners import Owners, number_taken
 from streamsink.journal.record_format import corrupt, decode_record, encode_record
@@ -50,10 +50,20 @@ def journal_dir(table: str, application: str) -> str:
 class FileJournal(Journal):
     """The journal of one application of one table, in files."""
 
-    def __init__(self, file_io: FileIO, table: str, application: str, retain: int, keep_staging: bool = False):
+    def __init__(
+        self,
+        file_io: FileIO,
+        table: str,
+        application: str,
+        retain: int,
+        *,
+        keep_staging: bool = False,
+        deleting: Deleting | None = None,
+    ):
         """retain: how many published records are kept.
 
-        keep_staging: keep a link to the files of each retained record, so that a rollback can be mended.
+        keep_staging: keep a link to the files of each retained record, so that a rollback can be mended. deleting:
+        deletes files with final names that got no record; see ``announced.py``.
         """
         self._io = file_io
         self._keep_staging = keep_staging
@@ -62,7 +72,7 @@ class FileJournal(Journal):
         self._retain = retain
         self._dir = journal_dir(table, application)
         self._owners = Owners(file_io, table, application, self._dir)
-        self._staging = Staging(file_io, self._path("staging"), table)
+        self._staging = Staging(file_io, self._path("staging"), table, deleting)
         self._runs = Runs(file_io, self._path("runs"))
         self._lock = threading.Lock()
         self._sequences: list[int] = []
@@ -97,11 +107,7 @@ class FileJournal(Journal):
         return self._owners.questions(writer.epoch)
 
     def check_before_record(self, writer: Writer, sequence: int) -> None:
-        """Asks nothing where the checkpoint has announced its places.
-
-        Such a folder is left by every sweep until the number is taken.
-        """
-        if not self._staging.has_announced(sequence):
+        if not self._staging.is_left_by_all(sequence):
             self.check_owner(writer)
 
     def release(self, unused: bool = False) -> None:
@@ -223,18 +229,19 @@ class FileJournal(Journal):
         if not self._owners.is_replaced():
             self._staging.discard(staging)
 
-    def announce(self, checkpoint: Checkpoint, places: Sequence[tuple[str, str]]) -> None:
+    def announce(self, checkpoint: Checkpoint, places: Sequence[tuple[str, str]], since: int) -> None:
         """Say, before they exist, where files of the checkpoint come to be that have their final names at once.
 
-        places: (folder relative to the table, beginning of the names), as ``announced.py`` has them. Durable when this
-        returns.
+        places, since: as of ``Announcement``. Durable when this returns. The driver of a small checkpoint, of which
+        little can be left, does not ask who owns the application before its record.
         """
-        said = Announcement(checkpoint.attempt, tuple(places))
+        said = Announcement(checkpoint.attempt, tuple(places), since, asks=not checkpoint.is_small)
         self._staging.announce(checkpoint.sequence, checkpoint.staging, said)
 
-    def has_more_staged(self, checkpoint: Checkpoint) -> None:
-        """Tasks may have announced places too, so the checkpoint's staging folder must be listed to be deleted."""
-        self._staging.has_more(checkpoint.sequence)
+    def has_more_staged(self, checkpoint: Checkpoint, places: Sequence[tuple[str, str]], since: int) -> None:
+        """Writers have announced these places too, so the checkpoint's staging folder must be listed to be deleted."""
+        said = Announcement(checkpoint.attempt, tuple(places), since)
+        self._staging.has_more(checkpoint.sequence, checkpoint.staging, said)
 
     def sweep(self, writer: Writer) -> list[str]:
         with self._lock:

@@ -6,15 +6,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection
 
-from streamsink.journal import announced
-from streamsink.journal.announced import Announcement, announce, is_announcement
+from streamsink.journal.announced import READY, Announced, Announcement, Deleting
 from streamsink.protocol.committable import Committable
 from streamsink.storage.file_io import FileIO
 
 # <epoch>-<sequence>
 _NAME = re.compile(r"([0-9]+)-([0-9]+)")
-# The file that is staged last begins with this; see ``Journal.staging``.
-_READY = "manifest-"
 
 
 class Staging:
@@ -23,18 +20,20 @@ class Staging:
     Its methods are called as those of ``Journal`` are: by the thread that records and by the one that publishes.
     """
 
-    def __init__(self, file_io: FileIO, folder: str, table: str):
-        """table: the journal's, to which announced places are relative."""
+    def __init__(self, file_io: FileIO, folder: str, table: str, deleting: Deleting | None = None):
+        """table: the journal's, to which announced places are relative. deleting: as of ``Announced``."""
         self._io = file_io
         self._folder = folder
-        self._table = table
         self._lock = threading.Lock()
+        self._attempts = Announced(file_io, table, deleting)
         # By number, the folders that its record may yet name.
         self._left: dict[int, list[str]] = {}
         # Such folders of numbers that this writer has taken.
         self._superseded: list[str] = []
-        # By number, the one file that this writer has put into the folder for it; '' where there may be others.
+        # By number, the announcement that is the only file in this writer's folder for it; '' where there may be more.
         self._announced: dict[int, str] = {}
+        # Numbers whose record this writer need not be asked about; see ``FileJournal.check_before_record``.
+        self._unasked: set[int] = set()
 
     def begin(self, epoch: int, sequence: int) -> str:
         """Create the folder of one checkpoint, and return its path."""
@@ -64,39 +63,52 @@ class Staging:
             if number in needed and writers.get(number, epoch) == epoch
         }
         below = {folder: self._files_below(folder) for folder in numbers if folder not in named}
-        left = [folder for folder, files in below.items() if numbers[folder] > last and any(map(_is_ready, files))]
+        left = [
+            folder
+            for folder, files in below.items()
+            if numbers[folder] > last and (any(map(_is_ready, files)) or self._attempts.may_get_a_record(files))
+        ]
         self._left = {
             number: [folder for folder in left if numbers[folder] == number] for number in {numbers[f] for f in left}
         }
         return {folder: files for folder, files in below.items() if folder not in left}
 
     def announce(self, sequence: int, staging: str, said: Announcement) -> None:
-        """Say, before they exist, where files of this number's record may come to be; see ``announced.py``."""
-        path = announce(self._io, staging, said)
+        """Say, before they exist, where files of this number's record come to be that have final names at once."""
+        path = self._attempts.add(staging, said)
         with self._lock:
             self._announced[sequence] = path if self._announced.get(sequence, path) == path else ""
+            self._unasked.discard(sequence) if said.asks else self._unasked.add(sequence)
 
-    def has_more(self, sequence: int) -> None:
-        """The folder of this number may have other files than the one that ``announce`` has put there."""
+    def has_more(self, sequence: int, staging: str, said: Announcement | None = None) -> None:
+        """The folder of this number may have other files than the one that ``announce`` has put there.
+
+        said: what writers have announced there.
+        """
+        if said is not None:
+            self._attempts.know(staging, said)
         with self._lock:
             self._announced[sequence] = ""
 
-    def has_announced(self, sequence: int) -> bool:
-        """Whether this writer has announced where files of this number's record come to be."""
+    def is_left_by_all(self, sequence: int) -> bool:
+        """Whether nobody deletes what this writer has for the number's record before the number is taken."""
         with self._lock:
-            return sequence in self._announced
+            return sequence in self._unasked
 
     def discard(self, staging: str) -> None:
-        """Delete this folder; where it announces files, these alone.
+        """Delete this folder.
 
-        A task that outlives its job may yet write such a file, so the announcement stays until the number's folders are
-        dropped, or until the next start.
+        Where it announces files, these are deleted and it stays, because a task that outlives its job may yet write
+        such a file. The folder goes when its number's folders are dropped, or with the next start.
         """
-        epoch_and_number = _NAME.fullmatch(os.path.basename(staging))
-        for path in self._announcements(staging):
-            self.has_more(int(epoch_and_number[2])) if epoch_and_number else None
-            self._delete_files(path, kept=None)
         if not self._io.names_at_once:
+            self._io.delete_tree(staging)
+            return
+        files, match = self._files_below(staging), _NAME.fullmatch(os.path.basename(staging))
+        self._attempts.sweep(staging, files)
+        if match and int(match[2]) in self._announced:
+            self.has_more(int(match[2]), staging)
+        elif not self._attempts.within(files):
             self._io.delete_tree(staging)
 
     def remove(self, folders: Collection[str], load: Callable[[int], Committable | None]) -> list[str]:
@@ -121,10 +133,12 @@ class Staging:
         with self._lock:
             superseded, self._superseded = self._superseded, []
             known = {number: path for number in sequences if (path := self._announced.pop(number, ""))}
+            self._unasked.difference_update(sequences)
         for folder in superseded:
             self._delete(folder)
         for path in known.values():
             self._io.delete(path)
+            self._attempts.forget(os.path.dirname(path))
         others = set(sequences) - known.keys()
         for name in self._io.names(self._folder) if others else ():
             found = _NAME.fullmatch(name)
@@ -132,33 +146,20 @@ class Staging:
                 self._delete(os.path.join(self._folder, name), load)
 
     def _delete(self, folder: str, load: Callable[[int], Committable | None] | None = None) -> list[str]:
-        """Delete the folder and, before that, the files whose places it announces. Idempotent. Returns these files.
+        """Delete the folder and, before that, the files that it announces. Idempotent. Returns these files.
 
-        load: given where the folder's number may have a record. What is the record's stays; and all stays when the
-        record is gone, because then nobody knows whose it is.
+        load: given where the folder's number may have a record, whose files stay. Where some must stay of which nobody
+        knows whether they are needed, the folder stays as well.
         """
-        gone: list[str] = []
-        said = self._announcements(folder)
-        if said:
+        files = self._files_below(folder) if self._io.names_at_once else []
+        gone: list[str] | None = []
+        if files:
             record = load(int(os.path.basename(folder).partition("-")[2])) if load else None
-            for path in said if record is not None or load is None else ():
-                gone += self._delete_files(path, kept=record.state.record_id if record else None)
+            gone = self._attempts.sweep(folder, files, record.state.record_id if record else None)
+        if gone is None:
+            return []
         self._io.delete_tree(folder)
-        return gone
-
-    def _announcements(self, folder: str) -> list[str]:
-        """Paths of the announcements in the folder; only a store in which files get final names at once has any."""
-        return [path for path in self._files_below(folder) if is_announcement(path)] if self._io.names_at_once else []
-
-    def _delete_files(self, path: str, *, kept: str | None) -> list[str]:
-        """Delete the files that this announcement is about, unless its attempt is ``kept``. Returns their paths."""
-        try:
-            said = announced.load(self._io, path)
-        except FileNotFoundError:
-            return []  # another process has deleted it meanwhile
-        gone = [] if said.attempt == kept else list(said.files(self._io, self._table))
-        for file in gone:
-            self._io.delete(file)
+        self._attempts.forget(folder)
         return gone
 
     def _files_below(self, folder: str) -> list[str]:
@@ -171,9 +172,4 @@ class Staging:
 
 
 def _is_ready(path: str) -> bool:
-    """Whether the folder of this file may be ready for its record.
-
-    An attempt that announces the places of its files does not ask who owns the application before its record, so its
-    folder always may be.
-    """
-    return os.path.basename(path).startswith(_READY) or is_announcement(path)
+    return os.path.basename(path).startswith(READY)

@@ -173,8 +173,8 @@ class LockedFileIO(FileIO):
     def delete_tree(self, path: str) -> None:
         self._inner.delete_tree(path)
 
-    def delete_unfinished(self, folder: str) -> None:
-        self._inner.delete_unfinished(folder)
+    def delete_unfinished(self, folder: str, beginning: str = "") -> None:
+        self._inner.delete_unfinished(folder, beginning)
 
     def hold(self, folder: str) -> Hold:
         return self._inner.hold(folder)

@@ -55,7 +55,8 @@ class Checkpoint:
     """A checkpoint that is being written.
 
     sequence: number of its record. staging: absolute path of the folder of its files. begun_ms: on the monotonic clock.
-    attempt: id of the record that it is to get; never given twice.
+    attempt: id of the record that it is to get; never given twice. is_small: its rows are few, and this driver alone
+    writes them.
     """
 
     batch: Batch
@@ -64,3 +65,4 @@ class Checkpoint:
     staging: str
     begun_ms: float
     attempt: str = ""
+    is_small: bool = False

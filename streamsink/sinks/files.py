@@ -70,12 +70,24 @@ def check_handed_over(file_io: FileIO, path: str, staging: str, sizes: Mapping[s
     where there are none. Raises Corrupt.
     """
     found = {entry.name: entry.size for entry in file_io.entries(staging)} if sizes else {}
-    wrong = [name for name, size in sizes.items() if found.get(name) != size]
+    compare_handed_over(
+        path,
+        {f"{staging}/{name}": size for name, size in found.items()},
+        {f"{staging}/{name}": size for name, size in sizes.items()},
+    )
+
+
+def compare_handed_over(path: str, found: Mapping[str, int | None], sizes: Mapping[str, int]) -> None:
+    """Raises Corrupt unless the files are there that tasks handed over, whole.
+
+    path: of the destination. found, sizes: by path, what the driver has found, and what the tasks have said, in bytes.
+    """
+    wrong = [file for file, size in sizes.items() if found.get(file) != size]
     if wrong:
         size, expected = found.get(wrong[0]), sizes[wrong[0]]
         raise Corrupt(
             f"{path}: tasks handed over {len(sizes)} files, of which {len(wrong)} are not there, or not whole, where "
-            f"the driver looks (first: {staging}/{wrong[0]}, {'missing' if size is None else f'{size} bytes'}, "
+            f"the driver looks (first: {wrong[0]}, {'missing' if size is None else f'{size} bytes'}, "
             f"expected {expected} bytes): the path is not on a disk that all executors and the driver share, or "
             f"something deletes files there. {NOTHING_RECORDED}. Put the table on a shared disk, HDFS or S3, or keep "
             "cleaners away from its folder 'streamsink'",

@@ -218,8 +218,11 @@ class FileIO(Folders):
         self._calls.rmdir(path)
         self._settled.discard(path)
 
-    def delete_unfinished(self, folder: str) -> None:
-        """Remove below ``folder`` what dead writers never closed, in a store whose listings do not show such files."""
+    def delete_unfinished(self, folder: str, beginning: str = "") -> None:
+        """Remove below ``folder`` what dead writers never closed, in a store whose listings do not show such files.
+
+        beginning: of the paths below ``folder``.
+        """
 
     # -- ownership -------------------------------------------------------------------------------------------------
 

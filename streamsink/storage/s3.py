@@ -157,8 +157,8 @@ class S3FileIO(FileIO):
     def delete_tree(self, path: str) -> None:
         self._s3.remove_tree(path)
 
-    def delete_unfinished(self, folder: str) -> None:
-        for path, upload in self._s3.unfinished(folder):
+    def delete_unfinished(self, folder: str, beginning: str = "") -> None:
+        for path, upload in self._s3.unfinished(folder, beginning):
             self._s3.abort(path, upload)
 
     def hold(self, folder: str) -> Hold:

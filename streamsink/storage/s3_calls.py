@@ -172,10 +172,13 @@ class S3Calls(Calls):
                 for refused in done.get("Errors", ())[:1]:
                     raise OSError(errno.EIO, f"deleting {refused.get('Key')}: {refused.get('Code')}", path)
 
-    def unfinished(self, path: str) -> list[tuple[str, str]]:
-        """(path, upload id) of each multipart upload below the path that was neither completed nor aborted."""
+    def unfinished(self, path: str, beginning: str = "") -> list[tuple[str, str]]:
+        """(path, upload id) of each multipart upload below the path that was neither completed nor aborted.
+
+        beginning: of the rest of the path.
+        """
         bucket, prefix = _split(path.rstrip("/") + "/")
-        pages = self._pages(path, "list_multipart_uploads", Bucket=bucket, Prefix=prefix)
+        pages = self._pages(path, "list_multipart_uploads", Bucket=bucket, Prefix=prefix + beginning)
         root = path[: path.index("://") + 3] + bucket
         return [(f"{root}/{u['Key']}", u["UploadId"]) for page in pages for u in page.get("Uploads", ())]
 

@@ -170,8 +170,8 @@ class CrashingCalls(PosixLikeCalls):
     def copy(self, source: str, target: str) -> None:
         return self._do("copy", lambda: self._inner.copy(source, target))
 
-    def unfinished(self, path: str) -> list[tuple[str, str]]:
-        return self._do("unfinished", lambda: self._inner.unfinished(path))
+    def unfinished(self, path: str, *beginning: str) -> list[tuple[str, str]]:
+        return self._do("unfinished", lambda: self._inner.unfinished(path, *beginning))
 
     def abort(self, path: str, upload: str) -> None:
         return self._do("abort", lambda: self._inner.abort(path, upload))

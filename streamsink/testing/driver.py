@@ -67,6 +67,7 @@ class MicroBatchDriver:
     ``job_rows``: the first number and the end (exclusive) of the rows of a bounded job, whose batch has no source.
     ``compared``: the result of comparing these rows with those that the run has published.
     ``run_id``: Spark's id of the next start; empty where it is not known.
+    ``is_small``: whether the driver is said to write few rows.
     ``place``: the digest of the checkpoint's place.
     ``other_sinks``: the names of sinks that the same start of the query has called beside this one.
     ``fingerprint``: what the query is said to be; the same for all drivers by default.
@@ -100,6 +101,7 @@ class MicroBatchDriver:
         self.first_file = 0
         self.other_sinks: frozenset[str] = frozenset()
         self.run_id = ""
+        self.is_small = False
         self.place = "folder"
         self.modified: dict[int, int] = {}
         self.folder = "memory:/in"
@@ -242,6 +244,7 @@ class NumberedRows(DrivenRows):
         self._opened = opened
 
     def write(self, checkpoint: Checkpoint, group: Group) -> list[WrittenFile]:
+        checkpoint = replace(checkpoint, is_small=self._driver.is_small)
         rows = self._rows(checkpoint.batch, checkpoint.decision)
         if self._driver.adopts:
             return self._adopt(checkpoint.staging, rows)

@@ -67,11 +67,11 @@ class MemoryS3Calls(Calls):
         for name in [name for name in list(self._objects) if name.startswith(path.rstrip("/") + "/")]:
             self.unlink(name)
 
-    def unfinished(self, path):
+    def unfinished(self, path, beginning=""):
         return [
             (name, upload)
             for upload, (name, _) in list(self._uploads.items())
-            if name.startswith(path.rstrip("/") + "/")
+            if name.startswith(path.rstrip("/") + "/" + beginning)
         ]
 
     def abort(self, path, upload):

@@ -117,7 +117,7 @@ def test_a_sweep_keeps_the_files_of_records_that_are_not_published(world, keep):
     named = sorted(
         [*(f"{root}/{file.staged}" for file in record.files), f"{root}/{record.payload['manifest']['staged']}"]
     )
-    log = FileJournal(io, root, "streamsink", 2, keep)
+    log = FileJournal(io, root, "streamsink", 2, keep_staging=keep)
     writer = log.claim(world.checkpoint.query, 0)
     orphan = f"{log.staging(2, writer)}/data-of-nobody.parquet"
     io.write(orphan, b"x")

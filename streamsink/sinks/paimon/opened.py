@@ -1,6 +1,5 @@
 """Paimon tables as one start of a query has opened them: how rows become files, and what a record names."""
 
-import itertools
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -28,7 +27,7 @@ from streamsink.table.routed.routed_writer import RoutedFiles
 from streamsink.table.table import Table
 from streamsink.table.write.fit import fit
 from streamsink.table.write.folders import UNAWARE_BUCKET
-from streamsink.table.write.spec import WriteSpec, WrittenFile
+from streamsink.table.write.spec import WriteSpec, WrittenFile, beginning_of
 
 # Of so many folders of a checkpoint the driver says that the next one may have files there; of others the writers do.
 _MOST = 1_000
@@ -79,7 +78,8 @@ class OpenTable(Opened):
     _fitted: Fitted | None = None
     # Folders of the last checkpoint's files, relative to the table.
     _folders: frozenset[str] = frozenset()
-    # A time before the first file of this checkpoint got its final name.
+    # The folders that were announced for this checkpoint, and a time before the first file got its final name.
+    _said: frozenset[str] = frozenset()
     _named_ms: int = 0
 
     def writing(
@@ -113,11 +113,13 @@ class OpenTable(Opened):
         spec = replace(
             spec,
             attempt=checkpoint.attempt,
+            since=self.table.snapshots.known_id(),
             announced=self._folders if schema.partition_keys else frozenset({bucket_dir("", UNAWARE_BUCKET)}),
         )
         places = [(folder, spec.beginning) for folder in sorted(spec.announced)]
-        self._named_ms = Clock().now_ms()
-        self.journal.announce(checkpoint, [*places, *places_of_metadata(self.table.layout, checkpoint.attempt)])
+        self._said, self._named_ms = spec.announced, Clock().now_ms()
+        places += places_of_metadata(self.table.layout, checkpoint.attempt)
+        self.journal.announce(checkpoint, places, spec.since)
         return spec
 
     def stage(
@@ -126,9 +128,12 @@ class OpenTable(Opened):
         decision, seen = checkpoint.decision, checkpoint.decision.verdict is Verdict.SEEN
         own = cast(FlushGroup, group)  # it is one that ``group`` has opened
         at_once = (checkpoint.attempt, self._named_ms) if self._names_at_once else None
-        if at_once and any(file.handed_over for file in written):
-            self.journal.has_more_staged(checkpoint)
-        self._folders = frozenset(itertools.islice(dict.fromkeys(os.path.dirname(f.final) for f in written), _MOST))
+        folders = list(dict.fromkeys(os.path.dirname(file.final) for file in written))
+        if at_once and not self._said.issuperset(folders):
+            beginning = beginning_of(checkpoint.attempt)
+            since = self.table.snapshots.known_id()
+            self.journal.has_more_staged(checkpoint, [(folder, beginning) for folder in folders], since)
+        self._folders = frozenset(folders[:_MOST])
         staging = checkpoint.staging
         return self.committer.stage(staging, written, own, seen=seen, leads_on=decision.leads_on, at_once=at_once)
 

@@ -1,5 +1,6 @@
 """What one start of a query writes to: its destination, journal and committer, which all callers open the same way."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -21,6 +22,7 @@ from streamsink.sinks.paimon.past.earlier_name import goes_on_under
 from streamsink.sinks.paimon.past.place import open_place
 from streamsink.sinks.paimon.routed import RoutedTables
 from streamsink.storage.file_io import FileIO
+from streamsink.table.history.deletion import delete_unrecorded
 from streamsink.table.routed.rules import Routing
 from streamsink.table.table import Table, create_table, is_table, new_schema, open_table
 
@@ -107,7 +109,10 @@ def open_one(
     table = _open_or_create(file_io, path, options, batch_id, fields)
     _check_partitions(table, options)
     keep = options.on_rollback == ON_ROLLBACK_REPUBLISH
-    journal = FileJournal(file_io, path, options.application, options.journal_retain, keep)
+    deleting = functools.partial(delete_unrecorded, table)
+    journal = FileJournal(
+        file_io, path, options.application, options.journal_retain, keep_staging=keep, deleting=deleting
+    )
     return OpenTable(
         TableCommitter(table, options, emit=emit), journal, Destination(path, table.table_id), options, file_io, table
     )

@@ -14,7 +14,8 @@ import os
 from collections.abc import Sequence
 
 from streamsink.errors import Misuse
-from streamsink.sinks.files import NOTHING_RECORDED, check_handed_over
+from streamsink.sinks.files import NOTHING_RECORDED, check_handed_over, compare_handed_over
+from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.table import Table
@@ -70,14 +71,22 @@ def check(table: Table, staging: str, written: Sequence[WrittenFile], group: Flu
 
 
 def see(file_io: FileIO, root: str, staging: str, written: Sequence[WrittenFile]) -> None:
-    """Check the files that tasks handed over, as ``check_handed_over`` does; the driver's own need no check."""
-    sizes = {os.path.basename(file.staged): file.meta.file_size for file in written if file.handed_over}
-    check_handed_over(file_io, root, staging, sizes)
+    """Check the files that tasks handed over, as ``check_handed_over`` does; the driver's own need no check.
+
+    Those that have their final names are in many folders, so each of them is looked up.
+    """
+    sizes = {file.staged: file.meta.file_size for file in written if file.handed_over}
+    staged = {os.path.basename(path): size for path, size in sizes.items() if os.path.dirname(path) == staging}
+    check_handed_over(file_io, root, staging, staged)
+    if len(staged) < len(sizes):
+        with file_io.asking(Questions(size=tuple(sizes))):
+            compare_handed_over(root, {path: file_io.size(path) for path in sizes}, sizes)
 
 
 def _check_sizes(table: Table, written: Sequence[WrittenFile]) -> None:
-    most = table.file_io.largest_file
     for file in written:
+        has_its_name = file.staged == table.layout.within(file.final)
+        most = table.file_io.largest_written if has_its_name else table.file_io.largest_file
         if most is not None and file.meta.file_size > most:
             raise Misuse(
                 f"{table.root}: a data file has {file.meta.file_size} bytes, and this store gives a file of at most "

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -98,11 +99,12 @@ class FrameRows(BatchRows):
         check_once(kept.columns, self._store.root)
         check = PositionCheck(self._store.root, checkpoint.batch, options, rows, kept)
 
-        def writing() -> Writing:
-            return self._run.to.writing(checkpoint, self._run.fields(kept.schema), ())
+        def writing(is_small: bool = False) -> Writing:
+            of = replace(checkpoint, is_small=is_small)
+            return self._run.to.writing(of, self._run.fields(kept.schema), ())
 
         if small:
-            written = write_small(check.carried(), lambda: check.comparing(writing()), self._io, group)
+            written = write_small(check.carried(), lambda: check.comparing(writing(True)), self._io, group)
             if written is not None:
                 return check.settle(written), DRIVER
         fitted, told = writing(), check.told()

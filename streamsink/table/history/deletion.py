@@ -4,11 +4,12 @@ Name and place of a file tell whether it may be deleted at all. These may be:
 
 - lists and manifests that a try of a commit made (``table/commit/table_commit.py``), if nothing retained names them;
 - hidden temporary files, which nothing can name;
-- staged files of a checkpoint that is still being written and has no record;
+- files of a checkpoint that is still being written and has no record (where they have their final names: if
+  what is retained names none of them);
 - a snapshot of ours that came too late, if nothing is built on it;
 - the hint LATEST where there is no snapshot.
 
-A record names data files and manifests whose names contain ids of their own. Such names are none of the above, so
+A record names data files and manifests whose names contain ids of their own. Such names are none of the others, so
 nothing here deletes these files. Staging folders of other checkpoints and the journal's own files are deleted by the
 journal (``journal/file_journal.py``).
 """
@@ -114,6 +115,40 @@ def delete_staged_folder(file_io: FileIO, folder: str) -> None:
     file_io.delete_tree(folder)
 
 
+def delete_unrecorded(table: "Table", paths: Sequence[str], since: int) -> bool:
+    """Delete what an attempt left under final names that never got its record, unless something that is retained names one of them.
+
+    The journal says which files these are. Where it was restored from an older copy it does not know every record, so
+    the table itself is asked.
+
+    paths: all files of one attempt. since: number of the newest snapshot when the attempt began; no snapshot up to that
+    can name them. Idempotent. False when it cannot be told whether they are named; then all of them stay.
+    """
+    try:
+        is_named = _is_named(table, {os.path.basename(path) for path in paths}, since) if paths else False
+    except (Corrupt, OSError) as unreadable:
+        log.warning(
+            "%s: %d files of an attempt that got no record stay, because it cannot be told whether a snapshot names "
+            "them: %s",
+            table.root,
+            len(paths),
+            unreadable,
+        )
+        return False
+    if is_named:
+        log.warning(
+            "%s: %d files stay of which the journal has no record, because the table has them: the journal is an older "
+            "copy (first: %s)",
+            table.root,
+            len(paths),
+            paths[0],
+        )
+        return True
+    for path in paths:
+        table.file_io.delete(path)
+    return True
+
+
 def _unnamed(table: "Table", paths: Collection[str], look: Look) -> set[str]:
     """Paths of those of these files of the manifest folder that nothing names; none if that cannot be told."""
     if not paths:
@@ -205,3 +240,28 @@ def _read(file_io: FileIO, path: str) -> list[Snapshot]:
         return [Snapshot.from_json(file_io.read(path), path)]
     except FileNotFoundError:
         return []
+
+
+def _is_named(table: "Table", names: Collection[str], since: int) -> bool:
+    """Whether a snapshot, changelog or tag of any branch behind this number names one of the files."""
+    before = table.snapshots.load(since) if since else None
+    known = {meta.file_name for meta in table.manifests.all_of(before)}
+    for snapshot in _retained(table, since + 1):
+        for manifest in _manifests_of(table, snapshot):
+            if manifest in names:
+                return True
+            if manifest not in known and any(entry.file.file_name in names for entry in table.manifests.read(manifest)):
+                return True
+            known.add(manifest)
+    return False
+
+
+def _manifests_of(table: "Table", snapshot: Snapshot) -> Iterator[str]:
+    """Names of the lists of a snapshot, which hold no files, and of the manifests in them."""
+    for name in (snapshot.base_manifest_list, snapshot.delta_manifest_list):
+        try:
+            yield from (meta.file_name for meta in table.manifests.list_of(name))
+        except Corrupt as broken:
+            if broken.kind != "manifest.missing":
+                raise
+            continue  # the snapshot expired meanwhile, or a changelog keeps only one of its lists

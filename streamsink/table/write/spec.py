@@ -15,7 +15,8 @@ class WriteSpec:
     of open files and buffered bytes. table: the table's path; without it only single names are compared with what the
     store takes, not whole paths.
     attempt: id of the record that is to name the files, where these get their final names at once; '' where they are
-    staged. announced: folders of final names, relative to the table, that the driver has announced.
+    staged. announced: folders of final names, relative to the table, that the driver has announced. since: number of
+    the newest snapshot when the attempt began.
     """
 
     staging: str
@@ -26,15 +27,21 @@ class WriteSpec:
     table: str = ""
     attempt: str = ""
     announced: frozenset[str] = frozenset()
+    since: int = 0
 
     @property
     def beginning(self) -> str:
-        """How the names of the data files begin; only those of this attempt do, if they get their names at once."""
-        return f"data-{self.attempt}-" if self.attempt else "data-"
+        """How the names of the data files begin."""
+        return beginning_of(self.attempt)
 
     def schema(self) -> TableSchema:
         """The schema with which the files are written."""
         return _schema(self.schema_json)
+
+
+def beginning_of(attempt: str) -> str:
+    """How the names of the data files of an attempt begin, of which no other files have such names; '' for any."""
+    return f"data-{attempt}-" if attempt else "data-"
 
 
 @functools.lru_cache(maxsize=16)

@@ -262,7 +262,8 @@ class _FileSeries:
         """
         new = {self._folders.of(file.key) for file in files} - self._announced if self.spec.attempt else set()
         if new:
-            said = Announcement(self.spec.attempt, tuple((folder, self.spec.beginning) for folder in sorted(new)))
+            places = tuple((folder, self.spec.beginning) for folder in sorted(new))
+            said = Announcement(self.spec.attempt, places, self.spec.since)
             announce(self.io, self.spec.staging, said, IdSource().new_id())
             self._announced |= new
 
