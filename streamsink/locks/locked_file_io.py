@@ -78,6 +78,15 @@ class LockedFileIO(FileIO):
     def asking(self, questions: Questions) -> AbstractContextManager[None]:
         return self._inner.asking(questions)
 
+    def asking_to_keep(self, questions: Questions) -> AbstractContextManager[None]:
+        return self._inner.asking_to_keep(questions)
+
+    def ask_beside(self, action: Callable[[], None], questions: Questions) -> None:
+        self._inner.ask_beside(action, questions)
+
+    def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
+        return self._inner.asked_recently(questions)
+
     def entries(self, path: str) -> list[FileStatus]:
         return self._inner.entries(path)
 

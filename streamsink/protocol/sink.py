@@ -91,6 +91,14 @@ class Committer(ABC):
             kind="option.publish",
         )
 
+    def recording(self, create: Callable[[], None], questions: Any) -> None:
+        """Create the record of a checkpoint that this thread publishes next.
+
+        A committer over a distant store asks at the same time what ``publish`` will ask. create: creates the record.
+        questions: as in ``Fence``.
+        """
+        create()
+
     def join(self, records: Sequence[Committable]) -> list[Committable]:
         """As few committables as may stand for these records, in order, each to be published at one instant.
 
@@ -99,7 +107,7 @@ class Committer(ABC):
         """
         return list(records)
 
-    def asking(self, questions: Any) -> AbstractContextManager[None]:
+    def asking(self, questions: Any) -> AbstractContextManager[Any]:
         """Entered while ``history`` is called and the journal is asked who owns the application.
 
         A committer over a distant store asks both at once. questions: as in ``Fence``.

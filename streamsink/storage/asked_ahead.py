@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from streamsink.clock import Clock
+
 _Answer = TypeVar("_Answer")
 _READ, _SIZE = "read", "size"
 
@@ -47,6 +49,19 @@ class _Asked(Generic[_Answer]):
         return self._found[0]
 
 
+# So long an answer counts that was kept for a later block. Nobody stops a query and restores its table within less.
+KEPT_MS = 5_000
+
+
+class _Answers(threading.local):
+    """What one thread has asked ahead and not used yet. kept_ms: a time before the first of ``kept`` was asked."""
+
+    def __init__(self) -> None:
+        self.now: dict[tuple[str, str], _Asked[Any]] = {}
+        self.kept: dict[tuple[str, str], _Asked[Any]] = {}
+        self.kept_ms = 0
+
+
 class AskedAhead:
     """The answers of one store to questions that were asked ahead.
 
@@ -55,46 +70,82 @@ class AskedAhead:
     asked, and nobody has used yet, is not asked again.
     """
 
-    def __init__(self) -> None:
-        self._of_thread = threading.local()
-
-    @contextmanager
-    def asking(
+    def __init__(
         self,
-        questions: Questions,
         read: Callable[[str], bytes],
         size: Callable[[str], int | None],
         at_once: Callable[[Sequence[Callable[[], None]]], None],
-    ) -> Iterator[None]:
-        """Within it, the first question about each of these files has its answer already.
+    ) -> None:
+        """read, size: ask the store. at_once: runs actions in any order."""
+        self._read = read
+        self._size = size
+        self._at_once = at_once
+        self._clock = Clock()
+        self._of = _Answers()
 
-        read, size: ask the store. at_once: runs them in any order.
-        """
-        answers = self._answers()
-        wanted = {(_READ, path): functools.partial(read, path) for path in questions.read} | {
-            (_SIZE, path): functools.partial(size, path) for path in questions.size
-        }
-        asked = {question: _Asked(ask) for question, ask in wanted.items() if question not in answers}
-        at_once(list(asked.values()))
-        answers.update(asked)
-        try:
+    @contextmanager
+    def asking(self, questions: Questions) -> Iterator[None]:
+        """Within it, the first question about each of these files has its answer already."""
+        with self._within({}, questions):
             yield
+
+    @contextmanager
+    def keeping(self, questions: Questions) -> Iterator[None]:
+        """As ``asking``; ``recent`` may use the answers again."""
+        begun_ms = self._clock.now_ms()
+        with self._within({}, questions) as asked:
+            yield
+        self._of.kept, self._of.kept_ms = asked, begun_ms
+
+    def beside(self, action: Callable[[], None], questions: Questions) -> None:
+        """Run the action, and ask at the same time; ``recent`` may use the answers.
+
+        Raises what the action raises.
+        """
+        kept, self._of.kept = self._of.kept, {}
+        asked = self._asks(questions)
+        self._at_once([action, *asked.values()])
+        self._of.kept = kept | asked if kept else {}
+
+    @contextmanager
+    def recent(self, questions: Questions) -> Iterator[int]:
+        """As ``asking``, with the answers that were kept a moment ago. They are forgotten then.
+
+        Yields a time in ms before the first of these answers.
+        """
+        now_ms, kept = self._clock.now_ms(), self._of.kept
+        kept = kept if 0 <= now_ms - self._of.kept_ms < KEPT_MS else {}
+        self._of.kept = {}
+        with self._within(kept, questions):
+            yield self._of.kept_ms if kept else now_ms
+
+    @contextmanager
+    def _within(
+        self, kept: dict[tuple[str, str], _Asked[Any]], questions: Questions
+    ) -> Iterator[dict[tuple[str, str], _Asked[Any]]]:
+        known = self._of.now | kept
+        fresh = {question: ask for question, ask in self._asks(questions).items() if question not in known}
+        self._at_once(list(fresh.values()))
+        asked = kept | fresh
+        self._of.now.update(asked)
+        try:
+            yield asked
         finally:
             for question in asked:
-                answers.pop(question, None)
+                self._of.now.pop(question, None)
 
-    def read(self, path: str, ask: Callable[[str], bytes]) -> bytes:
+    def read(self, path: str) -> bytes:
         """The answer that is there, or that of the store."""
-        asked = self._answers().pop((_READ, path), None)
-        return ask(path) if asked is None else asked.answer()
+        asked = self._of.now.pop((_READ, path), None)
+        return self._read(path) if asked is None else asked.answer()
 
-    def size(self, path: str, ask: Callable[[str], int | None]) -> int | None:
+    def size(self, path: str) -> int | None:
         """Likewise."""
-        asked = self._answers().pop((_SIZE, path), None)
-        return ask(path) if asked is None else asked.answer()
+        asked = self._of.now.pop((_SIZE, path), None)
+        return self._size(path) if asked is None else asked.answer()
 
-    def _answers(self) -> dict[tuple[str, str], _Asked[Any]]:
-        if not hasattr(self._of_thread, "answers"):
-            self._of_thread.answers = {}
-        found: dict[tuple[str, str], _Asked[Any]] = self._of_thread.answers
-        return found
+    def _asks(self, questions: Questions) -> dict[tuple[str, str], _Asked[Any]]:
+        asks: dict[tuple[str, str], _Asked[Any]] = {
+            (_READ, path): _Asked(functools.partial(self._read, path)) for path in questions.read
+        }
+        return asks | {(_SIZE, path): _Asked(functools.partial(self._size, path)) for path in questions.size}

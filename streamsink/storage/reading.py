@@ -1,6 +1,6 @@
 """The part of a store's contract that changes nothing; see ``file_io.py``."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -46,6 +46,21 @@ class Reading:
 
         A distant store is asked all of them at once, so that they take one round trip. It is only faster: whoever needs
         another order of two answers does not ask both ahead. A store that is near is asked nothing ahead.
+        """
+        return nullcontext()
+
+    def asking_to_keep(self, questions: Questions) -> AbstractContextManager[None]:
+        """As ``asking``. The thread may use the answers once more, in a block of ``asked_recently``."""
+        return self.asking(questions)
+
+    def ask_beside(self, action: Callable[[], None], questions: Questions) -> None:
+        """Run the action. A distant store is asked this at the same time, for ``asked_recently``."""
+        action()
+
+    def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
+        """As ``asking``, with the answers that this thread has kept, if it asked for them within a few seconds.
+
+        Enters with a time in ms before the first of the answers; None where nothing is asked ahead.
         """
         return nullcontext()
 

@@ -37,7 +37,7 @@ class S3FileIO(FileIO):
         # ``flush_file``, ``try_hold``.
         super().__init__(cast(PosixLikeCalls, calls), new_id)
         self._table = table
-        self._ahead = AskedAhead()
+        self._ahead = AskedAhead(self._s3.read, self._s3.size, self.at_once)
 
     @property
     def _s3(self) -> S3Calls:
@@ -74,13 +74,22 @@ class S3FileIO(FileIO):
             return False  # it was refused, and the first object was swept before its mark could be read
 
     def asking(self, questions: Questions) -> AbstractContextManager[None]:
-        return self._ahead.asking(questions, self._s3.read, self._s3.size, self.at_once)
+        return self._ahead.asking(questions)
+
+    def asking_to_keep(self, questions: Questions) -> AbstractContextManager[None]:
+        return self._ahead.keeping(questions)
+
+    def ask_beside(self, action: Callable[[], None], questions: Questions) -> None:
+        self._ahead.beside(action, questions)
+
+    def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
+        return self._ahead.recent(questions)
 
     def read(self, path: str) -> bytes:
-        return self._ahead.read(path, self._s3.read)
+        return self._ahead.read(path)
 
     def size(self, path: str) -> int | None:
-        return self._ahead.size(path, self._s3.size)
+        return self._ahead.size(path)
 
     def exists(self, path: str) -> bool:
         return self.size(path) is not None

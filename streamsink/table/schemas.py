@@ -92,6 +92,7 @@ class Schemas:
                 kind="schema.taken",
             )
         self._known[schema.id] = schema
+        self._newest = max(self._newest, schema.id)
         return schema
 
     def identity(self) -> str:

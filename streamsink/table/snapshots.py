@@ -17,6 +17,9 @@ class Snapshots:
         self._io = file_io
         self._at = layout
         self._newest: tuple[bytes, Snapshot] | None = None
+        # Where this process has moved the hint to. One that another writer has moved further meanwhile becomes an old
+        # one, which is harmless.
+        self._moved_to = -1
 
     def latest(self) -> Snapshot | None:
         """The newest snapshot, or None for a table without one. Raises Corrupt.
@@ -74,9 +77,10 @@ class Snapshots:
 
         name: a unique name for the temporary file.
         """
-        hint = self._hint(self._at.latest_hint)
+        hint = self._moved_to if self._moved_to == snapshot_id - 1 else self._hint(self._at.latest_hint)
         if hint is None or hint < snapshot_id:
             self._io.replace(self._at.latest_hint, str(snapshot_id).encode(), name)
+            self._moved_to = snapshot_id
         if snapshot_id == 1:
             self._io.replace(self._at.earliest_hint, b"1", name)
 

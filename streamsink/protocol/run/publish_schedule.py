@@ -51,6 +51,11 @@ class PublishSchedule:
                 kind="run.closed",
             )
 
+    @property
+    def publishes_each_batch(self) -> bool:
+        """Whether ``publish_when_due`` publishes the batch that was just recorded, in the same thread."""
+        return self._background is None
+
     def wait_for_room(self) -> None:
         """Wait until fewer than ``publish_queue`` checkpoints are pending.
 

@@ -4,6 +4,7 @@ Each method is one step of ``micro_batch.py``; none knows Spark or Paimon. After
 ``restore`` ends in a state where every recorded checkpoint is visible once and nothing else is.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -188,7 +189,7 @@ class TwoPhaseCommit:
             raise
         fault_point("precommit.before_record")
         try:
-            self._journal.create_record(committable)
+            self._create_record(committable)
             self._recorded.last, self._recorded.begins = committable.state, False
             self._queue.add(QueuedRecord(committable, checkpoint.begun_ms, self._clock.monotonic_ms()))
         except (Fenced, Retryable):
@@ -202,6 +203,13 @@ class TwoPhaseCommit:
             raise
         fault_point("precommit.saved")
         return committable
+
+    def _create_record(self, committable: Committable) -> None:
+        create = functools.partial(self._journal.create_record, committable)
+        if self._schedule.publishes_each_batch:
+            self._committer.recording(create, self._journal.questions(self._writer))
+        else:
+            create()
 
     def publish_when_due(self) -> None:
         """Publish what is pending now, or leave it to a later batch or to the thread, as the options say. Idempotent.

@@ -33,8 +33,9 @@ from streamsink.sinks.paimon.past.records import (
 )
 from streamsink.sinks.paimon.restoring import Live, Restart, Restored
 from streamsink.sinks.paimon.trouble import explained, files_gone
+from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.flush_group import FlushGroup
-from streamsink.table.commit.changes import Changes
+from streamsink.table.commit.changes import Ahead, Changes
 from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.overwrite import Overwrite
 from streamsink.table.history import leftovers
@@ -66,6 +67,8 @@ class PaimonCommitter(PaimonHistory):
         self._entries = entries if entries is not None else {}
         # The staging folder and the name of the manifest that was staged last.
         self._staged = ("", "")
+        # By the id of its record, what the next commit's first try needs, where files have their final names at once.
+        self._ahead: dict[str, Ahead] = {}
         self._live = Live(table)
         self._restart: Restart | None = None
 
@@ -130,10 +133,19 @@ class PaimonCommitter(PaimonHistory):
                 # The checkpoint that had this folder before was aborted: no record names its manifest.
                 self._entries.pop(self._staged[1], None)
             self._staged, self._entries[name] = (staging, name), entries
+            if at_once and payload["kind"] == APPEND and not self._options.publishes_later:
+                meta = manifest_meta(self._table, payload["manifest"], entries)
+                ahead = self._commit.write_ahead(f"{at_once[0]}-{IdSource().new_id()[:8]}", meta, group)
+                self._ahead = {at_once[0]: ahead} if ahead else {}
             fault_point("precommit.manifest_staged")
         return files, payload
 
     # -- publishing ------------------------------------------------------------------------------------------------
+
+    def recording(self, create: Callable[[], None], questions: Any) -> None:
+        # What did not exist when the batch was admitted is asked about again: that is how others are noticed.
+        others = questions.size if isinstance(questions, Questions) else ()
+        self._table.file_io.ask_beside(create, Questions(size=(*self._table.snapshots.questions().size, *others)))
 
     def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
         committable = self.publish_first(committable, restored=restored, fence=fence)
@@ -196,6 +208,7 @@ class PaimonCommitter(PaimonHistory):
         folders = frozenset() if is_placed else self._place_now(committable, fence)
         manifests, entries = self._read_manifests(committable)
         state = committable.state
+        ahead = self._ahead.pop(state.record_id, None)
         return CommitRequest(
             commit_user=Writer(committable.application, state.query, state.epoch).commit_user(state.generation),
             identifier=state.checkpoint_id,
@@ -211,7 +224,8 @@ class PaimonCommitter(PaimonHistory):
             hint=way.is_last(committable),
             kind=committable.payload["kind"],
             overwrite=Overwrite.in_payload(committable.payload),
-            name=commit_name(committable),
+            name=ahead.commit_name if ahead else commit_name(committable),
+            ahead=ahead,
         )
 
     def _if_still_meant(self, committable: Committable) -> Committable:

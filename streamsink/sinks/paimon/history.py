@@ -47,12 +47,12 @@ class PaimonHistory(Committer):
         self._commit = TableCommit(table, options, self._whole)
         self._checked_schema = -1
 
-    def asking(self, questions: Any) -> AbstractContextManager[None]:
+    def asking(self, questions: Any) -> AbstractContextManager[Any]:
         others = questions if isinstance(questions, Questions) else Questions()
-        return self._table.file_io.asking(self._table.questions() + self._whole.questions() + others)
+        return self._table.file_io.asking_to_keep(self._table.questions() + self._whole.questions() + others)
 
     def history(self, application: str) -> History:
-        with self.asking(None):
+        with self._table.file_io.asking(self._table.questions() + self._whole.questions()):
             self._table.check_identity()
             self._check_schema()
             newest = self._whole.look(self._table.snapshots.latest())

@@ -14,7 +14,7 @@ from streamsink.format.snapshot import APPEND
 from streamsink.protocol.committable import Committable, StagedFile
 from streamsink.sinks.paimon.past.records import commit_name, manifest_meta, read_staged, staged_manifests, state_alone
 from streamsink.storage.flush_group import FlushGroup
-from streamsink.table.commit.delta import Written
+from streamsink.table.commit.changes import Written
 from streamsink.table.history import leftovers
 from streamsink.table.history.deletion import try_name
 from streamsink.table.history.lineage import named_since

@@ -1,9 +1,14 @@
-"""The content of a commit: what it adds and deletes."""
+"""The content of a commit: what it adds and deletes, and what its tries write."""
 
 from dataclasses import dataclass
 
 from streamsink.format.index_manifest import IndexManifestEntry
 from streamsink.format.manifest import FileKind, ManifestEntry
+from streamsink.format.manifest_list import ManifestFileMeta
+from streamsink.format.snapshot import Snapshot
+
+# Name and size in bytes of a file in the manifest folder.
+Written = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -30,3 +35,31 @@ class Changes:
     def schema_ids(self) -> frozenset[int]:
         """Numbers of the schemas with which the added files were written."""
         return frozenset(e.file.schema_id for e in self.entries if e.kind is FileKind.ADD)
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a try has written.
+
+    index: name of the index manifest, old or new. metas: all manifests of the snapshot. own: paths that only this try's
+    snapshot would refer to. shared_delta_list: the list that the next try may use as well.
+    """
+
+    base_list: Written
+    delta_list: Written
+    index: str | None
+    metas: list[ManifestFileMeta]
+    own: list[str]
+    shared_delta_list: Written | None
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What the first try of a commit needs, written before the commit began.
+
+    newest: the snapshot on which it is built; None for the first one. commit_name: ``CommitRequest.name``.
+    """
+
+    newest: Snapshot | None
+    commit_name: str
+    files: Files

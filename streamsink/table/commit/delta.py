@@ -8,17 +8,15 @@ from streamsink.errors import Conflict
 from streamsink.format.index_manifest import IndexManifestEntry, combine
 from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.manifest_list import ManifestFileMeta
+from streamsink.format.schema import TableSchema
 from streamsink.format.snapshot import APPEND, Snapshot
 from streamsink.table.commit import conflicts
-from streamsink.table.commit.changes import Changes
+from streamsink.table.commit.changes import Ahead, Changes, Written
 from streamsink.table.commit.conflicts import key_order
 from streamsink.table.commit.overwrite import Overwrite
 from streamsink.table.commit.strict import StrictMode
 from streamsink.table.history.presence import Presence
 from streamsink.table.table import Table
-
-# Name and size in bytes of a file in the manifest folder.
-Written = tuple[str, int]
 
 DISCARD_DUPLICATES = "commit.discard-duplicate-files"
 
@@ -43,6 +41,7 @@ class CommitRequest:
     application, state: what the snapshot says about the writing application. Maintenance has no application (None). A
     ``state`` of None takes the application's state out.
     hint: whether LATEST is moved. It is not when another commit of this process follows at once.
+    ahead: what the first try needs, if it was written durably in advance. It is deleted when no try can use it.
     """
 
     commit_user: str
@@ -60,6 +59,7 @@ class CommitRequest:
     application: str | None = None
     state: Mapping[str, Any] | None = None
     hint: bool = True
+    ahead: Ahead | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Deltas:
     def _resolve(self, request: CommitRequest, newest: Snapshot | None) -> tuple[Delta, list[ManifestEntry] | None]:
         """The delta, and the live files against which it is to be checked; None for these when it needs no check."""
         schema, changes, manifests = self._table.latest_schema(), request.changes, request.manifests
-        discard = request.kind == APPEND and schema.options.get(DISCARD_DUPLICATES, "false").strip().lower() == "true"
+        discard = request.kind == APPEND and discards_duplicates(schema)
         if request.kind == APPEND and not discard:
             if request.check is not None:
                 conflicts.check_added(changes.entries, request.check.of(changes.entries, newest))
@@ -144,6 +144,11 @@ class Deltas:
 
     def _index_of(self, newest: Snapshot | None) -> list[IndexManifestEntry]:
         return self._table.manifests.index_of(newest) if newest is not None else []
+
+
+def discards_duplicates(schema: TableSchema) -> bool:
+    """Whether an append leaves out files that the table has already."""
+    return schema.options.get(DISCARD_DUPLICATES, "false").strip().lower() == "true"
 
 
 def _delta(changes: Changes, manifests: tuple[ManifestFileMeta, ...]) -> Delta:

@@ -1,7 +1,6 @@
 """What one try of a commit writes: manifests, the lists of them, and the snapshot that names the lists. Driver only."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from streamsink.clock import Clock, IdSource
 from streamsink.format.index_manifest import write_index_manifest
@@ -9,27 +8,12 @@ from streamsink.format.manifest import write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta, write_manifest_list
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.flush_group import FlushGroup
-from streamsink.table.commit.delta import CommitRequest, Delta, Written
+from streamsink.table.commit.changes import Files, Written
+from streamsink.table.commit.delta import CommitRequest, Delta
 from streamsink.table.history.whole import Whole
 from streamsink.table.table import Table
 
 SNAPSHOT_VERSION = 3
-
-
-@dataclass(frozen=True)
-class Files:
-    """What a try has written.
-
-    index: name of the index manifest, old or new. metas: all manifests of the snapshot. own: paths that only this try's
-    snapshot would refer to. shared_delta_list: the list that the next try may use as well.
-    """
-
-    base_list: Written
-    delta_list: Written
-    index: str | None
-    metas: list[ManifestFileMeta]
-    own: list[str]
-    shared_delta_list: Written | None
 
 
 class FilesOfTries:

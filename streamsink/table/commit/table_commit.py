@@ -4,19 +4,24 @@ The filter is evaluated again in every try of the loop, against the snapshot tha
 that an overwrite deletes, and the conflicts.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse, OutcomeUnknown
 from streamsink.faults import fault_point
+from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import Snapshot
 from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
 from streamsink.storage.asked_ahead import Questions
+from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.application_states import States
 from streamsink.table.commit import strict
-from streamsink.table.commit.delta import CommitRequest, Delta, Deltas
+from streamsink.table.commit.changes import Ahead, Changes, Files
+from streamsink.table.commit.delta import CommitRequest, Delta, Deltas, discards_duplicates
 from streamsink.table.commit.files_of_tries import FilesOfTries
 from streamsink.table.commit.late import Base, has_slept
 from streamsink.table.commit.publish import Outcome, move_hint, prepare_snapshot, publish, take_back_hint
@@ -120,25 +125,41 @@ class TableCommit:
         After a crash: the snapshot exists or not; unreferenced list files may be left, never a broken table.
         """
         policy = RetryPolicy.of(self._at.root, self._options, self._table.known_schema.options)
-        tries = Tries(self._table, request.delta_list)
+        ahead = request.ahead.files.shared_delta_list if request.ahead else request.delta_list
+        tries = Tries(self._table, ahead)
         for attempt in policy.attempts(self._clock):
             done = self._try_once(request, guard, tries, attempt)
             if done is not None:
-                tries.clean(request.delta_list, done.snapshot)
+                tries.clean(ahead, done.snapshot)
                 return done
         raise tries.gave_up(policy)
+
+    def write_ahead(self, commit_name: str, manifest: ManifestFileMeta, group: FlushGroup) -> Ahead | None:
+        """Write what the first try of an append needs, if it is built on the newest snapshot as of the last look-up.
+
+        manifest: of the commit's files, under its final name. All of it is durable when ``group`` is flushed. None
+        where a try has to look into the table first.
+        """
+        newest = self._snapshots.known()
+        if discards_duplicates(self._table.known_schema):
+            return None
+        name = try_name(commit_name, newest.id + 1 if newest else 1, 1)
+        delta = Delta(Changes(), None, (), (manifest,))
+        return Ahead(newest, commit_name, self._files.write(delta, newest, name, None, group=group))
 
     def _try_once(self, request: CommitRequest, guard: Guard, tries: Tries, attempt: int) -> Committed | None:
         """One try; None when another writer won, or no answer came. Steps 1 to 7 as docs/PROTOCOL.md numbers them."""
         fault_point("commit.before_filter")
-        with self._io.asking(self._table.questions() + guard.questions()):
-            found = self._look(request, guard, tries, attempt)
+        asked = self._io.asked_recently if attempt == 1 else self._asked_now
+        with asked(self._table.questions() + guard.questions()) as asked_ms:
+            found = self._look(request, guard, tries, attempt, asked_ms=asked_ms)
+        ahead = self._usable_ahead(request.ahead, found) if attempt == 1 else None
         if isinstance(found, Committed):
             return found
         request, newest, delta = found.request, found.newest, found.delta
         name = try_name(request.name, newest.id + 1 if newest else 1, attempt)
         with self._io.flush_group() as group:
-            files = self._files.write(delta, newest, name, tries.delta_list, group=group)  # 4 manifests
+            files = ahead or self._files.write(delta, newest, name, tries.delta_list, group=group)  # 4 manifests
             properties = found.states.properties(request.application, request.state)
             snapshot = self._files.snapshot(
                 request, newest, files, delta.changes.rows, properties=properties
@@ -173,9 +194,28 @@ class TableCommit:
         fault_point("commit.hinted")
         return Committed(snapshot, attempt, published_ms, outcome is Outcome.WON_OVER_REPLACED, found.is_alone)
 
-    def _look(self, request: CommitRequest, guard: Guard, tries: Tries, attempt: int) -> "Committed | _Found":
-        """Steps 1 to 3: the commit, if it is there already, or what this try builds on and changes."""
-        newest, seen_ms = self._snapshots.latest(), self._clock.now_ms()  # 1 filter
+    @contextmanager
+    def _asked_now(self, questions: Questions) -> Iterator[None]:
+        with self._io.asking(questions):
+            yield
+
+    def _usable_ahead(self, ahead: Ahead | None, found: "Committed | _Found") -> Files | None:
+        """What was written for the first try, if it is built on what this try has found; else that is deleted."""
+        if ahead is None:
+            return None
+        if isinstance(found, _Found) and found.newest == ahead.newest and not (found.delta.unwritten or found.is_alone):
+            return ahead.files
+        delete(self._table, ahead.files.own, Look.SINCE_TRY, durable=False)
+        return None
+
+    def _look(
+        self, request: CommitRequest, guard: Guard, tries: Tries, attempt: int, *, asked_ms: int | None
+    ) -> "Committed | _Found":
+        """Steps 1 to 3: the commit, if it is there already, or what this try builds on and changes.
+
+        asked_ms: when the store was asked; None where it is asked only now.
+        """
+        newest, seen_ms = self._snapshots.latest(), self._clock.now_ms() if asked_ms is None else asked_ms  # 1 filter
         landed = tries.landed(newest)
         if landed is not None:
             return Committed(landed, attempt - 1, self._clock.now_ms())

@@ -6,7 +6,7 @@ Driver only.
 from streamsink.clock import IdSource
 from streamsink.errors import Retryable
 from streamsink.format.snapshot import Snapshot
-from streamsink.table.commit.delta import Written
+from streamsink.table.commit.changes import Written
 from streamsink.table.commit.publish import move_hint
 from streamsink.table.commit.retry import RetryPolicy
 from streamsink.table.commit.unanswered import Unanswered

@@ -116,7 +116,7 @@ def delete_staged_folder(file_io: FileIO, folder: str) -> None:
 
 
 def delete_unrecorded(table: "Table", paths: Sequence[str], since: int) -> bool:
-    """Delete what an attempt left under final names that never got its record, unless something that is retained names one of them.
+    """Delete what an attempt without a record left under final names, unless something retained names one of them.
 
     The journal says which files these are. Where it was restored from an older copy it does not know every record, so
     the table itself is asked.
