@@ -49,6 +49,7 @@ class LockedFileIO(FileIO):
         self.takes_files_of_others = inner.takes_files_of_others
         self.largest_file = inner.largest_file
         self.lists_sizes = inner.lists_sizes
+        self.is_distant = inner.is_distant
         self.names_at_once = inner.names_at_once
         self.largest_written = inner.largest_written
 

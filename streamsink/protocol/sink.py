@@ -47,7 +47,9 @@ class Published:
 
     attempts: how many tries the publishing loop took. where: the snapshot that holds the checkpoint, or that of each
     table; None when the destination has no snapshots. base_replaced: another writer's snapshot took the place of the
-    one that ours is built on: nothing of ours is lost, but readers do not see the other writer's rows.
+    one that ours is built on: nothing of ours is lost, but readers do not see the other writer's rows. settle: what is
+    left to do before the record may be marked, which another thread may do while the next batch is written; it returns
+    ``base_replaced``, and raises as ``Committer.publish``. None when nothing is left.
     """
 
     checkpoint_id: int
@@ -55,6 +57,7 @@ class Published:
     attempts: int
     where: Where | None = None
     base_replaced: bool = False
+    settle: Callable[[], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,9 @@ class Committer(ABC):
     It plays the part of Paimon's ``Committer`` and of the ``Committer`` of Flink's two-phase-commit sinks. Driver only.
     Each application has one at a time, and one thread uses it at a time.
     """
+
+    settles_later: bool = False
+    """Whether ``publish`` may leave ``Published.settle`` to be done beside the next batch."""
 
     def for_background(self) -> "Committer":
         """Another committer of the same destination that shares no changing state with this one, for another thread.

@@ -21,10 +21,12 @@ class FileStatus:
 class Reading:
     """Reads files and lists folders.
 
-    lists_sizes: whether the listing of a folder also tells the sizes of its files.
+    lists_sizes: whether the listing of a folder also tells the sizes of its files. is_distant: whether an answer takes
+    a round trip through a network, so that few questions are asked, and several at once.
     """
 
     lists_sizes = False
+    is_distant = False
 
     def __init__(self, calls: PosixLikeCalls):
         self._calls = calls

@@ -27,6 +27,7 @@ class S3FileIO(FileIO):
 
     takes_files_of_others = False
     lists_sizes = True
+    is_distant = True
     largest_file = MOST_COPIED_BYTES
     names_at_once = True
     largest_written = MOST_WRITTEN_BYTES

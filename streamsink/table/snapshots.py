@@ -1,5 +1,6 @@
 """The chain of a table's snapshots: finding the newest one, and reading one by its number."""
 
+from streamsink.clock import Clock
 from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.asked_ahead import Questions
@@ -8,6 +9,7 @@ from streamsink.table.layout import Layout
 
 # A snapshot may expire after it was found and before it is read. A reader then searches again, at most this often.
 _LOOKS = 5
+_JUST_MS = 60_000
 
 
 class Snapshots:
@@ -20,6 +22,9 @@ class Snapshots:
         # Where this process has moved the hint to. One that another writer has moved further meanwhile becomes an old
         # one, which is harmless.
         self._moved_to = -1
+        self._clock = Clock()
+        # The snapshot that this process has created last, and when.
+        self._created: tuple[Snapshot | None, float] = (None, 0)
 
     def latest(self) -> Snapshot | None:
         """The newest snapshot, or None for a table without one. Raises Corrupt.
@@ -59,6 +64,12 @@ class Snapshots:
     def published(self, snapshot: Snapshot, data: bytes) -> None:
         """Remember as the newest one a snapshot that this process has just created with these bytes."""
         self._newest = (data, snapshot)
+        self._created = (snapshot, self._clock.monotonic_ms())
+
+    def was_just_created(self, snapshot: Snapshot) -> bool:
+        """Whether this process has created the snapshot within the last minute."""
+        created, at_ms = self._created
+        return created == snapshot and self._clock.monotonic_ms() - at_ms < _JUST_MS
 
     def known(self) -> Snapshot | None:
         """The newest snapshot as of the last look-up, or as created here since; None when there was none."""

@@ -61,12 +61,14 @@ class World:
         make_io: Callable | None = None,
         adopts: bool = False,
         tells_files: bool = False,
+        small: bool = False,
         **options,
     ):
         """delay: of the committer's work, as ``Stepping`` has it. make_io: FileIO over some calls, for stores unlike
         POSIX.
 
-        adopts: rows come as files of another program. tells_files: each number is a file of a file source.
+        adopts: rows come as files of another program. tells_files: each number is a file of a file source. small: the
+        driver knows that its rows are few.
         """
         self.delay = delay
         self.calls = calls
@@ -87,6 +89,7 @@ class World:
         self.driver = MicroBatchDriver(root, SCHEMA, self._rows, settings, numeric and not tells_files)
         self.driver.tells_files = tells_files
         self.driver.adopts = adopts
+        self.driver.is_small = small
 
     def run(self, calls: Calls | None = None, boundaries=BOUNDARIES) -> None:
         """Start the query and let it run to its end, over these calls."""

@@ -53,13 +53,14 @@ def test_the_attributes_of_a_store_are_those_of_the_wrapped_one(tables):
 
     class Special(replacing.ReplacingFileIO):
         takes_files_of_others, lists_sizes, largest_file = False, True, 7
-        names_at_once, largest_written = True, 9
+        names_at_once, largest_written, is_distant = True, 9, True
 
     bare = replacing.store()
     locked = under_lock(Special(bare._calls, bare._new_id, False), path, options)
     names = [name for name, of in inspect.getmembers(Special) if not name.startswith("_") and not callable(of)]
     assert sorted(names) == [
         "atomic_create",
+        "is_distant",
         "largest_file",
         "largest_written",
         "lists_sizes",

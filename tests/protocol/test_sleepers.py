@@ -36,7 +36,12 @@ def s3_world(**settings) -> World:
 
 
 WORLDS = {"posix": memory_world, "s3": s3_world}
-WAYS = {"plain": {}, "republish": {"on_rollback": "republish"}, "grouped": {"publish_every_batches": 2}}
+WAYS = {
+    "plain": {},
+    "small": {"small": True},
+    "republish": {"on_rollback": "republish"},
+    "grouped": {"publish_every_batches": 2},
+}
 _EACH_WORLD = pytest.mark.parametrize("make_world", WORLDS.values(), ids=WORLDS)
 
 

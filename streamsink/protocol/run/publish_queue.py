@@ -11,10 +11,12 @@ Two threads meet here: the batch function records checkpoints, and whoever publi
   own lists.
 """
 
+import functools
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamsink import events
 from streamsink.clock import Clock
@@ -64,6 +66,8 @@ class PublishQueue:
         self._pending: list[QueuedRecord] = []
         self._published: AppState | None = None
         self._failure: BaseException | None = None
+        # What the next publishing, or ``settle``, does first: at most one, of the last record that was published.
+        self._unsettled: deque[Callable[[], None]] = deque()
         self._writer = Writer(options.application, "", 0)  # until the first reconciliation: nobody's epoch
 
     # -- what both sides read --------------------------------------------------------------------------------------
@@ -94,6 +98,11 @@ class PublishQueue:
         """Whether publishing is over because of an error."""
         return self._failure is not None
 
+    @property
+    def has_unsettled(self) -> bool:
+        """Whether ``settle`` has something to do."""
+        return bool(self._unsettled)
+
     # -- publishing ------------------------------------------------------------------------------------------------
 
     def publish_up_to(self, checkpoint_id: int | None) -> list[Published]:
@@ -101,24 +110,56 @@ class PublishQueue:
 
         Idempotent. Raises as ``Committer.publish``; what was not published stays pending for the next restore.
         """
+        with self._as_the_only_one():
+            outcomes = []
+            queued = self._up_to(checkpoint_id)
+            for unit, records in self.units([record.committable for record in queued]):
+                self._settle()
+                begun_ms = next(r.begun_ms for r in queued if r.committable is records[0])
+                fault_point("group.before_publish")
+                outcome = self.publish(unit, records, expect=records[0].state.sequence - 1)
+                elapsed_ms = self._clock.monotonic_ms() - begun_ms
+                finish = functools.partial(self._finish, unit, records, outcome, elapsed_ms)
+                if outcome.settle is None:
+                    finish()
+                else:
+                    self._see_published(unit)
+                    self._unsettled.append(finish)
+                outcomes.append(outcome)
+            return outcomes
+
+    def settle(self) -> None:
+        """Do what publishing has left to be done beside the next batch. Idempotent; any thread may call it.
+
+        Raises as ``publish_up_to``.
+        """
+        if self._unsettled:
+            with self._as_the_only_one():
+                self._settle()
+
+    @contextmanager
+    def _as_the_only_one(self) -> Iterator[None]:
+        """Within it nobody else publishes. Its first error is the queue's end."""
         with self._publishing:
             self.check()
             try:
-                outcomes = []
-                queued = self._up_to(checkpoint_id)
-                for unit, records in self.units([record.committable for record in queued]):
-                    begun_ms = next(r.begun_ms for r in queued if r.committable is records[0])
-                    fault_point("group.before_publish")
-                    outcome = self.publish(unit, records, expect=records[0].state.sequence - 1)
-                    self.mark(unit, records, outcome, self._clock.monotonic_ms() - begun_ms)
-                    self._journal.forget([committable.state.sequence for committable in records])
-                    outcomes.append(outcome)
-                return outcomes
+                yield
             except BaseException as failed:
                 with self.changed:
                     self._failure = failed
                     self.changed.notify_all()
                 raise
+
+    def _settle(self) -> None:
+        while self._unsettled:
+            self._unsettled[0]()
+            self._unsettled.popleft()
+
+    def _finish(self, unit: Committable, records: Sequence[Committable], outcome: Published, elapsed_ms: float) -> None:
+        if outcome.settle is not None:
+            outcome = replace(outcome, base_replaced=outcome.settle(), settle=None)
+        self.mark(unit, records, outcome, elapsed_ms)
+        self._journal.forget([committable.state.sequence for committable in records])
 
     def units(self, queued: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:
         """(what is published at one instant, the records that it stands for), in order."""
@@ -158,11 +199,7 @@ class PublishQueue:
             self._journal.mark_published(committable, outcome.where)
         if outcome.base_replaced:
             self._emit(events.SnapshotReplaced(self._to.path, self._options.application, outcome.snapshot_id - 1, ()))
-        with self.changed:
-            self._published = unit.state
-            self._pending = [e for e in self._pending if e.committable.state.sequence > unit.state.sequence]
-            left = len(self._pending)
-            self.changed.notify_all()
+        left = self._see_published(unit)
         fault_point("commit.marked")
         self._emit(
             events.CheckpointPublished(
@@ -179,6 +216,15 @@ class PublishQueue:
             )
         )
 
+    def _see_published(self, unit: Committable) -> int:
+        """The unit is visible. Returns how many records are pending."""
+        with self.changed:
+            if self._published is None or self._published.sequence <= unit.state.sequence:
+                self._published = unit.state
+            self._pending = [e for e in self._pending if e.committable.state.sequence > unit.state.sequence]
+            self.changed.notify_all()
+            return len(self._pending)
+
     def _up_to(self, checkpoint_id: int | None) -> list[QueuedRecord]:
         entries = self.pending()
         wanted = [
@@ -194,6 +240,7 @@ class PublishQueue:
     def alone(self, writer: Writer) -> Iterator[None]:
         """Within it nothing is published by ``publish_up_to``. When it ends, nothing is pending."""
         with self._publishing:
+            self._settle()
             self._writer = writer
             yield
             with self.changed:

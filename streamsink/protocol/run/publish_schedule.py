@@ -26,13 +26,22 @@ class PublishSchedule:
     thread.
     """
 
-    def __init__(self, table: str, queue: PublishQueue, options: SinkOptions, background: Callable[[Step], Background]):
+    def __init__(
+        self,
+        table: str,
+        queue: PublishQueue,
+        options: SinkOptions,
+        background: Callable[[Step], Background],
+        *,
+        settles_later: bool,
+    ):
+        """settles_later: as of the committer."""
         self._table = table
         self._queue = queue
         self._options = options
         self._clock = Clock()
         self._patience_ms = max(PATIENCE_MS, options.commit_timeout_ms or 0)
-        self._background = background(self._step) if options.publishes_later else None
+        self._background = background(self._step) if options.publishes_later or settles_later else None
         # Each is set by one thread alone, so that neither undoes what the other one says: the publishing thread has
         # failed; a batch, a stop or another call from outside has raised its error.
         self._failed_beside = False
@@ -54,7 +63,7 @@ class PublishSchedule:
     @property
     def publishes_each_batch(self) -> bool:
         """Whether ``publish_when_due`` publishes the batch that was just recorded, in the same thread."""
-        return self._background is None
+        return not self._options.publishes_later
 
     def wait_for_room(self) -> None:
         """Wait until fewer than ``publish_queue`` checkpoints are pending.
@@ -79,6 +88,8 @@ class PublishSchedule:
         """
         if self._options.publish != ASYNC and len(self._queue.pending()) >= self._options.publish_every_batches:
             self.publish_up_to(None)
+            if self._background is not None and self._queue.has_unsettled:
+                self._background.wake()
         elif self._background is not None:
             fault_point("group.queued")
             self._background.wake()
@@ -87,6 +98,13 @@ class PublishSchedule:
         """Publish in this call, as ``PublishQueue.publish_up_to``. The stop does not raise its error again."""
         try:
             return self._queue.publish_up_to(checkpoint_id)
+        except BaseException:
+            self._heard = True
+            raise
+
+    def _settle(self) -> None:
+        try:
+            self._queue.settle()
         except BaseException:
             self._heard = True
             raise
@@ -106,9 +124,11 @@ class PublishSchedule:
             if self._failed_beside and not self._heard:
                 self._heard = True
                 self._queue.check()
-        elif self._queue.pending():
-            fault_point("group.stopping")
-            self.publish_up_to(None)
+        else:
+            if self._queue.pending():
+                fault_point("group.stopping")
+                self.publish_up_to(None)
+            self._settle()
 
     def _has_room(self) -> bool:
         return self._queue.failed or len(self._queue.pending()) < self._options.publish_queue
@@ -119,8 +139,10 @@ class PublishSchedule:
         It is logged as well, because perhaps neither will come. ended: no batch will come.
         """
         try:
-            if not self._queue.failed and (ended or self._due()):
-                self._queue.publish_up_to(None)
+            if not self._queue.failed:
+                self._queue.settle()
+                if self._options.publishes_later and (ended or self._due()):
+                    self._queue.publish_up_to(None)
         except BaseException as failed:  # handed on: the batch function raises it
             self._failed_beside = True
             if not self._heard:

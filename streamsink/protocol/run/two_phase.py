@@ -55,7 +55,9 @@ class TwoPhaseCommit:
         publishes = committer.for_background() if options.publishes_later else committer
         self._queue = PublishQueue(destination, journal, publishes, options, emit)
         self._reconciler = Reconciler(destination, journal, publishes, options, emit, queue=self._queue)
-        self._schedule = PublishSchedule(destination.path, self._queue, options, background)
+        self._schedule = PublishSchedule(
+            destination.path, self._queue, options, background, settles_later=publishes.settles_later
+        )
         self._recorded = RecordedPast(destination, journal, committer, options)
         self._writer = Writer(options.application, "", 0)  # until ``restore`` has claimed: nobody's epoch
         # The error after which nobody knows whether a record has its name.
@@ -224,7 +226,9 @@ class TwoPhaseCommit:
         Raises as ``publish_when_due``, and the error after which a record of this run may or may not be there.
         """
         self._check_settled()
-        return self._schedule.publish_up_to(checkpoint_id)
+        published = self._schedule.publish_up_to(checkpoint_id)
+        self._queue.settle()
+        return published
 
     def abort(self, checkpoint: Checkpoint, group: Group) -> None:
         """Writing failed: let go of what ``group`` holds and remove the checkpoint's files. Nothing of it is durable.

@@ -27,12 +27,13 @@ from streamsink.sinks.paimon.past.records import (
     joined,
     manifest_meta,
     manifest_name,
+    place,
     read_staged,
     renames,
     staged_manifests,
 )
 from streamsink.sinks.paimon.restoring import Live, Restart, Restored
-from streamsink.sinks.paimon.trouble import explained, files_gone
+from streamsink.sinks.paimon.trouble import explained, explaining, files_gone
 from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.commit.changes import Ahead, Changes
@@ -156,14 +157,14 @@ class PaimonCommitter(PaimonHistory):
             if done is None:
                 committable = self._if_still_meant(committable) if restored else committable
                 request = self._placed_request(committable, way, fence)
-                committed = self._commit.commit(
-                    request, RecordGuard(self._table, committable, expect, fence, is_undone=self._is_undone)
-                )
+                guard = RecordGuard(self._table, committable, expect, fence, is_undone=self._is_undone)
+                later = self.settles_later and not restored
+                committed = (self._commit.commit_unsettled if later else self._commit.commit)(request, guard)
                 is_alone = committed.may_be_alone or committable.payload.get("alone", False)
                 where = mark_of(committed.snapshot, committed.at_ms, alone=is_alone)
-                done = Published(
-                    state.checkpoint_id, committed.snapshot_id, committed.attempts, where, committed.base_replaced
-                )
+                settle = explaining(committed.settle, self._table.root, state.sequence, self._way_on) if later else None
+                name, tries, replaced = committed.snapshot_id, committed.attempts, committed.base_replaced
+                done = Published(state.checkpoint_id, name, tries, where, replaced, settle)
         self.see_published(committable)
         return done
 
@@ -276,18 +277,8 @@ class PaimonCommitter(PaimonHistory):
             raise files_gone(self._table.root, committable, [str(gone.filename or gone)], self._way_on) from gone
 
     def _place(self, committable: Committable) -> frozenset[str]:
-        """Give every staged file its final name. Idempotent. Returns the folders whose new names are not durable yet.
-
-        The staged names stay when a rollback shall be mended from them. Raises FileNotFoundError when a file is gone.
-        """
-        keep = self._options.on_rollback == ON_ROLLBACK_REPUBLISH
-        fault_point("commit.placing")
-        folders, within = set(), self._table.layout.within
-        for source, target in renames(committable):
-            self._table.file_io.place(within(source), within(target), keep)
-            folders.add(os.path.dirname(within(target)))
-        fault_point("commit.placed")
-        return frozenset(folders)
+        """As ``place``; the staged names stay when a rollback shall be mended from them."""
+        return place(self._table, committable, self._options.on_rollback == ON_ROLLBACK_REPUBLISH)
 
     def _read_manifests(
         self, committable: Committable, keep: bool = False

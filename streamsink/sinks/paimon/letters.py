@@ -43,6 +43,11 @@ class TableCommitter(PaimonCommitter):
         self._emit = emit
         self.letters = LetterTables(table, options)
 
+    @property
+    def settles_later(self) -> bool:  # type: ignore[override]  # nobody sets what the contract names
+        """In a distant store, where each batch publishes."""
+        return self._table.file_io.is_distant and not self._options.publishes_later
+
     def for_background(self) -> "TableCommitter":
         other = cast(TableCommitter, super().for_background())  # it makes a committer of the class of this one
         other._emit = self._emit

@@ -5,7 +5,7 @@ Those of the store can be retried, because the record is durable.
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from streamsink.errors import Corrupt, Misuse, Retryable
@@ -46,6 +46,16 @@ def explained(root: str, sequence: int, way_on: str) -> Iterator[None]:
             f"what is published stays as it is. {way_on}; a restart of the query then publishes it",
             kind=kind,
         ) from failed
+
+
+def explaining(settle: Callable[[], bool], root: str, sequence: int, way_on: str) -> Callable[[], bool]:
+    """The same function, whose errors are explained."""
+
+    def settled() -> bool:
+        with explained(root, sequence, way_on):
+            return settle()
+
+    return settled
 
 
 def files_gone(root: str, committable: Committable, gone: Sequence[str], way_on: str) -> Corrupt:

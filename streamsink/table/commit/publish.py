@@ -6,6 +6,8 @@ the table hold a lock, ours holds it too. As in Paimon it covers this step alone
 
 import errno
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 
@@ -17,7 +19,8 @@ from streamsink.locks.lock import Lock
 from streamsink.locks.locked_creation import LeaseEnded, create_under
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
-from streamsink.table.commit.late import Base, is_base_kept
+from streamsink.table.commit import late
+from streamsink.table.commit.late import Base
 from streamsink.table.history.deletion import delete_hint, delete_temporary
 from streamsink.table.table import Table
 
@@ -29,15 +32,9 @@ _REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Outcome(Enum):
-    """WON: the snapshot exists. LOST: another one has its number, ours never existed.
-
-    WON_OVER_REPLACED: it exists, but meanwhile another writer's snapshot took the place of the one that it is built on
-    (Paimon's own writers publish by a rename that replaces). All that is ours stays visible; the other's rows are not
-    seen.
-    """
+    """WON: the snapshot exists. LOST: another one has its number, ours never existed."""
 
     WON = "won"
-    WON_OVER_REPLACED = "won-over-replaced"
     LOST = "lost"
 
 
@@ -57,18 +54,32 @@ def prepare_snapshot(table: Table, snapshot: Snapshot, name: str, group: FlushGr
     return prepared
 
 
-def publish(table: Table, prepared: Prepared, base: Base, *, lock: Lock) -> Outcome:
-    """Create ``snapshot-<id>``, or learn that the number is taken. ``base``: what it is built on.
+def publish(table: Table, prepared: Prepared, *, lock: Lock) -> Outcome:
+    """Create ``snapshot-<id>``, or learn that the number is taken. When it is WON, ``is_base_kept`` must follow.
 
     After a crash: the snapshot is there, whole, or it is not. Raises: OutcomeUnknown when no answer came, so that it
-    must be looked for; OSError when the store has no room, or is read-only, and then the snapshot may be there as well;
-    Fenced when it landed in a part of history that has expired; Retryable when whether it did cannot be told, or when
-    the table has gone back meanwhile.
+    must be looked for; OSError when the store has no room, or is read-only, and then the snapshot may be there as well.
     """
     path = table.layout.snapshot(prepared.snapshot.id)
-    try:
+    with _unanswered(path):
         won = _create(table.file_io, path, prepared, lock)
-        kept = won and is_base_kept(table, prepared.snapshot, base)
+    if not won:
+        return Outcome.LOST
+    table.snapshots.published(prepared.snapshot, prepared.data)
+    return Outcome.WON
+
+
+def is_base_kept(table: Table, snapshot: Snapshot, base: Base) -> bool:
+    """As ``late.is_base_kept``, of a snapshot that ``publish`` has created. Raises OutcomeUnknown as that does."""
+    with _unanswered(table.layout.snapshot(snapshot.id)):
+        return late.is_base_kept(table, snapshot, base)
+
+
+@contextmanager
+def _unanswered(path: str) -> Iterator[None]:
+    """An error of the store within it leaves open what became of the snapshot."""
+    try:
+        yield
     except OSError as failed:
         if failed.errno in _REFUSED:
             raise  # whoever explains it says what to mend; the next start looks for the snapshot all the same
@@ -77,10 +88,6 @@ def publish(table: Table, prepared: Prepared, base: Base, *, lock: Lock) -> Outc
             "the journal; the next start looks whether it was published, and publishes it if not",
             kind="publish.unknown",
         ) from failed
-    if not won:
-        return Outcome.LOST
-    table.snapshots.published(prepared.snapshot, prepared.data)
-    return Outcome.WON if kept else Outcome.WON_OVER_REPLACED
 
 
 def _create(file_io: FileIO, path: str, prepared: Prepared, lock: Lock) -> bool:

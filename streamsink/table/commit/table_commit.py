@@ -4,9 +4,10 @@ The filter is evaluated again in every try of the loop, against the snapshot tha
 that an overwrite deletes, and the conflicts.
 """
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from streamsink.clock import Clock, IdSource
@@ -20,11 +21,11 @@ from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.application_states import States
 from streamsink.table.commit import strict
-from streamsink.table.commit.changes import Ahead, Changes, Files
+from streamsink.table.commit.changes import Ahead, Changes, Files, Written
 from streamsink.table.commit.delta import CommitRequest, Delta, Deltas, discards_duplicates
 from streamsink.table.commit.files_of_tries import FilesOfTries
 from streamsink.table.commit.late import Base, has_slept
-from streamsink.table.commit.publish import Outcome, move_hint, prepare_snapshot, publish, take_back_hint
+from streamsink.table.commit.publish import Outcome, is_base_kept, move_hint, prepare_snapshot, publish, take_back_hint
 from streamsink.table.commit.retry import RetryPolicy
 from streamsink.table.commit.tries import Tries
 from streamsink.table.commit.unanswered import Unanswered, is_built_on, without_files
@@ -39,8 +40,8 @@ class Committed:
     """snapshot: one that holds the commit, in its place at ``at_ms``. attempts: tries it took; 0 when it was there
     before.
 
-    base_replaced: while it was being published, another writer's snapshot took the place of the one it is built on.
-    may_be_alone: what the request adds may be in an earlier snapshot.
+    base_replaced: as ``settle`` has returned. may_be_alone: what the request adds may be in an earlier snapshot.
+    settle: see ``TableCommit.commit_unsettled``.
     """
 
     snapshot: Snapshot
@@ -48,6 +49,7 @@ class Committed:
     at_ms: int
     base_replaced: bool = False
     may_be_alone: bool = False
+    settle: Callable[[], bool] = lambda: False
 
     @property
     def snapshot_id(self) -> int:
@@ -124,15 +126,31 @@ class TableCommit:
         Raises: Retryable when retries ran out, Conflict, OutcomeUnknown, Fenced, and whatever the guard raises.
         After a crash: the snapshot exists or not; unreferenced list files may be left, never a broken table.
         """
+        done = self.commit_unsettled(request, guard)
+        return replace(done, base_replaced=done.settle(), settle=lambda: False)
+
+    def commit_unsettled(self, request: CommitRequest, guard: Guard) -> Committed:
+        """As ``commit``, but ``settle`` of what it returns must be called before anything relies on it.
+
+        The snapshot exists. ``settle`` checks that it came in time, moves the hint, and deletes what other tries have
+        left. Any thread may call it, once, before the next commit. It returns whether another writer's snapshot took
+        the place of the one that ours is built on (Paimon's own writers publish by a rename that replaces): all that is
+        ours stays visible, and the other's rows are not seen. It raises what ``late.is_base_kept`` raises, and
+        OutcomeUnknown; the commit is not known to be there then.
+        """
         policy = RetryPolicy.of(self._at.root, self._options, self._table.known_schema.options)
         ahead = request.ahead.files.shared_delta_list if request.ahead else request.delta_list
         tries = Tries(self._table, ahead)
         for attempt in policy.attempts(self._clock):
             done = self._try_once(request, guard, tries, attempt)
             if done is not None:
-                tries.clean(ahead, done.snapshot)
-                return done
+                return replace(done, settle=functools.partial(self._settle, done, tries, ahead))
         raise tries.gave_up(policy)
+
+    def _settle(self, done: Committed, tries: Tries, ahead: Written | None) -> bool:
+        is_replaced = done.settle()
+        tries.clean(ahead, done.snapshot)
+        return is_replaced
 
     def write_ahead(self, commit_name: str, manifest: ManifestFileMeta, group: FlushGroup) -> Ahead | None:
         """Write what the first try of an append needs, if it is built on the newest snapshot as of the last look-up.
@@ -170,9 +188,8 @@ class TableCommit:
             group.flush()
         tries.delta_list = files.shared_delta_list
         fault_point("commit.lists_written")
-        base = Base(newest, found.seen_ms, request.begun_ms)
         try:
-            outcome = publish(self._table, prepared, base, lock=self._lock)  # 6 publish
+            outcome = publish(self._table, prepared, lock=self._lock)  # 6 publish
         except OutcomeUnknown as no_answer:
             if not self._io.atomic_create:
                 # A late one replaces what others may have built on: only the newest snapshot decides, at the next
@@ -184,15 +201,30 @@ class TableCommit:
             delete(self._table, files.own, Look.SINCE_TRY, durable=False)  # 7 clean
             return None
         published_ms = self._clock.now_ms()
-        fault_point("commit.published")
         self._manifests.remember(snapshot, files.metas)
         self._deltas.published(snapshot)
+        settle = functools.partial(self._check_and_hint, found, tries, snapshot, name, files.own)
+        return Committed(snapshot, attempt, published_ms, may_be_alone=found.is_alone, settle=settle)
+
+    def _check_and_hint(self, found: "_Found", tries: Tries, snapshot: Snapshot, name: str, own: list[str]) -> bool:
+        """Our snapshot exists: check that it came in time, and move the hint. Returns as ``Committed.settle``."""
+        request = found.request
+        try:
+            is_kept = is_base_kept(self._table, snapshot, Base(found.newest, found.seen_ms, request.begun_ms))
+        except OutcomeUnknown as no_answer:
+            if not self._io.atomic_create:
+                raise
+            tries.unanswered.append(Unanswered(snapshot, name, own, no_answer))
+            if tries.landed(self._snapshots.latest()) is None:
+                raise
+            return False
+        fault_point("commit.published")
         if request.hint:
             move_hint(self._table, snapshot, name)
             if has_slept(found.seen_ms):
                 take_back_hint(self._table, snapshot)
         fault_point("commit.hinted")
-        return Committed(snapshot, attempt, published_ms, outcome is Outcome.WON_OVER_REPLACED, found.is_alone)
+        return not is_kept
 
     @contextmanager
     def _asked_now(self, questions: Questions) -> Iterator[None]:

@@ -66,7 +66,7 @@ class Whole:
         metas = self._table.manifests.known_of(newest) if self._started and newest is not None else None
         if newest is None or metas is None:
             return Questions()
-        lists = (newest.base_manifest_list, newest.delta_manifest_list)
+        lists = [] if self._knows_lists(newest) else [newest.base_manifest_list, newest.delta_manifest_list]
         turn = () if self._is_seen(newest) else self._turn(metas)[-1:]
         return Questions(size=tuple(map(self._at.manifest, (*lists, *turn))))
 
@@ -87,10 +87,18 @@ class Whole:
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
+    def _knows_lists(self, newest: Snapshot) -> bool:
+        """Whether this process has just written the lists: the answers of a distant store have said that they exist."""
+        return self._table.file_io.is_distant and self._table.snapshots.was_just_created(newest)
+
     def _broken(self, newest: Snapshot) -> Corrupt | None:
         for name, size in (
-            (newest.base_manifest_list, newest.base_manifest_list_size),
-            (newest.delta_manifest_list, newest.delta_manifest_list_size),
+            ()
+            if self._knows_lists(newest)
+            else (
+                (newest.base_manifest_list, newest.base_manifest_list_size),
+                (newest.delta_manifest_list, newest.delta_manifest_list_size),
+            )
         ):
             broken = self._compare(newest, name, size, self._table.file_io.size(self._at.manifest(name)))
             if broken is not None:

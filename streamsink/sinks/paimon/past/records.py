@@ -12,6 +12,7 @@ from typing import Any
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
+from streamsink.faults import fault_point
 from streamsink.format.manifest import ManifestEntry, read_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import APPEND, Snapshot
@@ -81,6 +82,20 @@ def renames(committable: Committable) -> list[tuple[str, str]]:
     Those that have their final names since they were written, durably, are not among them.
     """
     return [(staged, final) for staged, final in _paths(committable) if staged != final]
+
+
+def place(table: Table, committable: Committable, keep: bool) -> frozenset[str]:
+    """Give every staged file its final name. Idempotent. Returns the folders whose new names are not durable yet.
+
+    keep: the staged names stay too. Raises FileNotFoundError when a file is gone.
+    """
+    fault_point("commit.placing")
+    folders, within = set(), table.layout.within
+    for source, target in renames(committable):
+        table.file_io.place(within(source), within(target), keep)
+        folders.add(os.path.dirname(within(target)))
+    fault_point("commit.placed")
+    return frozenset(folders)
 
 
 def _paths(committable: Committable) -> list[tuple[str, str]]:
