@@ -266,23 +266,28 @@ class PosixCalls(PosixLikeCalls):
 
     def at_once(self, actions: Sequence[Callable[[], None]]) -> None:
         """Run the actions in threads: a disk flushes several files in hardly more time than one."""
-        with contextlib.ExitStack() as all_ended:
-            for action in actions[1:]:
-                all_ended.callback(_begin(action))
-            for action in actions[:1]:
-                action()
+        in_threads(actions, _FLUSHERS)
 
 
-@functools.lru_cache(maxsize=1)
-def _flushers(process: int) -> ThreadPoolExecutor:
+def in_threads(actions: Sequence[Callable[[], None]], threads: int) -> None:
+    """Run the actions concurrently, the first one in this thread. Raises the first error, after all have ended."""
+    with contextlib.ExitStack() as all_ended:
+        for action in actions[1:]:
+            all_ended.callback(_begin(action, threads))
+        for action in actions[:1]:
+            action()
+
+
+@functools.lru_cache(maxsize=2)
+def _threads(process: int, threads: int) -> ThreadPoolExecutor:
     """The threads of this process. ``process`` is its id, because a forked child has none of its parent's threads."""
-    return ThreadPoolExecutor(_FLUSHERS, "streamsink-flush")
+    return ThreadPoolExecutor(threads, "streamsink-store")
 
 
-def _begin(action: Callable[[], None]) -> Callable[[], None]:
+def _begin(action: Callable[[], None], threads: int) -> Callable[[], None]:
     """Start the action in a thread. Returns a function that waits for its end and raises its error."""
     try:
-        return _flushers(os.getpid()).submit(action).result
+        return _threads(os.getpid(), threads).submit(action).result
     except RuntimeError:
         # The interpreter is ending and starts no new threads, so the action runs when it is waited for.
         return action

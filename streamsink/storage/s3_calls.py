@@ -6,12 +6,12 @@ import functools
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from streamsink.clock import Clock
 from streamsink.errors import Misuse
-from streamsink.storage.calls import Calls, NameLimits
+from streamsink.storage.calls import Calls, NameLimits, in_threads
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -21,6 +21,7 @@ PART_BYTES = 16 * 1024 * 1024  # size of a part of a multipart upload, which may
 MOST_COPIED_BYTES = 5 * 1024**3  # CopyObject's limit
 MOST_WRITTEN_BYTES = 10_000 * PART_BYTES
 _MOST_KEY_BYTES = 1_024
+AT_ONCE = 16  # requests that a driver makes at one time, besides the one of its own thread
 _DELETED_AT_ONCE, _CONFLICT_WAIT_MS = 1_000, 100
 _TRY = "streamsink-try"  # metadata key whose value tells which attempt created an object
 # Our options, named as in Paimon and Flink, and what boto3 calls them.
@@ -105,6 +106,10 @@ class S3Calls(Calls):
 
     def close(self, stream: BinaryIO, flush: bool) -> None:
         cast(Upload, stream).finish()
+
+    def at_once(self, actions: Sequence[Callable[[], None]]) -> None:
+        """Make requests concurrently: each takes a round trip."""
+        in_threads(actions, AT_ONCE)
 
     def unlink(self, path: str) -> bool | None:
         self._do(path, lambda at: self._client.delete_object(**at))

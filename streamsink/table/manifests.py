@@ -57,6 +57,8 @@ class Manifests:
         self._at = layout
         self._partition_types = tuple(partition_types)
         self._known: tuple[Snapshot, list[ManifestFileMeta]] | None = None
+        # Others of the same table, for other threads, that are told what this one publishes.
+        self.told: tuple[Manifests, ...] = ()
 
     def all_of(self, snapshot: Snapshot | None) -> list[ManifestFileMeta]:
         """The base and then the delta manifests of a snapshot, in the order of their lists. Raises Corrupt."""
@@ -85,7 +87,8 @@ class Manifests:
 
     def remember(self, snapshot: Snapshot, metas: list[ManifestFileMeta]) -> None:
         """Keep the manifests of a snapshot that was just published here, so that its lists need not be read."""
-        self._known = (snapshot, metas)
+        for each in (self, *self.told):
+            each._known = (snapshot, metas)
 
     def entries_of(self, snapshot: Snapshot, partitions: Collection[bytes] | None = None) -> Iterator[ManifestEntry]:
         """The live entries: every ADD that no DELETE of any manifest hides. They come one by one, to save memory.

@@ -23,6 +23,8 @@ class Snapshots:
         # one, which is harmless.
         self._moved_to = -1
         self._clock = Clock()
+        # Others of the same table, for other threads, that are told what this one creates.
+        self.told: tuple[Snapshots, ...] = ()
         # The snapshot that this process has created last, and when.
         self._created: tuple[Snapshot | None, float] = (None, 0)
 
@@ -63,8 +65,9 @@ class Snapshots:
 
     def published(self, snapshot: Snapshot, data: bytes) -> None:
         """Remember as the newest one a snapshot that this process has just created with these bytes."""
-        self._newest = (data, snapshot)
-        self._created = (snapshot, self._clock.monotonic_ms())
+        for each in (self, *self.told):
+            each._newest = (data, snapshot)
+            each._created = (snapshot, self._clock.monotonic_ms())
 
     def was_just_created(self, snapshot: Snapshot) -> bool:
         """Whether this process has created the snapshot within the last minute."""

@@ -42,6 +42,11 @@ class Table:
         partition_types = [field.type for field in self.schemas.latest().partition_fields]
         self.manifests = Manifests(file_io, self.layout, partition_types)
 
+    def tell(self, other: "Table") -> None:
+        """Let another opening of the same table, for another thread, know the snapshots that this one publishes."""
+        self.snapshots.told += (other.snapshots,)
+        self.manifests.told += (other.manifests,)
+
     @property
     def root(self) -> str:
         """The table's absolute path."""

@@ -3,7 +3,7 @@
 import errno
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -46,8 +46,9 @@ class CrashingCalls(PosixLikeCalls):
 
     After its death every further call dies too: no cleanup code reaches the store.
 
-    Calls of several threads are made one after another. before_call: set it to act between two calls. The beat of a
-    lease comes when its time comes, so it is neither counted nor chosen.
+    Calls of several threads are made one after another. before_call: set it to act between two calls. order: set it to
+    choose in which order calls are made that may be made at once. The beat of a lease comes when its time comes, so it
+    is neither counted nor chosen.
     """
 
     def __init__(self, inner: Calls, at: int = 0, mode: Mode = Mode.BEFORE):
@@ -58,6 +59,7 @@ class CrashingCalls(PosixLikeCalls):
         self.log: list[str] = []
         self.dead = False
         self.before_call: Callable[[], None] = lambda: None
+        self.order: Callable[[list[Callable[[], None]]], list[Callable[[], None]]] = lambda actions: actions
         self._one_at_a_time = threading.Lock()
 
     @property
@@ -98,6 +100,9 @@ class CrashingCalls(PosixLikeCalls):
             torn()
         self.dead = True
         raise InjectedCrash(f"{name} (call {self.count}, {self._mode.value})")
+
+    def at_once(self, actions: Sequence[Callable[[], None]]) -> None:
+        super().at_once(self.order(list(actions)))
 
     def read(self, path: str) -> bytes:
         return self._do("read", lambda: self._inner.read(path))

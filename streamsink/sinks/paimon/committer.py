@@ -77,10 +77,12 @@ class PaimonCommitter(PaimonHistory):
         """Over the same table, opened again: no cache is shared.
 
         Only the entries of staged manifests are: one side puts them in before the record exists, the other side takes
-        them out once, after the record was handed to it.
+        them out once, after the record was handed to it. And this side hears what the other one publishes, which it
+        reads again before it relies on it.
         """
         other = Table(self._table.file_io, self._table.root)
         self._table.check_identity()  # it was not recreated between the two openings
+        other.tell(self._table)
         return type(self)(other, self._options, self._entries)
 
     # -- pre-commit ------------------------------------------------------------------------------------------------
