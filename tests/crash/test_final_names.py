@@ -195,8 +195,11 @@ def test_an_announcement_that_is_damaged_stops_the_start_which_says_what_to_do()
     assert world.ids() == list(range(9))
 
 
-def test_a_task_that_outlives_its_attempt_leaves_nothing_for_good():
-    """The batch has failed and was repeated in the same run; a late task of the first attempt ends only then."""
+@pytest.mark.parametrize("dies", [False, True], ids=["repeated", "restarted"])
+def test_a_task_that_outlives_its_attempt_leaves_nothing_for_good(dies):
+    """The batch has failed and is repeated, in the same run or in a new one; before that a late task of the first attempt
+    ends.
+    """
     world = s3_world()
     sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
     world.checkpoint.ends.append(6)
@@ -217,6 +220,8 @@ def test_a_task_that_outlives_its_attempt_leaves_nothing_for_good():
         sink.batch(world.driver.describe(world.checkpoint, 0))
     assert _data_files(world) == []
     world.calls.put(late[0], b"of nobody")
+    if dies:
+        sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
     sink.batch(world.driver.describe(world.checkpoint, 0))
     sink.close()
     assert late[0] not in world.calls._objects and world.ids() == list(range(6)) and world.unknown_files() == []
