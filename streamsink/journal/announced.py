@@ -12,7 +12,7 @@ those of an attempt that failed.
 import json
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from streamsink.errors import Corrupt
 from streamsink.storage.file_io import FileIO
@@ -97,8 +97,14 @@ class Announced:
 
     def add(self, staging: str, said: Announcement) -> str:
         """As ``announce``."""
+        path = announce(self.file_io, staging, said)
         self.know(staging, said)
-        return announce(self.file_io, staging, said)
+        return path
+
+    def has(self, staging: str, said: Announcement) -> bool:
+        """Whether the last announcement of this process there says the same, and began no later."""
+        before = self._own.get(staging, [None])[-1]
+        return before is not None and before.since <= said.since and replace(before, since=said.since) == said
 
     def know(self, staging: str, said: Announcement) -> None:
         """Remember what writers of this process's attempt have announced."""

@@ -16,6 +16,7 @@ One thread records while another publishes: the lists of what is there are kept 
 I/O.
 """
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -24,14 +25,14 @@ from typing import cast
 from streamsink.clock import IdSource
 from streamsink.faults import fault_point
 from streamsink.journal import identity
-from streamsink.journal.announced import Announcement, Deleting
+from streamsink.journal.announced import Deleting
+from streamsink.journal.attempts import Attempts
 from streamsink.journal.known_files import FilesLog
 from streamsink.journal.owners import Owners, number_taken
 from streamsink.journal.record_format import corrupt, decode_record, encode_record
 from streamsink.journal.run_marks import Runs
 from streamsink.journal.staging import Staging
 from streamsink.protocol.committable import Committable, KnownRun
-from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.journal import Group, Journal, JournalIdentity, Where, decode_mark, encode_mark
 from streamsink.protocol.recorded_files import KnownFiles
@@ -73,6 +74,7 @@ class FileJournal(Journal):
         self._dir = journal_dir(table, application)
         self._owners = Owners(file_io, table, application, self._dir)
         self._staging = Staging(file_io, self._path("staging"), table, deleting)
+        self.attempts = Attempts(file_io, self._staging)
         self._runs = Runs(file_io, self._path("runs"))
         self._lock = threading.Lock()
         self._sequences: list[int] = []
@@ -111,6 +113,7 @@ class FileJournal(Journal):
             self.check_owner(writer)
 
     def release(self, unused: bool = False) -> None:
+        self.attempts.end()
         self._owners.release(unused)
 
     # -- records ---------------------------------------------------------------------------------------------------
@@ -131,6 +134,9 @@ class FileJournal(Journal):
         self._staged = {committable.state.record_id: data}
 
     def create_record(self, committable: Committable) -> None:
+        self.attempts.beside(functools.partial(self._create_record, committable))
+
+    def _create_record(self, committable: Committable) -> None:
         state = committable.state
         data = self._staged[state.record_id]
         try:
@@ -229,19 +235,8 @@ class FileJournal(Journal):
         if not self._owners.is_replaced():
             self._staging.discard(staging)
 
-    def announce(self, checkpoint: Checkpoint, places: Sequence[tuple[str, str]], since: int) -> None:
-        """Say, before they exist, where files of the checkpoint come to be that have their final names at once.
-
-        places, since: as of ``Announcement``. Durable when this returns. The driver of a small checkpoint, of which
-        little can be left, does not ask who owns the application before its record.
-        """
-        said = Announcement(checkpoint.attempt, tuple(places), since, asks=not checkpoint.is_small)
-        self._staging.announce(checkpoint.sequence, checkpoint.staging, said)
-
-    def has_more_staged(self, checkpoint: Checkpoint, places: Sequence[tuple[str, str]], since: int) -> None:
-        """Writers have announced these places too, so the checkpoint's staging folder must be listed to be deleted."""
-        said = Announcement(checkpoint.attempt, tuple(places), since)
-        self._staging.has_more(checkpoint.sequence, checkpoint.staging, said)
+    def attempt(self, sequence: int, new_id: Callable[[], str]) -> str:
+        return self.attempts.begin(sequence, new_id)
 
     def sweep(self, writer: Writer) -> list[str]:
         with self._lock:

@@ -74,11 +74,23 @@ class Staging:
         return {folder: files for folder, files in below.items() if folder not in left}
 
     def announce(self, sequence: int, staging: str, said: Announcement) -> None:
-        """Say, before they exist, where files of this number's record come to be that have final names at once."""
+        """Say, before they exist, where files of this number's record come to be that have final names at once.
+
+        Nothing is done when that was just said.
+        """
+        if self._attempts.has(staging, said):
+            return
         path = self._attempts.add(staging, said)
         with self._lock:
             self._announced[sequence] = path if self._announced.get(sequence, path) == path else ""
             self._unasked.discard(sequence) if said.asks else self._unasked.add(sequence)
+
+    def withdraw(self, sequence: int) -> None:
+        """Delete this writer's announcement for a number that was never begun; nothing if there is none."""
+        with self._lock:
+            path = self._announced.pop(sequence, "")
+        if path:
+            self._io.delete(path)
 
     def has_more(self, sequence: int, staging: str, said: Announcement | None = None) -> None:
         """The folder of this number may have other files than the one that ``announce`` has put there.

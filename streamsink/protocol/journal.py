@@ -240,6 +240,10 @@ class Journal(ABC):
         not ready for its record.
         """
 
+    def attempt(self, sequence: int, new_id: Callable[[], str]) -> str:
+        """Id for the record of a checkpoint that begins: one that the journal has made known, or a new one."""
+        return new_id()
+
     @abstractmethod
     def discard(self, staging: str) -> None:
         """Delete the staging folder of a checkpoint that is given up, and no other one of its number. Idempotent."""

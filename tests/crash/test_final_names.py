@@ -197,9 +197,7 @@ def test_an_announcement_that_is_damaged_stops_the_start_which_says_what_to_do()
 
 @pytest.mark.parametrize("dies", [False, True], ids=["repeated", "restarted"])
 def test_a_task_that_outlives_its_attempt_leaves_nothing_for_good(dies):
-    """The batch has failed and is repeated, in the same run or in a new one; before that a late task of the first attempt
-    ends.
-    """
+    """The batch has failed and is repeated, in the same run or in a new one. Before that a late task of it ends."""
     world = s3_world()
     sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
     world.checkpoint.ends.append(6)

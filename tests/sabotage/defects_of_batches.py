@@ -296,7 +296,7 @@ OF_BATCHES = (
            "self._mine is None or self._mine == (epoch, found)", "True", ("tests/storage/test_pending_log.py",)),
     Defect("a second query of the name is let in", "journal/owners.py:Owners._claim",
            "if not self._hold.allows(rival):", "if self._hold.allows(rival) is None:", (_TWO_PHASE, "tests/storage/test_hold.py")),
-    Defect("a taken record number is overwritten", "journal/file_journal.py:FileJournal.create_record",
+    Defect("a taken record number is overwritten", "journal/file_journal.py:FileJournal._create_record",
            "if not created:", "if False:", (_TWO_PHASE,)),
     Defect("a higher epoch in the table fences nobody", "sinks/paimon/past/filter_of.py:is_published",
            "if found.epoch > mine.epoch:", "if False:", (_TWO_PHASE, "tests/table/test_commit.py")),

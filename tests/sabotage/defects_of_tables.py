@@ -28,7 +28,6 @@ _WAITS = "tests/protocol/test_waits.py"
 _TABLE_OPTIONS = "tests/protocol/test_table_options.py"
 _REPLACED = "tests/table/test_replaced_snapshots.py"
 _WHOLE = "tests/table/test_whole.py"
-_FINAL_NAMES = "tests/crash/test_final_names.py"
 _FOREIGN_DAMAGE = "tests/table/test_foreign_damage.py"
 _NESTED = "tests/table/test_nested_nulls.py"
 _NOT_UTF8 = "tests/table/test_not_utf8.py"
@@ -134,27 +133,6 @@ OF_TABLES = (
            "other.state.epoch < mine.epoch", "False", (_SLEEPERS,)),
     Defect("B3: what no record can name any more stays", "journal/staging.py:Staging.take",
            "self._left.pop(sequence, [])", "[]", (_SLEEPERS,)),
-    # -- files that have their final names at once
-    Defect("what an older copy of the journal takes for nobody's goes", "table/history/deletion.py:_is_named",
-           "if manifest in names:", "if True:\n                continue\n            if False:", (_FINAL_NAMES,)),
-    Defect("what a paused driver may yet record is swept", "journal/announced.py:Announcement.may_get_its_record",
-           "not self.asks or any(", "any(", (_FINAL_NAMES, _SLEEPERS)),
-    Defect("an incomplete attempt of many rows stays", "journal/announced.py:Announcement.may_get_its_record",
-           "not self.asks or any(", "True or any(", (_FINAL_NAMES, _SLEEPERS)),
-    Defect("writers do not say where their files come to be", "table/write/writer.py:_FileSeries._announce",
-           "        if new:\n", "        if False:\n", (_FINAL_NAMES,)),
-    Defect("what a failed attempt announced is forgotten", "journal/staging.py:Staging.discard",
-           "            self.has_more(int(match[2]), staging)\n", "            self._io.delete_tree(staging)\n", (_FINAL_NAMES,)),
-    Defect("lists that were written for another base are used", "table/commit/table_commit.py:TableCommit._usable_ahead",
-           "found.newest == ahead.newest", "True", (_FINAL_NAMES,)),
-    Defect("lists that were written for another base stay", "table/commit/table_commit.py:TableCommit._usable_ahead",
-           "        delete(self._table, ahead.files.own, Look.SINCE_TRY, durable=False)\n", "", (_FINAL_NAMES,)),
-    Defect("a snapshot is marked before it is known to have come in time", "protocol/run/publish_queue.py:PublishQueue._finish",
-           "        if outcome.settle is not None:\n", "        if False:\n", (_FINAL_NAMES,)),
-    Defect("what is to be done beside the next batch is never done", "protocol/run/publish_schedule.py:PublishSchedule.stop",
-           "            self._settle()\n", "", (_FINAL_NAMES,)),
-    Defect("a record of files with final names looks like one of earlier code", "journal/record_format.py:encode_record",
-           "        version = _WITH_FINAL_NAMES\n", "        pass\n", (_FINAL_NAMES,)),
     Defect("C4: files are published without their schema", "table/commit/table_commit.py:TableCommit._look",
            "if attempt == 1:", "if attempt == 0:", ("tests/protocol/test_missing_schemas.py",)),
     # -- the commit

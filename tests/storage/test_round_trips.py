@@ -74,26 +74,29 @@ class Run:
 LOOK = ["GET owner", "GET schema", "GET snapshot", "HEAD manifest", "HEAD owner", "HEAD schema", "HEAD snapshot"]
 ANNOUNCED = ["PUT at"]
 WRITTEN = ["PUT data", "PUT manifest", "PUT manifest-list", "PUT manifest-list"]
-RECORDED = ["HEAD owner", "HEAD snapshot", "PUT record"]
+RECORDED = ["HEAD owner", "HEAD snapshot", "PUT at", "PUT record"]
 PUBLISHED = ["PUT snapshot"]
 AFTERWARDS = [["GET snapshot"], ["PUT LATEST"], ["PUT done"], ["DELETE at"]]
 
 
 def test_a_small_batch_waits_for_three_round_trips_once_its_rows_are_there():
-    """The look and the announcement come before; the record and the snapshot each need what was before them."""
+    """The look comes before; the record and the snapshot each need what was before them.
+
+    Where the next batch's files will be is announced together with the record.
+    """
     for batch, beside in Run().later_batches():
-        assert batch.round_trips() == [LOOK, ANNOUNCED, WRITTEN, RECORDED, PUBLISHED]
+        assert batch.round_trips() == [LOOK, WRITTEN, RECORDED, PUBLISHED]
         assert beside.round_trips() == AFTERWARDS
 
 
 def test_a_partition_is_announced_by_the_writer_when_it_is_new():
     """Then its staging folder has two announcements, and is listed to be deleted."""
     found = Run(partition_by=("part",)).later_batches()
-    is_new = [ANNOUNCED in batch.round_trips()[2:] for batch, _ in found]
+    is_new = [ANNOUNCED in batch.round_trips() for batch, _ in found]
     assert is_new == [False, False, True, False]  # the fifth batch begins the second partition
     for (batch, beside), new in zip(found, is_new):
         more = [ANNOUNCED] if new else []
-        assert batch.round_trips() == [LOOK, ANNOUNCED, *more, WRITTEN, RECORDED, PUBLISHED]
+        assert batch.round_trips() == [LOOK, *more, WRITTEN, RECORDED, PUBLISHED]
         assert (beside.round_trips() == AFTERWARDS) == (not new)
 
 
@@ -109,13 +112,13 @@ def test_a_batch_of_tasks_asks_who_owns_the_application_before_its_record():
     """It may have left much behind, which a successor deletes at once where it is not ready for a record."""
     for batch, _ in Run(small=False).later_batches():
         asked = ["GET owner", "HEAD owner"]
-        assert batch.round_trips() == [LOOK, ANNOUNCED, WRITTEN, asked, RECORDED, PUBLISHED]
+        assert batch.round_trips() == [LOOK, WRITTEN, asked, RECORDED, PUBLISHED]
 
 
 def test_a_batch_that_publishes_beside_the_next_one_waits_for_two_round_trips():
     """The rows, and the record."""
     for batch, _ in Run(publish="async").later_batches():
-        assert batch.round_trips() == [LOOK, ANNOUNCED, ["PUT data", "PUT manifest"], ["PUT record"]]
+        assert batch.round_trips() == [LOOK, ["PUT data", "PUT manifest"], ["PUT at", "PUT record"]]
 
 
 def test_where_a_second_copy_is_kept_for_rollbacks_files_are_copied():

@@ -52,6 +52,7 @@ ALLOWED = {
     "streamsink/journal/announced.py:sweep": "uploads of an attempt without a record, which nobody will finish",
     "streamsink/journal/staging.py:discard": "the staging folder of a checkpoint of its own that has no record",
     "streamsink/journal/staging.py:remove": "what dead writers never finished, in folders that no record can name",
+    "streamsink/journal/staging.py:withdraw": "this writer's announcement, for a number that it has never begun",
     "streamsink/journal/staging.py:drop": "this writer's announcement, whose number is published",
     "streamsink/journal/staging.py:_delete": "folders that no record names, or whose number is published or taken",
     "streamsink/commands/retire.py:retire": "a retired application's journal, on purpose only",

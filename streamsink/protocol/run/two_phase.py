@@ -157,7 +157,8 @@ class TwoPhaseCommit:
         last = self._recorded.last.sequence if self._recorded.last else 0
         sequence = max(last, self._journal.last_sequence()) + 1
         staging = self._journal.staging(sequence, self._writer)
-        checkpoint = Checkpoint(batch, decision, sequence, staging, self._clock.monotonic_ms(), self._new_id())
+        attempt = self._journal.attempt(sequence, self._new_id)
+        checkpoint = Checkpoint(batch, decision, sequence, staging, self._clock.monotonic_ms(), attempt)
         fault_point("write.begin")
         return checkpoint
 

@@ -5,7 +5,6 @@ docs/design/0011-dead-letters.md.
 """
 
 import itertools
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -124,8 +123,6 @@ class TableAndLetters:
         self._letters = letters
         self._is_checked = False  # whether the table for dead letters has no record that the table does not know
         self.place = Place(table.file_io, root, "", table.table_id)
-        # The table that every batch has looked up before it is staged.
-        self.looked_up = frozenset({os.path.basename(table.root)})
 
     def member(self, name: str, path: str) -> Member:
         """An open table, by its name. Raises Misuse when there is none."""

@@ -1,7 +1,8 @@
 """Paimon tables as one start of a query has opened them: how rows become files, and what a record names."""
 
+import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -78,16 +79,22 @@ class OpenTable(Opened):
     _fitted: Fitted | None = None
     # Folders of the last checkpoint's files, relative to the table.
     _folders: frozenset[str] = frozenset()
-    # The folders that were announced for this checkpoint, and a time before the first file got its final name.
+    # The folders that were announced for this checkpoint, a time before the first file got its final name, and whether
+    # it is small.
     _said: frozenset[str] = frozenset()
     _named_ms: int = 0
+    _is_small: bool = False
 
     def writing(
         self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]
     ) -> TableWriting:
-        """How rows are written: the table's schema is that of the last look, evolved where options allow it."""
+        """How rows are written: the table's schema is read again, and evolved where options allow it.
+
+        A distant store has just said, when the batch was admitted, which schema is the newest.
+        """
         options, fitted = self.options, self._fitted
-        if fitted is None or fitted.fields is not fields or fitted.schema is not self.table.known_schema:
+        newest = self.table.known_schema if self.file_io.is_distant else self.table.latest_schema()
+        if fitted is None or fitted.fields is not fields or fitted.schema is not newest:
             schema = fit(self.table, fields, options)
             fitted = self._fitted = Fitted(fields, schema, schema.to_json())
         spec = WriteSpec(
@@ -111,16 +118,19 @@ class OpenTable(Opened):
     def _announced(self, checkpoint: Checkpoint, spec: WriteSpec, schema: TableSchema) -> WriteSpec:
         """Say where files will be; in most checkpoints they are where those of the last one are."""
         spec = replace(
-            spec,
-            attempt=checkpoint.attempt,
-            since=self.table.snapshots.known_id(),
-            announced=self._folders if schema.partition_keys else frozenset({bucket_dir("", UNAWARE_BUCKET)}),
+            spec, attempt=checkpoint.attempt, since=self.table.snapshots.known_id(), announced=self._own_folders(schema)
         )
-        places = [(folder, spec.beginning) for folder in sorted(spec.announced)]
-        self._said, self._named_ms = spec.announced, Clock().now_ms()
-        places += places_of_metadata(self.table.layout, checkpoint.attempt)
-        self.journal.announce(checkpoint, places, spec.since)
+        self._said, self._named_ms, self._is_small = spec.announced, Clock().now_ms(), checkpoint.is_small
+        self.journal.attempts.announce(checkpoint, self._places(spec.announced, checkpoint.attempt), spec.since)
         return spec
+
+    def _places(self, folders: Iterable[str], attempt: str) -> list[tuple[str, str]]:
+        places = [(folder, beginning_of(attempt)) for folder in sorted(folders)]
+        return [*places, *places_of_metadata(self.table.layout, attempt)]
+
+    def _own_folders(self, schema: TableSchema) -> frozenset[str]:
+        """The folders that are announced for the next checkpoint."""
+        return self._folders if schema.partition_keys else frozenset({bucket_dir("", UNAWARE_BUCKET)})
 
     def stage(
         self, checkpoint: Checkpoint, written: Sequence[WrittenFile], group: Group
@@ -132,10 +142,15 @@ class OpenTable(Opened):
         if at_once and not self._said.issuperset(folders):
             beginning = beginning_of(checkpoint.attempt)
             since = self.table.snapshots.known_id()
-            self.journal.has_more_staged(checkpoint, [(folder, beginning) for folder in folders], since)
+            self.journal.attempts.has_more(checkpoint, [(folder, beginning) for folder in folders], since)
         self._folders = frozenset(folders[:_MOST])
         staging = checkpoint.staging
-        return self.committer.stage(staging, written, own, seen=seen, leads_on=decision.leads_on, at_once=at_once)
+        staged = self.committer.stage(staging, written, own, seen=seen, leads_on=decision.leads_on, at_once=at_once)
+        if at_once:
+            next_ones = functools.partial(self._places, self._own_folders(self.table.known_schema))
+            since = self.table.snapshots.known_id()
+            self.journal.attempts.announce_following(checkpoint, next_ones, since, is_small=self._is_small)
+        return staged
 
 
 @dataclass(eq=False)

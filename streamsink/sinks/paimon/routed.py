@@ -98,8 +98,7 @@ class RoutedTables:
         self._check_counts(sum(part.rows_in for part in written), files, dead)
         by_table = {name: (self.routing.path_of(name), mine) for name, mine in files.items()}
         had = self._to.had_before(checkpoint, self._path_now)  # first, or a table that is gone would be created again
-        looked_up = self._to.looked_up if isinstance(self._to, TableAndLetters) else frozenset()
-        for name in sorted(files.keys() - looked_up):
+        for name in sorted(files):
             self._create_missing(name)
         return self._to.stage(checkpoint, by_table, dead, group, had=had)
 
