@@ -36,6 +36,7 @@ UNITS = {
         "storage/test_conformance",
         "storage/test_hold",
         "storage/test_s3",
+        "storage/test_s3_proxy",
         "crash/test_handed_over",
         "crash/test_names",
         "table/test_whole",
