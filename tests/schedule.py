@@ -36,11 +36,13 @@ UNITS = {
         "storage/test_conformance",
         "storage/test_hold",
         "storage/test_s3",
+        "storage/test_s3_client",
         "storage/test_s3_proxy",
         "crash/test_handed_over",
         "crash/test_names",
         "table/test_whole",
         "advice/test_others",
+        "advice/test_s3_store",
         "compat/test_java_on_hdfs",
     ),
     "locks": (
