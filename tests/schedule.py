@@ -31,6 +31,7 @@ UNITS = {
     ),
     "HDFS and S3": (
         "e2e/test_stores",
+        "e2e/test_holds",
         "crash/test_stores",
         "storage/test_accidents",
         "storage/test_conformance",
