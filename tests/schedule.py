@@ -39,6 +39,7 @@ UNITS = {
         "storage/test_s3",
         "storage/test_s3_client",
         "storage/test_s3_faults",
+        "storage/test_s3_keys",
         "storage/test_s3_proxy",
         "crash/test_handed_over",
         "crash/test_names",

@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from streamsink.errors import Misuse
 from streamsink.spark.explain import explain
 from streamsink.storage.s3_calls import S3Calls
 from streamsink.storage.s3_client import Patience
@@ -92,6 +93,9 @@ def test_keys_that_have_expired(proxy, table, s3_server, monkeypatch):
     proxy.fault(lambda request: True, 1, s3_proxy.EXPIRED, times=None)
     said = told("store.credentials-expired", lambda: _put(table, options)).says("S3 said 400 ExpiredToken")
     named = said.find(r"new keys in store_options \(([^)]*)\), or none there").split(", ")
+    with pytest.raises(Misuse) as asked, told_of(table):
+        S3Calls(options, QUICK, QUICK).size(f"{table}/schema/schema-0")  # the answer to a HEAD gives no reason
+    assert asked.value.kind == said.kind
     proxy.clear()
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", options["s3.access-key"])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", options["s3.secret-key"])

@@ -135,6 +135,16 @@ def test_a_request_that_fails_once_is_made_again(proxy, calls, root, kind, what)
     assert faults[0] == what and faults[1:] == [""]
 
 
+def test_an_answer_that_breaks_off_is_asked_for_again(proxy, calls, root):
+    """The client of boto3 repeats a request only until the answer's head has come."""
+    calls.put(f"{root}/object", b"x" * 1000)
+    proxy.fault("GET", 1, s3_proxy.BROKEN)
+    assert calls.read(f"{root}/object") == b"x" * 1000
+    proxy.fault("GET", 1, s3_proxy.BROKEN, times=QUICK.attempts)
+    with pytest.raises(TimeoutError):
+        calls.read(f"{root}/object")
+
+
 def test_the_usual_bounds():
     """A stalled request ends within two minutes, and a copy within a few more, for which the store works longer."""
     assert PATIENCE.attempts * PATIENCE.read_s <= 120 and PATIENCE.attempts * PATIENCE.connect_s <= 60
