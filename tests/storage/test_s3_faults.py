@@ -103,6 +103,13 @@ def test_each_row_is_there_once_whatever_one_request_meets(s3_server, seen, rng,
     assert _meets(s3_server, what, times, label, rng.randint(1, seen[label]), "sync")
 
 
+def test_a_reply_that_is_lost_at_another_server(second_s3_server):
+    """It says otherwise who has created an object, and it is no other's there either."""
+    for label in ("PUT snapshot-#", "PUT record-#.json"):
+        for times in (1, QUICK.attempts):
+            assert _meets(second_s3_server, s3_proxy.RESET_AFTER, times, label, 2, "sync") == times
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("times", [1, QUICK.attempts], ids=["once", "lasting"])
 @pytest.mark.parametrize("what", FAULTS)
