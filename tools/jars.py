@@ -2,10 +2,10 @@
 
 `jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")`
 a Kafka broker, `jars("hdfs")` an HDFS cluster, `jars("s3proxy")` an S3 server, `jars("iceberg")`, `jars("delta")`,
-`jars("hudi")` and `jars("paimon-spark")` the sinks that the benchmarks compare with, `jars("jdbc")` what Java needs to reach the tests'
-databases. A registry does not always hold every version of everything: the Kafka source needs Spark's token provider,
-which some mirrors have in other versions only. So the plain coordinate is tried first, and then the two separately;
-`Resolved.way` says which way was taken.
+`jars("hudi")` and `jars("paimon-spark")` the sinks that the benchmarks compare with, `jars("jdbc")` what Java needs to
+reach the tests' databases. A registry does not always hold every version of everything: the Kafka source needs Spark's
+token provider, which some mirrors have in other versions only. So the plain coordinate is tried first, and then the two
+separately; `Resolved.way` says which way was taken.
 """
 
 import functools
