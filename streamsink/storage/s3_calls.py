@@ -229,23 +229,37 @@ class S3Calls(Calls):
         there are others, the request is made once more: the refused one has done nothing.
         """
         from botocore.exceptions import BotoCoreError, ClientError
+        from urllib3.exceptions import HTTPError
 
         by = by or self._of_most
+        for left in reversed(range(self._patience.attempts)):
+            try:
+                return self._made(path, request, by)
+            except ClientError as failed:
+                raise refusal(failed, path, by.whose_keys()) from failed
+            except HTTPError as broken:
+                # The answer of an error that breaks off, such as "no such key": boto3 neither repeats nor wraps that.
+                if not left:
+                    raise failure(broken, path) from broken
+            except (BotoCoreError, *OF_PROVIDERS) as failed:
+                raise failure(failed, path) from failed
+            self._clock.sleep_ms(_BROKEN_WAIT_MS)
+        raise OSError(errno.EINVAL, "no attempts", path)
+
+    def _made(self, path: str, request: Callable[[dict[str, str]], Any], by: S3Client) -> Any:
+        """The answer to the request, which is made again when there are other keys than those that were refused."""
+        from botocore.exceptions import ClientError
+
         bucket, key = _split(path)
         at = {"Bucket": bucket, "Key": key}
+        used = by.now
         try:
-            used = by.now
-            try:
-                return request(at)
-            except ClientError as failed:
-                told = self._reason(failed, at)
-                if not is_about_keys(told) or not by.renew(used):
-                    raise told from None
             return request(at)
         except ClientError as failed:
-            raise refusal(failed, path, by.whose_keys()) from failed
-        except (BotoCoreError, *OF_PROVIDERS) as failed:
-            raise failure(failed, path) from failed
+            told = self._reason(failed, at)
+            if not is_about_keys(told) or not by.renew(used):
+                raise told from None
+        return request(at)
 
     def _reason(self, failed: Any, at: dict[str, str]) -> Any:
         """The ClientError that says why, for one of a HEAD, whose answer has no body: a GET is refused likewise."""

@@ -227,10 +227,11 @@ def refusal(failed: Any, path: str, keys: str) -> Exception:
 def failure(failed: Exception, path: str) -> Exception:
     """The same for a failure of the client: no keys, no connection, no answer.
 
-    failed: a BotoCoreError, or one of ``OF_PROVIDERS``. No text of a provider is repeated: it may hold what the user's
-    own program has printed.
+    failed: a BotoCoreError, an HTTPError of urllib3, or one of ``OF_PROVIDERS``. No text of a provider is repeated: it
+    may hold what the user's own program has printed.
     """
     from botocore import exceptions as of
+    from urllib3.exceptions import HTTPError
 
     if isinstance(failed, (of.NoCredentialsError, of.PartialCredentialsError)):
         return Misuse(
@@ -238,7 +239,7 @@ def failure(failed: Exception, path: str) -> Exception:
             "client reads, or in store_options (s3.access-key, s3.secret-key)",
             kind="store.credentials",
         )
-    if isinstance(failed, (of.HTTPClientError, of.ConnectionError, of.IncompleteReadError)):
+    if isinstance(failed, (of.HTTPClientError, of.ConnectionError, of.IncompleteReadError, HTTPError)):
         if isinstance(failed, of.SSLError):
             return OSError(errno.EIO, str(failed), path)
         return TimeoutError(errno.ETIMEDOUT, str(failed), path)

@@ -145,6 +145,18 @@ def test_an_answer_that_breaks_off_is_asked_for_again(proxy, calls, root):
         calls.read(f"{root}/object")
 
 
+def test_an_error_of_the_store_that_breaks_off_is_asked_for_again(proxy, calls, root):
+    """Such as that there is no object, or that there is one already. boto3 lets these through as errors of urllib3."""
+    calls.put_new(f"{root}/object", b"x", "try-1")
+    for times in (1, QUICK.attempts):
+        proxy.fault(lambda request: request.key.endswith("nothing"), 1, s3_proxy.BROKEN, times=times)
+        with pytest.raises(FileNotFoundError if times == 1 else TimeoutError):
+            calls.read(f"{root}/nothing")
+    proxy.fault("PUT", 1, s3_proxy.BROKEN)
+    assert calls.put_new(f"{root}/object", b"x", "try-1") is True
+    assert calls.put_new(f"{root}/object", b"x", "try-2") is False
+
+
 def test_the_usual_bounds():
     """A stalled request ends within two minutes, and a copy within a few more, for which the store works longer."""
     assert PATIENCE.attempts * PATIENCE.read_s <= 120 and PATIENCE.attempts * PATIENCE.connect_s <= 60
