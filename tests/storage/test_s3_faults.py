@@ -98,9 +98,10 @@ def test_the_requests_of_a_run_are_of_all_kinds(seen):
 @pytest.mark.parametrize("times", [1, QUICK.attempts], ids=["once", "lasting"])
 @pytest.mark.parametrize("what", FAULTS)
 def test_each_row_is_there_once_whatever_one_request_meets(s3_server, seen, rng, what, times):
-    """In the gate one kind of request and one of its occurrences, by the seed."""
-    label = rng.choice(sorted(seen))
-    assert _meets(s3_server, what, times, label, rng.randint(1, seen[label]), "sync")
+    """In the gate one kind of request and one of its occurrences, by the seed: the first of some that comes at all, for
+    how often a lease is looked at depends on how long a run takes."""
+    labels = rng.sample(sorted(seen), 4)
+    assert any(_meets(s3_server, what, times, label, rng.randint(1, seen[label]), "sync") for label in labels)
 
 
 def test_a_reply_that_is_lost_at_another_server(second_s3_server):
