@@ -110,11 +110,13 @@ class S3Client:
 
 def _keys_of(session: Any) -> object:
     """The keys that the environment, files or roles give. Raises: OSError when what gives them fails."""
-    from botocore.exceptions import BotoCoreError
+    from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         found = session.get_credentials()
         return None if found is None else tuple(found.get_frozen_credentials())
+    except ClientError as failed:
+        raise refusal(failed, "", "") from failed
     except (BotoCoreError, *OF_PROVIDERS) as failed:
         raise failure(failed, "") from failed
 
@@ -173,6 +175,11 @@ def _send_the_body_at_once(params: dict[str, Any], **_: Any) -> None:
 # output is not JSON, or that gives keys which have expired already. Never is it about the object.
 OF_PROVIDERS = (OSError, ValueError, RuntimeError)
 
+# What is asked of S3. Errors of other operations are of services that give keys.
+_OPERATIONS = frozenset(
+    "GetObject HeadObject PutObject CopyObject DeleteObject DeleteObjects ListObjectsV2 CreateMultipartUpload "
+    "UploadPart CompleteMultipartUpload AbortMultipartUpload ListMultipartUploads".split()
+)
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired")
 _REJECTED = ("InvalidAccessKeyId", "InvalidClientTokenId", "InvalidToken", "InvalidSecurity", "SignatureDoesNotMatch")
 _THROTTLED = ("SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequestsException")
@@ -186,7 +193,7 @@ _MEANING = {
 
 def is_about_keys(failed: Any) -> bool:
     """Whether the store has refused the keys themselves, and not what they may do. failed: a ClientError."""
-    return _code_of(failed) in (*_EXPIRED, *_REJECTED)
+    return failed.operation_name in _OPERATIONS and _code_of(failed) in (*_EXPIRED, *_REJECTED)
 
 
 def is_refused(failed: Any) -> bool:
@@ -202,6 +209,8 @@ def tells_nothing(failed: Any) -> bool:
 def refusal(failed: Any, path: str, keys: str) -> Exception:
     """The error that a disk would give, for one of the store's. failed: a ClientError. keys: ``whose_keys``."""
     status, code = _status_of(failed), _code_of(failed)
+    if failed.operation_name not in _OPERATIONS:  # keys were to be fetched anew within the request
+        return OSError(ENOKEY, f"fetching keys failed: {failed.operation_name} said {status} {code}", path)
     said = f"S3 said {status} {code}".strip()
     if code == "NoSuchBucket":
         return Misuse(

@@ -4,6 +4,7 @@ A real server takes keys and forgets them; a program gives them out (``credentia
 """
 
 import datetime
+import http.server
 import json
 import os
 import signal
@@ -216,6 +217,44 @@ def test_a_program_that_fails_in_the_middle_is_not_a_file_that_is_missing(keys, 
         keys.program.write_text(there)
         keys.program.chmod(stat.S_IRWXU)
         assert calls.size(f"{root}/object") == 1
+
+
+class _NoSuchRole(http.server.BaseHTTPRequestHandler):
+    """A service of keys that says of each role that it is not there."""
+
+    def do_POST(self):
+        error = b"<ErrorResponse><Error><Code>NoSuchEntity</Code><Message>no role</Message></Error></ErrorResponse>"
+        self.send_response(404)
+        self.send_header("Content-Length", str(len(error)))
+        self.end_headers()
+        self.wfile.write(error)
+
+    def log_message(self, *_):
+        """Nothing."""
+
+
+def test_a_role_that_is_not_there_is_not_a_file_that_is_missing(keys, root, tmp_path, monkeypatch):
+    """The service that gives keys for a role answers with 404, as a store does for an object that is not there."""
+    service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _NoSuchRole)
+    threading.Thread(target=service.serve_forever, daemon=True).start()
+    (tmp_path / "token").write_text("token")
+    monkeypatch.delenv("AWS_PROFILE")
+    for name, value in (
+        ("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/lake"),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token")),
+        ("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{service.server_port}"),
+    ):
+        monkeypatch.setenv(name, value)
+    try:
+        calls = S3Calls(keys.options)
+        for ask in (calls.size, calls.read, calls.entries):
+            with pytest.raises(Retryable) as told, told_of(root):
+                ask(f"{root}/object")
+            assert told.value.kind == "store.credentials-not-fetched"
+            assert "AssumeRoleWithWebIdentity said 404 NoSuchEntity" in str(told.value)
+    finally:
+        service.shutdown()
+        service.server_close()
 
 
 def test_keys_of_the_options_are_never_replaced(keys, root, server):
