@@ -1,11 +1,11 @@
 """Jars that PySpark does not ship, resolved by Spark's own package resolver (no Maven), and remembered.
 
 `jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")`
-a Kafka broker, `jars("hdfs")` an HDFS cluster, `jars("iceberg")`, `jars("delta")`, `jars("hudi")` and
-`jars("paimon-spark")` the sinks that the benchmarks compare with, `jars("jdbc")` what Java needs to reach the tests'
-databases. A registry does not always hold every version of everything: the Kafka source needs Spark's token provider,
-which some mirrors have in other versions only. So the plain coordinate is tried first, and then the two separately;
-`Resolved.way` says which way was taken.
+a Kafka broker, `jars("hdfs")` an HDFS cluster, `jars("s3proxy")` an S3 server, `jars("iceberg")`, `jars("delta")`,
+`jars("hudi")` and `jars("paimon-spark")` the sinks that the benchmarks compare with, `jars("jdbc")` what Java needs to
+reach the tests' databases. A registry does not always hold every version of everything: the Kafka source needs Spark's
+token provider, which some mirrors have in other versions only. So the plain coordinate is tried first, and then the two
+separately; `Resolved.way` says which way was taken.
 """
 
 import functools
@@ -32,6 +32,10 @@ BROKER = (
 )
 # Hadoop's own cluster for tests. WebHDFS needs the second one on Java 11 and newer.
 HDFS = "org.apache.hadoop:hadoop-client-minicluster:3.4.2,javax.xml.bind:jaxb-api:2.3.1,org.slf4j:slf4j-simple:1.7.36"
+# A second S3 server for tests: objects as files.
+S3PROXY = "org.gaul:s3proxy:4.1.0"
+# They run in a JVM of their own, beside no jar of Spark's.
+STANDALONE = {"hdfs": HDFS, "s3proxy": S3PROXY}
 # For the Spark minor version at hand. Iceberg's runtime holds all that it needs.
 OTHERS = {
     "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{minor}_{scala}:1.12.0",
@@ -40,7 +44,7 @@ OTHERS = {
     "paimon-spark": "org.apache.paimon:paimon-spark-{minor}:0.9.0",
     "jdbc": "org.postgresql:postgresql:42.7.7,com.mysql:mysql-connector-j:9.3.0,org.xerial:sqlite-jdbc:3.50.1.0",
 }
-KINDS = ("kafka", "paimon", "broker", "hdfs", *OTHERS)
+KINDS = ("kafka", "paimon", "broker", *STANDALONE, *OTHERS)
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_{scala}"
 TOKEN_PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_{scala}"
 # Spark minor version -> (newest connector, newest token provider) known to be published widely; the provider's API did
@@ -201,8 +205,8 @@ def _resolve_kind(kind: str, python: str) -> Resolved:
     if kind == "kafka":
         found = _kafka(python, spark, _scala(shipped))
         return Resolved(_beyond(found.jars, shipped), found.way)
-    if kind == "hdfs":
-        return Resolved(_resolve(python, HDFS), f"plain: {HDFS}")
+    if kind in STANDALONE:
+        return Resolved(_resolve(python, STANDALONE[kind]), f"plain: {STANDALONE[kind]}")
     if kind != "broker":
         coordinate = PAIMON if kind == "paimon" else OTHERS[kind].format(minor=_minor(spark), scala=_scala(shipped))
         return Resolved(_beyond(_resolve(python, coordinate), shipped), f"plain: {coordinate}")
@@ -222,8 +226,8 @@ def resolve(kind: str, python: str = sys.executable) -> Resolved:
     wanted = [spark, PAIMON, BROKER, FALLBACK, str(shipped) if kind == "broker" else ""]
     if kind in OTHERS:
         wanted = [spark, OTHERS[kind]]
-    if kind == "hdfs":
-        wanted = [spark, HDFS]
+    if kind in STANDALONE:
+        wanted = [spark, STANDALONE[kind]]
     key = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:10]
     entry = cache_dir() / f"jars-{kind}-{spark}-{key}.json"
     if found := _remembered(entry):

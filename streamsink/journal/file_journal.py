@@ -36,9 +36,9 @@ from streamsink.protocol.committable import Committable, KnownRun
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.journal import Group, Journal, JournalIdentity, Where, decode_mark, encode_mark
 from streamsink.protocol.recorded_files import KnownFiles
-from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
+from streamsink.storage.reading import Questions
 
 JOURNAL_DIR = "streamsink"
 

@@ -14,8 +14,8 @@ from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced, Misuse, Retryable
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
-from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.reading import Questions
 
 _PREFIX = "owner-"
 _CLAIM_ATTEMPTS = 20

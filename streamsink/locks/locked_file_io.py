@@ -11,12 +11,11 @@ from streamsink.locks.configured import lock_of
 from streamsink.locks.lock import Lock
 from streamsink.locks.locked_creation import LeaseEnded, create_under
 from streamsink.options import LockOptions
-from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.calls import NameLimits
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup, Unflushed
 from streamsink.storage.hold import Hold
-from streamsink.storage.reading import FileStatus
+from streamsink.storage.reading import FileStatus, Questions
 
 # The number of leases that may end, one after another, before the creation is given up.
 _LEASES = 3

@@ -1,12 +1,35 @@
-"""The part of a store's contract that changes nothing; see ``file_io.py``."""
+"""The part of a store's contract that changes nothing; see ``file_io.py``.
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+What a batch looks at is known before it looks: whether the newest snapshot is still the newest one, whether somebody
+else owns the application, and so on. Each answer of a store behind a network takes a round trip, so these questions are
+asked together (``AskedAhead``), and the code that follows finds the answers.
+"""
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO, Generic, TypeVar
 
-from streamsink.storage.asked_ahead import Questions
+from streamsink.clock import Clock
 from streamsink.storage.calls import NameLimits, PosixLikeCalls
+
+_Answer = TypeVar("_Answer")
+_READ, _SIZE = "read", "size"
+# So long an answer counts that was kept for a later block. Nobody stops a query and restores its table within less.
+KEPT_MS = 5_000
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Files of which the bytes (``read``), or the sizes (``size``, which also tells whether they exist), are needed."""
+
+    read: tuple[str, ...] = ()
+    size: tuple[str, ...] = ()
+
+    def __add__(self, other: "Questions") -> "Questions":
+        return Questions(self.read + other.read, self.size + other.size)
 
 
 @dataclass(frozen=True)
@@ -100,3 +123,121 @@ class Reading:
         At most the operating system is asked, never a remote store.
         """
         return self._calls.name_limits(path)
+
+
+class _Asked(Generic[_Answer]):
+    """One question: its answer, or the error with which the store answered."""
+
+    def __init__(self, ask: Callable[[], _Answer]):
+        self._ask = ask
+        self._error: OSError | None = None
+        self._found: list[_Answer] = []
+
+    def __call__(self) -> None:
+        try:
+            self._found = [self._ask()]
+        except OSError as failed:
+            self._error = failed
+
+    def answer(self) -> _Answer:
+        if self._error is not None:
+            raise self._error
+        return self._found[0]
+
+
+class _Answers(threading.local):
+    """What one thread has asked ahead and not used yet. kept_ms: a time before the first of ``kept`` was asked."""
+
+    def __init__(self) -> None:
+        self.now: dict[tuple[str, str], _Asked[Any]] = {}
+        self.kept: dict[tuple[str, str], _Asked[Any]] = {}
+        self.kept_ms = 0
+
+
+class AskedAhead:
+    """The answers of one store to questions that were asked ahead.
+
+    An answer is as old as the block in which it was asked for, is given once, and is given only to the thread that
+    asked: whoever asks again wants to know what has changed, and asks the store. What a block around this one has
+    asked, and nobody has used yet, is not asked again.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str], bytes],
+        size: Callable[[str], int | None],
+        at_once: Callable[[Sequence[Callable[[], None]]], None],
+    ) -> None:
+        """read, size: ask the store. at_once: runs actions in any order."""
+        self._read = read
+        self._size = size
+        self._at_once = at_once
+        self._clock = Clock()
+        self._of = _Answers()
+
+    @contextmanager
+    def asking(self, questions: Questions) -> Iterator[None]:
+        """Within it, the first question about each of these files has its answer already."""
+        with self._within({}, questions):
+            yield
+
+    @contextmanager
+    def keeping(self, questions: Questions) -> Iterator[None]:
+        """As ``asking``; ``recent`` may use the answers again."""
+        begun_ms = self._clock.now_ms()
+        with self._within({}, questions) as asked:
+            yield
+        self._of.kept, self._of.kept_ms = asked, begun_ms
+
+    def beside(self, action: Callable[[], None], questions: Questions) -> None:
+        """Run the action, and ask at the same time; ``recent`` may use the answers.
+
+        Raises what the action raises.
+        """
+        kept, self._of.kept = self._of.kept, {}
+        asked = self._asks(questions)
+        self._at_once([action, *asked.values()])
+        self._of.kept = kept | asked if kept else {}
+
+    @contextmanager
+    def recent(self, questions: Questions) -> Iterator[int]:
+        """As ``asking``, with the answers that were kept a moment ago. They are forgotten then.
+
+        Yields a time in ms before the first of these answers.
+        """
+        now_ms, kept = self._clock.now_ms(), self._of.kept
+        kept = kept if 0 <= now_ms - self._of.kept_ms < KEPT_MS else {}
+        self._of.kept = {}
+        with self._within(kept, questions):
+            yield self._of.kept_ms if kept else now_ms
+
+    @contextmanager
+    def _within(
+        self, kept: dict[tuple[str, str], _Asked[Any]], questions: Questions
+    ) -> Iterator[dict[tuple[str, str], _Asked[Any]]]:
+        known = self._of.now | kept
+        fresh = {question: ask for question, ask in self._asks(questions).items() if question not in known}
+        self._at_once(list(fresh.values()))
+        asked = kept | fresh
+        self._of.now.update(asked)
+        try:
+            yield asked
+        finally:
+            for question in asked:
+                self._of.now.pop(question, None)
+
+    def read(self, path: str) -> bytes:
+        """The answer that is there, or that of the store."""
+        asked = self._of.now.pop((_READ, path), None)
+        return self._read(path) if asked is None else asked.answer()
+
+    def size(self, path: str) -> int | None:
+        """Likewise."""
+        asked = self._of.now.pop((_SIZE, path), None)
+        return self._size(path) if asked is None else asked.answer()
+
+    def _asks(self, questions: Questions) -> dict[tuple[str, str], _Asked[Any]]:
+        asks: dict[tuple[str, str], _Asked[Any]] = {
+            (_READ, path): _Asked(functools.partial(self._read, path)) for path in questions.read
+        }
+        return asks | {(_SIZE, path): _Asked(functools.partial(self._size, path)) for path in questions.size}

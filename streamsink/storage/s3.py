@@ -11,11 +11,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import cast
 
-from streamsink.storage.asked_ahead import AskedAhead, Questions
 from streamsink.storage.calls import PosixLikeCalls, size_of
 from streamsink.storage.file_io import FileIO, is_there
 from streamsink.storage.flush_group import FlushGroup, Unflushed
 from streamsink.storage.hold import BeatingHold, Hold
+from streamsink.storage.reading import AskedAhead, Questions
 from streamsink.storage.s3_calls import MOST_COPIED_BYTES, MOST_WRITTEN_BYTES, S3Calls
 
 _LONG_NAME_BYTES = 255

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.format.schema import TableSchema
-from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.reading import Questions
 from streamsink.table.layout import Layout
 
 

@@ -3,8 +3,8 @@
 from streamsink.clock import Clock
 from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
-from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.reading import Questions
 from streamsink.table.layout import Layout
 
 # A snapshot may expire after it was found and before it is read. A reader then searches again, at most this often.

@@ -16,8 +16,8 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.supported import check_readable, check_writable
 from streamsink.format.types import DataField
 from streamsink.journal.file_journal import JOURNAL_DIR
-from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.reading import Questions
 from streamsink.table.application_states import StatesReader
 from streamsink.table.layout import Layout
 from streamsink.table.manifests import Manifests

@@ -1,10 +1,33 @@
-"""Defects of what only some stores have."""
+"""Defects of the client of S3, of the hold that ends with its query, and of files with final names at once."""
 
 from tests.sabotage.defect import Defect
 
-_FINAL_NAMES, _SLEEPERS = "tests/crash/test_final_names.py", "tests/protocol/test_sleepers.py"
+_CLIENT = "tests/storage/test_s3_client.py"
+_HOLDS = "tests/e2e/test_holds.py"
+_KEYS = "tests/storage/test_s3_keys.py"
+_FINAL_NAMES = "tests/crash/test_final_names.py"
+_SLEEPERS = "tests/protocol/test_sleepers.py"
 
 OF_STORES = (
+    Defect("S3: a body is announced, and its leave awaited", "storage/s3_client.py:_send_the_body_at_once",
+           'params["headers"].pop("Expect", None)', "None", (f"{_CLIENT}::test_a_body_is_sent_without_asking_before",)),
+    Defect("S3: a listing is its first page", "storage/s3_calls.py:S3Calls._pages",
+           'page.get("IsTruncated", False)', "False", (f"{_CLIENT}::test_a_listing_of_several_pages_is_whole",)),
+    Defect("S3: an answer that breaks off is not asked for again", "storage/s3_calls.py:S3Calls._content",
+           "if not left:", "if True:", (f"{_CLIENT}::test_an_answer_that_breaks_off_is_asked_for_again",)),
+    Defect("S3: an error that breaks off is an error of urllib3", "storage/s3_calls.py:S3Calls._do",
+           "except HTTPError as broken:", "except ZeroDivisionError as broken:",
+           (f"{_CLIENT}::test_an_error_of_the_store_that_breaks_off_is_asked_for_again",)),
+    Defect("S3: a program of keys that is gone is an object that is gone", "storage/s3_client.py:failure",
+           "OSError(ENOKEY, f\"fetching keys failed with {type(failed).__name__}\", path)", "failed", (_KEYS,)),
+    Defect("S3: a role that is not there is an object that is not there", "storage/s3_client.py:refusal",
+           "failed.operation_name not in _OPERATIONS", "False",
+           (f"{_KEYS}::test_a_role_that_is_not_there_is_not_a_file_that_is_missing",)),
+    Defect("S3: keys that were withdrawn are kept", "storage/s3_client.py:S3Client.renew",
+           "if _has_keys(self._options):", "if True:", (_KEYS,)),
+    Defect("S3: each request that is refused fetches keys", "storage/s3_client.py:S3Client.renew",
+           "if self._made is None or self._made[1] is not refused:", "if self._made is None:", (_KEYS,)),
+    Defect("a hold outlives its query", "spark/query/ended.py:_watch", "if run.is_over():", "if False:", (_HOLDS,)),
     # -- files that have their final names at once
     Defect("what an older copy of the journal takes for nobody's goes", "table/history/deletion.py:_is_named",
            "if manifest in names:", "if True:\n                continue\n            if False:", (_FINAL_NAMES,)),

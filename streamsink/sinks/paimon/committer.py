@@ -34,8 +34,8 @@ from streamsink.sinks.paimon.past.records import (
 )
 from streamsink.sinks.paimon.restoring import Live, Restart, Restored
 from streamsink.sinks.paimon.trouble import explained, explaining, files_gone
-from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.flush_group import FlushGroup
+from streamsink.storage.reading import Questions
 from streamsink.table.commit.changes import Ahead, Changes
 from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.overwrite import Overwrite

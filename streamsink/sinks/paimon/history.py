@@ -16,7 +16,7 @@ from streamsink.sinks.paimon.past import filter_of, history_of
 from streamsink.sinks.paimon.past.above import as_journals_say
 from streamsink.sinks.paimon.past.history_of import names_of
 from streamsink.sinks.paimon.past.records import files_in_place, is_readable, path_of_rows, state_alone
-from streamsink.storage.asked_ahead import Questions
+from streamsink.storage.reading import Questions
 from streamsink.table.commit.table_commit import TableCommit
 from streamsink.table.history import lineage
 from streamsink.table.history.lineage import were_named

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 from streamsink.errors import Misuse
 from streamsink.sinks.files import NOTHING_RECORDED, check_handed_over, compare_handed_over
-from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
+from streamsink.storage.reading import Questions
 from streamsink.table.table import Table
 from streamsink.table.write.spec import WrittenFile
 

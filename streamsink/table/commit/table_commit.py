@@ -17,8 +17,8 @@ from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import Snapshot
 from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
-from streamsink.storage.asked_ahead import Questions
 from streamsink.storage.flush_group import FlushGroup
+from streamsink.storage.reading import Questions
 from streamsink.table.application_states import States
 from streamsink.table.commit import strict
 from streamsink.table.commit.changes import Ahead, Changes, Files, Written

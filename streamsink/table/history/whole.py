@@ -9,7 +9,7 @@ from streamsink.errors import Corrupt
 from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import Snapshot
-from streamsink.storage.asked_ahead import Questions
+from streamsink.storage.reading import Questions
 from streamsink.table.application_states import is_foreign
 from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import Table

@@ -7,7 +7,7 @@ from streamsink.errors import Fenced, Retryable
 from streamsink.format.snapshot import Snapshot
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.sink import Fence
-from streamsink.storage.asked_ahead import Questions
+from streamsink.storage.reading import Questions
 from streamsink.table.application_states import States
 from streamsink.table.commit.table_commit import Guard
 from streamsink.table.history.lineage import were_named
