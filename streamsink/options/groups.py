@@ -78,9 +78,10 @@ class WritingOptions:
     writer_memory_bytes: int = option(128 * 1024 * 1024, least=1, expert=True)
     """Bytes of Arrow data that a task buffers before it flushes its largest buffer."""
     driver_max_rows: int = option(20_000, least=0, expert=True)
-    """The driver writes a batch that is known to have no more rows (Kafka), without Python tasks; 0 turns that off."""
+    """The driver writes a batch that has no more rows, without Python tasks: known by Kafka's offsets or, from the
+    second batch of a run on, by what Spark has computed, [see below](#how-rows-become-files). 0 turns that off."""
     driver_max_bytes: int = option(8 * 1024 * 1024, least=0, expert=True)
-    """The same in bytes, by Spark's own estimate of the batch (files)."""
+    """The same in bytes: by Spark's own estimate of the batch (files), or by what Spark has computed."""
     large_batches: str = option(
         LARGE_BATCHES_AUTO, choices=(LARGE_BATCHES_AUTO, LARGE_BATCHES_SPARK, LARGE_BATCHES_TASKS), expert=True
     )

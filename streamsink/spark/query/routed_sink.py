@@ -17,7 +17,7 @@ from streamsink.sinks.paimon.opening import PaimonTables, PaimonTableWithLetters
 from streamsink.spark.names import check_one, without
 from streamsink.spark.query.spark_sink import SparkSink
 from streamsink.spark.rows import write_ways
-from streamsink.spark.rows.frame_rows import FrameRows, write_small
+from streamsink.spark.rows.frame_rows import FrameRows
 from streamsink.spark.rows.kept_columns import stored
 from streamsink.spark.rows.position_check import PositionCheck
 from streamsink.spark.runs import Run
@@ -92,8 +92,8 @@ class RoutedRows(FrameRows):
         super().__init__(df, run, options, store, file_io)
         self._route = route
 
-    def _write(self, checkpoint: Checkpoint, small: bool, group: Group) -> tuple[Sequence[Any], str]:
-        rows = self._new_rows(checkpoint)
+    def _write(self, checkpoint: Checkpoint, given: write_ways.Given, group: Group) -> tuple[Sequence[Any], str]:
+        rows = self._new_rows(checkpoint, given.df)
         named = self._named(rows)
         check = PositionCheck(self._store.root, checkpoint.batch, self._options, rows)
 
@@ -102,7 +102,7 @@ class RoutedRows(FrameRows):
             positions = to_fields(rows.select(*map(quoted, self._options.position_columns)).schema)
             return check.comparing(self._run.to.writing(checkpoint, fields, positions))
 
-        written = write_small(named, writing, self._io, group) if small else None
+        written = self._write_small(named, writing, group) if given.small else None
         if written is not None:
             return check.settle(written), DRIVER
         large = write_ways.by_tasks(rows, checkpoint.batch, self._run.sizes)

@@ -22,7 +22,7 @@ _FEWEST_ROWS = 1_000
 # The bytes of a row in Arrow are at most this many times its bytes in the file, by a wide margin.
 _IN_MEMORY = 16
 # A larger estimate is what Spark says of a source that gives no size.
-_NO_ESTIMATE = 1 << 50
+NO_ESTIMATE = 1 << 50
 _UNBOUNDED = ("BINARY", "VARBINARY")
 
 
@@ -58,4 +58,4 @@ def _is_bounded(given: Sequence[DataField], batch: Batch) -> bool:
     if not all(isinstance(f.type, AtomicType) and f.type.root not in _UNBOUNDED for f in given):
         return False
     estimate = running.estimated_bytes(batch.run)
-    return estimate is not None and estimate < _NO_ESTIMATE
+    return estimate is not None and estimate < NO_ESTIMATE

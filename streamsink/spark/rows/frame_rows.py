@@ -45,11 +45,13 @@ class FrameRows(BatchRows):
         self.way = DRIVER
 
     def write(self, checkpoint: Checkpoint, group: Group) -> Sequence[Any]:
-        small = write_ways.is_small(checkpoint.batch, self._options, self._run.sizes)
-        write = functools.partial(self._write, checkpoint, small, group)
         decision = checkpoint.decision
-        explained = functools.partial(file_rows.explained, self._store.root, self._options, write, decision.same)
-        written, self.way = explained() if decision.seen_files else write()
+        with write_ways.given(self._df, checkpoint.batch, self._options, self._run.sizes) as given:
+            write = functools.partial(self._write, checkpoint, given, group)
+            explained = functools.partial(file_rows.explained, self._store.root, self._options, write, decision.same)
+            written, self.way = explained() if decision.seen_files else write()
+        if decision.verdict is Verdict.FILTER:
+            self._run.sizes.forecast.begin(0)  # a part of a batch says nothing of a whole one
         return written
 
     def staged(self, files: Sequence[StagedFile]) -> None:
@@ -92,9 +94,9 @@ class FrameRows(BatchRows):
     def looked_at_again(self, batch: Batch) -> Batch:
         return running.looked_at_again(batch)
 
-    def _write(self, checkpoint: Checkpoint, small: bool, group: Group) -> tuple[Sequence[Any], str]:
+    def _write(self, checkpoint: Checkpoint, given: write_ways.Given, group: Group) -> tuple[Sequence[Any], str]:
         """What the writers hand back, and the way in which the rows were written."""
-        rows, options = self._new_rows(checkpoint), self._options
+        rows, options = self._new_rows(checkpoint, given.df), self._options
         kept = stored(rows, self._store.root, options)
         check_once(kept.columns, self._store.root)
         check = PositionCheck(self._store.root, checkpoint.batch, options, rows, kept)
@@ -103,8 +105,8 @@ class FrameRows(BatchRows):
             of = replace(checkpoint, is_small=is_small)
             return self._run.to.writing(of, self._run.fields(kept.schema), ())
 
-        if small:
-            written = write_small(check.carried(), lambda: check.comparing(writing(True)), self._io, group)
+        if given.small:
+            written = self._write_small(check.carried(), lambda: check.comparing(writing(True)), group)
             if written is not None:
                 return check.settle(written), DRIVER
         fitted, told = writing(), check.told()
@@ -113,6 +115,13 @@ class FrameRows(BatchRows):
             return large.job.write(told, self._io, check), SPARK
         written, way = write_ways.write_large(told, check.being_told(fitted), self._io, self._store, large)
         return check.settle(written), way
+
+    def _write_small(self, rows: DataFrame, writing: Callable[[], Writing], group: Group) -> list[Any] | None:
+        """Do what ``write_small`` does. When Spark refuses, the next batches are known no more by what misled here."""
+        written = write_small(rows, writing, self._io, group)
+        if written is None:
+            self._run.sizes.is_misled = True
+        return written
 
     def _large(self, rows: DataFrame, writing: Writing, batch: Batch) -> write_ways.Large:
         """The way to write a batch that is not small.
@@ -123,23 +132,23 @@ class FrameRows(BatchRows):
             return write_ways.large(rows, writing.spec, batch, self._options, self._io, sizes=self._run.sizes)
         return write_ways.by_tasks(rows, batch, self._run.sizes)
 
-    def _new_rows(self, checkpoint: Checkpoint) -> DataFrame:
-        """The rows that are to be written: under an overlap, only the new ones.
+    def _new_rows(self, checkpoint: Checkpoint, rows: DataFrame) -> DataFrame:
+        """Of the rows of the batch those that are to be written: under an overlap, only the new ones.
 
         New are the rows of new files, or the rows at or after the recorded position of their topic and partition. Rows
         that do not lie in the batch are kept, because what they say of their position is no reason to leave them out:
         they are refused later on.
         """
         if checkpoint.decision.verdict is not Verdict.FILTER:
-            return self._df
+            return rows
         if checkpoint.decision.seen_files:
             sources, seen = checkpoint.batch.sources, checkpoint.decision.seen_files
             # The protocol knows ``seen_files`` only when the option names the column.
             column = self._options.file_column or ""
-            return file_rows.of_new_files(self._df, column, sources, seen)
+            return file_rows.of_new_files(rows, column, sources, seen)
         path, options = self._store.root, self._options
         old = recorded(path, options.position_columns, checkpoint.decision.below)
-        return self._df.where(f"NOT {old} OR {PositionCheck(path, checkpoint.batch, options, self._df).sql or 'false'}")
+        return rows.where(f"NOT {old} OR {PositionCheck(path, checkpoint.batch, options, rows).sql or 'false'}")
 
 
 def _read(df: DataFrame) -> None:

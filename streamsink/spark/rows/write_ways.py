@@ -1,15 +1,17 @@
 """The three ways from a DataFrame to staged files. Runs on the driver.
 
-A batch that is known to be small is written on the driver. All others are written in Python tasks, or by Spark's own
-Parquet writer.
+A batch that is known to be small is written on the driver. So is one that is expected to be small, and that Spark, when
+it has computed and kept it, says to be small. All others are written in Python tasks, or by Spark's own Parquet writer.
 """
 
+import contextlib
 import functools
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pyspark
 from pyspark.sql import DataFrame
@@ -20,12 +22,13 @@ from streamsink.protocol.positions import Offsets, all_numeric
 from streamsink.protocol.sink import Writing
 from streamsink.spark import worker_daemon
 from streamsink.spark.gateway import running
+from streamsink.spark.gateway.kept_rows import Kept, KeptRows
 from streamsink.spark.gateway.running import with_settings
 from streamsink.spark.names import are_alike
-from streamsink.spark.rows.arrow_batches import rows_at_once, settings
+from streamsink.spark.rows.arrow_batches import NO_ESTIMATE, rows_at_once, settings
 from streamsink.spark.rows.parquet_job import ParquetJob, can_write
 from streamsink.spark.rows.tasks import COMMITTABLE_SCHEMA, write_task
-from streamsink.spark.sizes import TASKS, Sizes
+from streamsink.spark.sizes import TASKS, Expected, Sizes
 from streamsink.spark.types import to_fields
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
@@ -37,15 +40,74 @@ _QUICK_IMPORTERS = (3, 13)
 _ARCHIVE = os.path.join(os.path.dirname(pyspark.__file__), "python", "lib", "pyspark.zip")
 
 
-def is_small(batch: Batch, options: SinkOptions, sizes: Sizes) -> bool:
-    """Whether the driver writes the batch: it is known to be small, by its Kafka offsets or by Spark's estimate."""
+class Given(NamedTuple):
+    """The rows of a batch, and whether the driver writes them."""
+
+    df: DataFrame
+    small: bool
+
+
+class _Known:
+    """What is known of a batch before Spark computes it. Each is asked when it is needed, and once."""
+
+    def __init__(self, batch: Batch):
+        self._batch = batch
+
+    @functools.cached_property
+    def rows(self) -> int | None:
+        """At most so many rows are read, by positions that are numbers; None for other sources."""
+        return _rows(self._batch)
+
+    @functools.cached_property
+    def size(self) -> int | None:
+        """Spark's estimate, in bytes; None when Spark has none."""
+        size = running.estimated_bytes(self._batch.run)
+        return size if size is not None and size < NO_ESTIMATE else None
+
+    @property
+    def weight(self) -> int | None:
+        """As ``Forecast.begin`` takes it."""
+        return self.size if self.rows is None else self.rows
+
+
+@contextlib.contextmanager
+def given(df: DataFrame, batch: Batch, options: SinkOptions, sizes: Sizes) -> Iterator[Given]:
+    """The rows of a batch, to be written while this is open, and whether the driver writes them.
+
+    Where only the run's earlier batches let expect that the batch is small, Spark computes it and keeps it here. What
+    is given then is what is kept, so that the query does not run again even when the batch is large after all.
+    """
     if options.driver_max_rows == 0:
+        yield Given(df, False)
+        return
+    known = _Known(batch)
+    sizes.forecast.begin(known.weight)
+    if is_small(known, options, sizes):
+        yield Given(df, True)
+    elif sizes.must_not_keep or not _is_within(sizes.forecast.expected(), options):
+        yield Given(df, False)
+    else:
+        with KeptRows(df) as rows:
+            kept = rows.computed()
+            sizes.must_not_keep = kept is None
+            small = _is_within(kept, options)
+            if kept is not None:
+                sizes.forecast.came(kept.size, small)
+            yield Given(df if kept is None else rows.df, small)
+
+
+def is_small(known: _Known, options: SinkOptions, sizes: Sizes) -> bool:
+    """Whether the batch is known to be small, by its Kafka offsets or by Spark's estimate."""
+    if sizes.is_misled:
         return False
-    rows = _rows(batch)
-    if rows is not None:
-        return rows <= options.driver_max_rows and rows * (sizes.bytes_per_row or 0) <= options.driver_max_bytes
-    size = running.estimated_bytes(batch.run)
-    return size is not None and size <= options.driver_max_bytes
+    if known.rows is not None:
+        size = known.rows * (sizes.bytes_per_row or 0)
+        return known.rows <= options.driver_max_rows and size <= options.driver_max_bytes
+    return known.size is not None and known.size <= options.driver_max_bytes
+
+
+def _is_within(found: Expected | Kept | None, options: SinkOptions) -> bool:
+    return found is not None and found.rows <= options.driver_max_rows and found.size <= options.driver_max_bytes
 
 
 @dataclass(frozen=True)
