@@ -294,6 +294,8 @@ class OpenSink(ABC):
     committer: Committer
     application: str
     known_as: str
+    is_distant: bool = False
+    """Whether each look at the destination waits for a network."""
 
     @abstractmethod
     def group(self) -> AbstractContextManager[Group]:

@@ -5,6 +5,7 @@ Contract only.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from streamsink.protocol.committable import Batch, Committable, StagedFile
@@ -30,6 +31,13 @@ class BatchRows(ABC):
         called for a batch that is recorded without rows (SEEN). Raises Misuse when a row does not fit; the checkpoint
         is then aborted.
         """
+
+    def computing(self, batch: Batch) -> AbstractContextManager[None]:
+        """Entered before the batch is admitted, where that waits for a distant store, and left when it is written.
+
+        The rows may be computed meanwhile, if that changes nothing but the time that it takes. By default they are not.
+        """
+        return nullcontext()
 
     def described(self, batch: Batch) -> Batch:
         """The batch, with what was done with these rows of it, where that may be another thing than with those of the

@@ -6,7 +6,7 @@ files, which is a ``BatchRows``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -84,7 +84,7 @@ class QueryRun:
         both raise Misuse and nothing is recorded; after the record the second one waits for the first, and then raises
         Misuse.
         """
-        with self._as_the_only_call(batch, rows):
+        with self._as_the_only_call(batch, rows), self._computing_ahead(batch, rows):
             batch, decision = self._admitted(batch, rows)
             if decision.verdict is Verdict.SKIP:
                 self.protocol.emit(events.BatchSkipped, checkpoint_id=batch.batch_id, reason=decision.reason)
@@ -123,6 +123,14 @@ class QueryRun:
             self._returned, self._failed = batch.batch_id, None
         finally:
             self._one_call.end()
+
+    def _computing_ahead(self, batch: Batch, rows: BatchRows) -> AbstractContextManager[None]:
+        """Let the rows be computed while a distant store is looked at, where the look hardly ever refuses them.
+
+        Only from a run's second batch on, which is no replay. A state is not computed for nothing, or twice.
+        """
+        ahead = self.has_returned and self._sink.is_distant and not batch.stateful
+        return rows.computing(batch) if ahead else nullcontext()
 
     def _check_once(self, batch: Batch, rows: BatchRows) -> None:
         if batch.batch_id > self._returned:

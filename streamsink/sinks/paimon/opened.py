@@ -57,6 +57,10 @@ class Opened(OpenSink):
     def known_as(self) -> str:  # type: ignore[override]  # as above
         return self.committer.place.key if isinstance(self.committer, ManyTables) else self.application
 
+    @property
+    def is_distant(self) -> bool:  # type: ignore[override]  # as above
+        return self.file_io.is_distant
+
     def group(self) -> AbstractContextManager[FlushGroup]:
         return self.file_io.flush_group()
 

@@ -1,6 +1,7 @@
 """Several tables, or one table with dead letters, as a batch function writes to them. Runs on the driver."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from pyspark.sql import functions as F
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Batch
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Writing
@@ -91,6 +93,10 @@ class RoutedRows(FrameRows):
     def __init__(self, df: DataFrame, run: Run, options: SinkOptions, store: Store, file_io: FileIO, *, route: Route):
         super().__init__(df, run, options, store, file_io)
         self._route = route
+
+    def computing(self, batch: Batch) -> AbstractContextManager[None]:
+        """Nothing: which columns are collected depends on the tables that the look finds."""
+        return nullcontext()
 
     def _write(self, checkpoint: Checkpoint, given: write_ways.Given, group: Group) -> tuple[Sequence[Any], str]:
         rows = self._new_rows(checkpoint, given.df)

@@ -1,7 +1,8 @@
 """The rows of one micro-batch, as a DataFrame, and how they become staged files. Runs on the driver."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +44,7 @@ class FrameRows(BatchRows):
         self._store = store
         self._io = file_io
         self.way = DRIVER
+        self._ahead: running.Collecting | None = None
 
     def write(self, checkpoint: Checkpoint, group: Group) -> Sequence[Any]:
         decision = checkpoint.decision
@@ -53,6 +55,17 @@ class FrameRows(BatchRows):
         if decision.verdict is Verdict.FILTER:
             self._run.sizes.forecast.begin(0)  # a part of a batch says nothing of a whole one
         return written
+
+    def computing(self, batch: Batch) -> AbstractContextManager[None]:
+        """Only a batch that is known to be small is computed ahead: it is collected anyhow, unless it is refused."""
+        is_small = write_ways.is_known_small(batch, self._options, self._run.sizes)
+        return self._collecting(self._compared(batch, self._df).carried()) if is_small else nullcontext()
+
+    @contextmanager
+    def _collecting(self, rows: DataFrame) -> Iterator[None]:
+        with running.Collecting(rows) as self._ahead:
+            yield
+        self._ahead = None
 
     def staged(self, files: Sequence[StagedFile]) -> None:
         """Remember how large the rows were. It helps to choose the way in which the next batch is written."""
@@ -96,17 +109,17 @@ class FrameRows(BatchRows):
 
     def _write(self, checkpoint: Checkpoint, given: write_ways.Given, group: Group) -> tuple[Sequence[Any], str]:
         """What the writers hand back, and the way in which the rows were written."""
-        rows, options = self._new_rows(checkpoint, given.df), self._options
-        kept = stored(rows, self._store.root, options)
-        check_once(kept.columns, self._store.root)
-        check = PositionCheck(self._store.root, checkpoint.batch, options, rows, kept)
+        rows, ahead = self._new_rows(checkpoint, given.df), self._ahead if given.df is self._df else None
+        check = self._compared(checkpoint.batch, rows)
+        kept = check.kept
 
         def writing(is_small: bool = False) -> Writing:
             of = replace(checkpoint, is_small=is_small)
             return self._run.to.writing(of, self._run.fields(kept.schema), ())
 
         if given.small:
-            written = self._write_small(check.carried(), lambda: check.comparing(writing(True)), group)
+            collecting = ahead if rows is self._df else None
+            written = self._write_small(check.carried(), lambda: check.comparing(writing(True)), group, collecting)
             if written is not None:
                 return check.settle(written), DRIVER
         fitted, told = writing(), check.told()
@@ -116,9 +129,21 @@ class FrameRows(BatchRows):
         written, way = write_ways.write_large(told, check.being_told(fitted), self._io, self._store, large)
         return check.settle(written), way
 
-    def _write_small(self, rows: DataFrame, writing: Callable[[], Writing], group: Group) -> list[Any] | None:
-        """Do what ``write_small`` does. When Spark refuses, the next batches are known no more by what misled here."""
-        written = write_small(rows, writing, self._io, group)
+    def _compared(self, batch: Batch, rows: DataFrame) -> PositionCheck:
+        """The check of these rows, of which it has those columns that are stored."""
+        kept = stored(rows, self._store.root, self._options)
+        check_once(kept.columns, self._store.root)
+        return PositionCheck(self._store.root, batch, self._options, rows, kept)
+
+    def _write_small(
+        self, rows: DataFrame, writing: Callable[[], Writing], group: Group, ahead: running.Collecting | None = None
+    ) -> list[Any] | None:
+        """Do what ``write_small`` does. When Spark refuses, the next batches are known no more by what misled here.
+
+        ahead: these rows, on their way already.
+        """
+        self._ahead = None  # rows come once
+        written = write_small(rows, writing, self._io, group, ahead)
         if written is None:
             self._run.sizes.is_misled = True
         return written
@@ -155,18 +180,24 @@ def _read(df: DataFrame) -> None:
     df.write.format("noop").mode("overwrite").save()
 
 
-def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, group: Group) -> list[Any] | None:
+def write_small(
+    df: DataFrame,
+    writing: Callable[[], Writing],
+    file_io: FileIO,
+    group: Group,
+    ahead: running.Collecting | None = None,
+) -> list[Any] | None:
     """Write all rows of the DataFrame into staged files, on the driver.
 
     The files are durable when ``group`` is flushed.
 
-    writing: called while Spark computes the rows.
+    writing: called while Spark computes the rows. ahead: the rows, when Spark computes them already.
 
     Returns what the writer hands back; None when Spark refuses to collect so much, because the estimate was wrong and
     the batch is large. Raises Misuse when a row does not fit.
     """
     try:
-        with running.Collecting(df) as collecting:
+        with running.Collecting(df) if ahead is None else nullcontext(ahead) as collecting:
             writer = writing().open(file_io)
             pieces = collecting.rows()
     except (Py4JError, PySparkException) as refused:

@@ -38,6 +38,11 @@ class PositionCheck:
         """A condition that is true for rows that do not lie in the batch's positions; None when nothing is compared."""
         return None if self._ranges is None else position_columns.outside(self._ranges)
 
+    @property
+    def kept(self) -> DataFrame:
+        """The rows with the columns that are for the writer inside."""
+        return self._kept
+
     def carried(self) -> DataFrame:
         """The rows for a writer that compares the position columns itself."""
         return self._kept if self._ranges is None else self._rows

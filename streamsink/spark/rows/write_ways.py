@@ -96,6 +96,11 @@ def given(df: DataFrame, batch: Batch, options: SinkOptions, sizes: Sizes) -> It
             yield Given(df if kept is None else rows.df, small)
 
 
+def is_known_small(batch: Batch, options: SinkOptions, sizes: Sizes) -> bool:
+    """Whether the driver writes the batch, as far as that is known before Spark computes it."""
+    return options.driver_max_rows > 0 and is_small(_Known(batch), options, sizes)
+
+
 def is_small(known: _Known, options: SinkOptions, sizes: Sizes) -> bool:
     """Whether the batch is known to be small, by its Kafka offsets or by Spark's estimate."""
     if sizes.is_misled:
