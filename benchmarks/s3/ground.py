@@ -42,10 +42,11 @@ class Ground:
         self._folder = folder
         servers.enter_context(threads_named())
 
-    def run(self, sink: str, name: str, stream: DataFrame, delay_ms: float) -> list[Batch]:
+    def run(self, sink: str, name: str, stream: DataFrame, delay_ms: float, alone: bool = False) -> list[Batch]:
         """Let the sink write what is there of the stream into the table of this name, and go on from its checkpoint.
 
-        Returns the batches that it took, each with what it asked of S3."""
+        Returns the batches that it took, each with what it asked of S3 while its trigger ran. alone: there is one batch
+        only, and all requests of the run are its own, those behind its trigger among them."""
         self._proxy.delay_ms = delay_ms
         self._proxy.take()
         begun = time.time()
@@ -59,7 +60,7 @@ class Ground:
             span = trigger(one["timestamp"], one["durationMs"]["triggerExecution"])
             if not batches:
                 span = (min(begun, span[0]), span[1])
-            mine = [r for r in requests if span[0] <= r.start_s < span[1]]
+            mine = requests if alone else [r for r in requests if span[0] <= r.start_s < span[1]]
             ran = [(max(b, span[0]), min(e, span[1])) for b, e in jobs if b < span[1] and e > span[0]]
             batches.append(Batch(one["batchId"], span, dict(one["durationMs"]), mine, ran))
         return batches
