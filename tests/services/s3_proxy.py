@@ -187,8 +187,8 @@ class S3Proxy:
         try:
             while await self._one(connection):
                 pass
-        except (asyncio.IncompleteReadError, OSError, asyncio.CancelledError):
-            return  # one of the two sides is gone, or the proxy ends, of which asyncio would print a traceback
+        except (asyncio.IncompleteReadError, OSError):
+            return  # one of the two sides is gone
         finally:
             connection.close()
 
