@@ -206,6 +206,16 @@ def s3_server(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def second_s3_server(tmp_path_factory):
+    """Another S3 server, likewise."""
+    from tests.services.s3_files import FilesS3Server
+
+    for server in _serving(FilesS3Server(tmp_path_factory.mktemp("s3-files")), end=FilesS3Server.kill):
+        server.client().create_bucket(Bucket=server.bucket)
+        yield server
+
+
+@pytest.fixture(scope="session")
 def pypaimon_python() -> str:
     """The interpreter that has pypaimon (another pyarrow than ours, so a process of its own)."""
     if named := os.environ.get("STREAMSINK_PYPAIMON_PYTHON"):

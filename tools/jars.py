@@ -1,11 +1,11 @@
 """Jars that PySpark does not ship, resolved by Spark's own package resolver (no Maven), and remembered.
 
 `jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")`
-a Kafka broker, `jars("hdfs")` an HDFS cluster, `jars("iceberg")`, `jars("delta")`, `jars("hudi")` and
-`jars("paimon-spark")` the sinks that the benchmarks compare with, `jars("s3a")` what they need to write to S3,
-`jars("jdbc")` what Java needs to reach the tests' databases. A registry does not always hold every version of
-everything: the Kafka source needs Spark's token provider, which some mirrors have in other versions only. So the plain
-coordinate is tried first, and then the two separately; `Resolved.way` says which way was taken.
+a Kafka broker, `jars("hdfs")` an HDFS cluster, `jars("s3proxy")` an S3 server, `jars("iceberg")`, `jars("delta")`,
+`jars("hudi")` and `jars("paimon-spark")` the sinks that the benchmarks compare with, `jars("s3a")` what they need to
+write to S3, `jars("jdbc")` what Java needs to reach the tests' databases. A registry does not always hold every version
+of everything: the Kafka source needs Spark's token provider, which some mirrors have in other versions only. So the
+plain coordinate is tried first, and then the two separately; `Resolved.way` says which way was taken.
 """
 
 import functools
@@ -32,6 +32,10 @@ BROKER = (
 )
 # Hadoop's own cluster for tests. WebHDFS needs the second one on Java 11 and newer.
 HDFS = "org.apache.hadoop:hadoop-client-minicluster:3.4.2,javax.xml.bind:jaxb-api:2.3.1,org.slf4j:slf4j-simple:1.7.36"
+# A second S3 server for tests: objects as files.
+S3PROXY = "org.gaul:s3proxy:4.1.0"
+# They run in a JVM of their own, beside no jar of Spark's.
+STANDALONE = {"hdfs": HDFS, "s3proxy": S3PROXY}
 # For the Spark minor version at hand. Iceberg's runtime holds all that it needs.
 OTHERS = {
     "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{minor}_{scala}:1.12.0",
@@ -52,7 +56,7 @@ S3A_READER, SDK_BUNDLE = (
 )
 # Hadoop's version -> (the SDK's that it was built with, its reader's).
 SDKS = {"3.4.1": ("2.24.6", ""), "3.4.2": ("2.29.52", "1.2.1"), "3.5.0": ("2.35.4", "1.3.1")}
-KINDS = ("kafka", "paimon", "broker", "hdfs", "s3a", *OTHERS)
+KINDS = ("kafka", "paimon", "broker", "s3a", *STANDALONE, *OTHERS)
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_{scala}"
 TOKEN_PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_{scala}"
 # Spark minor version -> (newest connector, newest token provider) known to be published widely; the provider's API did
@@ -224,8 +228,8 @@ def _resolve_kind(kind: str, python: str) -> Resolved:
     if kind == "kafka":
         found = _kafka(python, spark, _scala(shipped))
         return Resolved(_beyond(found.jars, shipped), found.way)
-    if kind == "hdfs":
-        return Resolved(_resolve(python, HDFS), f"plain: {HDFS}")
+    if kind in STANDALONE:
+        return Resolved(_resolve(python, STANDALONE[kind]), f"plain: {STANDALONE[kind]}")
     if kind == "s3a":
         return _s3a(python, shipped)
     if kind != "broker":
@@ -247,8 +251,8 @@ def resolve(kind: str, python: str = sys.executable) -> Resolved:
     wanted = [spark, PAIMON, BROKER, FALLBACK, str(shipped) if kind == "broker" else ""]
     if kind in OTHERS:
         wanted = [spark, OTHERS[kind]]
-    if kind == "hdfs":
-        wanted = [spark, HDFS]
+    if kind in STANDALONE:
+        wanted = [spark, STANDALONE[kind]]
     if kind == "s3a":
         wanted = [spark, S3A, S3A_READER, SDKS]
     key = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:10]

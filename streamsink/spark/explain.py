@@ -9,12 +9,16 @@ from py4j.protocol import Py4JJavaError
 
 from streamsink import errors
 from streamsink.errors import Misuse, StreamsinkError
-from streamsink.storage.store_failures import KEPT, KINDS, in_words
+from streamsink.storage.store_failures import KEPT, in_words
 
 # What Java's own file classes, and Hadoop's on top of them, fail with. A denied permission is left out below, because
 # it may be one of the source.
 _JAVA = re.compile(r"java\.io\.\w*Exception|java\.nio\.file\.\w*Exception|FSError")
 _OF_JAVA = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+# Python's last line of an OSError: the errno, what was said, and the path if there is one.
+_OF_PYTHON = re.compile(r"(?:OS|Permission|Timeout)Error: \[Errno (\d+)\] ([^\n]*?)(?:: '([^'\n]*)')?$", re.MULTILINE)
+# A function of the user's own in the query may meet these as well, at some other server: the path tells.
+_OF_ANYBODY = (errno.EBUSY, errno.ETIMEDOUT)
 # One of this library's errors as the last line of a task's traceback, as ``said_by_task`` writes it.
 _OF_A_TASK = re.compile(r"streamsink\.errors\.(\w+): (.*?) \[kind ([a-z.-]+)\]", re.DOTALL)
 # Modules that a task needs. A Python interpreter that Spark has found by itself may lack them.
@@ -49,9 +53,9 @@ def explain(table: str, failed: Exception) -> Exception:
     if ours is not None:
         return _naming(table, ours)
     of_store = (
-        in_words(table, failed.errno, failed.filename)
+        in_words(table, failed.errno, failed.filename, said=failed.strerror or "")
         if isinstance(failed, OSError)
-        else in_words(table, _code_in(text))
+        else _of_store(table, text)
     )
     if of_store is not None:
         return of_store
@@ -106,9 +110,15 @@ def _of_a_task(text: str) -> StreamsinkError | None:
     return kind(found[2], kind=found[3]) if isinstance(kind, type) and issubclass(kind, StreamsinkError) else None
 
 
-def _code_in(text: str) -> int | None:
-    for code in KINDS:
-        python = f"OSError: [Errno {code}]" in text or f"PermissionError: [Errno {code}]" in text
-        if python or code in _OF_JAVA and _JAVA.search(text) and os.strerror(code) in text:
-            return code
+def _of_store(table: str, text: str) -> StreamsinkError | None:
+    """The error for what a task has said of a store, or None if it says nothing of one."""
+    for found in _OF_PYTHON.finditer(text):
+        code, said, path = int(found[1]), found[2], found[3] or ""
+        if code in _OF_ANYBODY and not path.startswith(f"{table}/"):
+            continue
+        words = in_words(table, code, path, said=said)
+        if words is not None:
+            return words
+    if _JAVA.search(text):
+        return next((in_words(table, code) for code in _OF_JAVA if os.strerror(code) in text), None)
     return None

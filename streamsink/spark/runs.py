@@ -70,6 +70,10 @@ class Run:
         self._is_closed = True
         self.started.close()
 
+    def let_go(self) -> None:
+        """Release the application, and publish nothing: for a query that has ended. Idempotent, from any thread."""
+        self.to.journal.release()
+
     def is_over(self, query: str | None = None) -> bool:
         """Whether no batch of this run can come any more.
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from streamsink.clock import Clock, IdSource
+from streamsink.errors import StreamsinkError
 
 BEAT_MS, LEASE_MS = 5_000, 15_000
 BEAT_THREAD = "streamsink-hold-"  # prefix of the names of beating threads
@@ -37,7 +38,7 @@ class Hold(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Release the hold. Idempotent."""
+        """Release the hold. Idempotent; any thread may call it."""
 
 
 class Flock(Hold):
@@ -57,9 +58,9 @@ class Flock(Hold):
         """Nothing to do: the lock is held since ``allows``."""
 
     def release(self) -> None:
-        if self._release is not None:
-            self._release()
-            self._release = None
+        release, self._release = self._release, None
+        if release is not None:
+            release()
 
 
 class BeatingHold(Hold):
@@ -103,15 +104,15 @@ class BeatingHold(Hold):
         self._io.delete(self._path_of(epoch))
 
     def release(self) -> None:
-        if self._thread is None:
+        thread, self._thread = self._thread, None
+        if thread is None:
             return
         self._ended.set()
-        self._thread.join(self._beat_ms / 1000)  # a beat that is still running would overwrite the release
-        self._thread = None
+        thread.join(self._beat_ms / 1000)  # a beat that is still running would overwrite the release
         try:
             if self._io.exists(self._path):
                 self._io.replace(self._path, _RELEASED, IdSource().new_id())
-        except OSError:
+        except (OSError, StreamsinkError):
             return  # then a rival waits for one lease length
 
     def _beat_on(self, epoch: int) -> None:
@@ -122,7 +123,7 @@ class BeatingHold(Hold):
                 if self._io.exists(os.path.join(self._folder, f"owner-{epoch + 1}")):
                     return  # superseded
                 self._beat(number)
-            except OSError:
+            except (OSError, StreamsinkError):
                 continue  # the store may answer next time; until then a rival may take over
 
     def _beat(self, number: int) -> None:

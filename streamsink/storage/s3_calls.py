@@ -10,78 +10,63 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from streamsink.clock import Clock
-from streamsink.errors import Misuse
 from streamsink.storage.calls import Calls, NameLimits
+from streamsink.storage.s3_client import (
+    LONG_PATIENCE,
+    OF_PROVIDERS,
+    OPTIONS,
+    PATIENCE,
+    Patience,
+    S3Client,
+    client_of,
+    failure,
+    is_about_keys,
+    is_refused,
+    refusal,
+    tells_nothing,
+)
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS = 10, 60, 5
+__all__ = ["MOST_COPIED_BYTES", "OPTIONS", "PART_BYTES", "S3Calls", "Upload"]
+
 PART_BYTES = 16 * 1024 * 1024  # size of a part of a multipart upload, which may have 10,000 parts
 MOST_COPIED_BYTES = 5 * 1024**3  # CopyObject's limit
 _MOST_KEY_BYTES = 1_024
-_DELETED_AT_ONCE, _CONFLICT_WAIT_MS = 1_000, 100
+_DELETED_AT_ONCE, _CONFLICT_WAIT_MS, _BROKEN_WAIT_MS = 1_000, 100, 50
 _TRY = "streamsink-try"  # metadata key whose value tells which attempt created an object
-# Our options, named as in Paimon and Flink, and what boto3 calls them.
-_CLIENT_OPTIONS = {
-    "s3.endpoint": "endpoint_url",
-    "s3.region": "region_name",
-    "s3.access-key": "aws_access_key_id",
-    "s3.secret-key": "aws_secret_access_key",
-    "s3.session-token": "aws_session_token",
+# What the next page of a listing is asked with, and where the last page says it.
+_NEXT = {
+    "list_objects_v2": {"ContinuationToken": "NextContinuationToken"},
+    "list_multipart_uploads": {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"},
 }
-_PATH_STYLE = "s3.path-style-access"
-OPTIONS = (*_CLIENT_OPTIONS, _PATH_STYLE)
-
-
-@functools.lru_cache(maxsize=16)
-def _client(options: frozenset[tuple[str, str]], process: int) -> Any:
-    """One client per process and settings, because making one takes a tenth of a second. Threads may share it."""
-    try:
-        import boto3
-        from botocore.config import Config
-        from botocore.exceptions import BotoCoreError
-    except ImportError as missing:
-        raise Misuse(
-            "tables on S3 need the package boto3: pip install 'streamsink[s3]', on executors too",
-            kind="store.extra-missing",
-        ) from missing
-    given = dict(options)
-    more: dict[str, Any] = {}
-    if "s3.endpoint" in given:
-        # Not every server that speaks S3 knows the checksums that newer clients add by default.
-        more = {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
-    if _PATH_STYLE in given:
-        more["s3"] = {"addressing_style": "path" if given[_PATH_STYLE].lower() == "true" else "virtual"}
-    config = Config(
-        connect_timeout=CONNECT_TIMEOUT_S,
-        read_timeout=READ_TIMEOUT_S,
-        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
-        **more,
-    )
-    settings = {name: given[key] for key, name in _CLIENT_OPTIONS.items() if key in given}
-    try:
-        return boto3.session.Session().client("s3", config=config, **settings)
-    except (ValueError, BotoCoreError) as refused:
-        raise Misuse(
-            f"the S3 client refuses its settings: {refused}. Mend store_options ({', '.join(sorted(given))})",
-            kind="store.options",
-        ) from refused
 
 
 class S3Calls(Calls):
     """Requests about objects. Paths are URIs: ``s3://bucket/key`` or ``s3a://bucket/key``."""
 
-    def __init__(self, options: Mapping[str, str]):
+    def __init__(self, options: Mapping[str, str], patience: Patience = PATIENCE, long: Patience = LONG_PATIENCE):
         """options: values of ``OPTIONS``.
 
         What is missing comes from the environment and the files that every AWS client reads.
+        patience: of most requests. long: of those for which the store does a lot of work before it answers.
         """
-        self._client = _client(frozenset(options.items()), os.getpid())
+        self._options = frozenset(options.items())
+        self._patience, self._long = patience, long
+        self._of_most = client_of(self._options, patience, os.getpid())
         self._clock = Clock()
 
+    @property
+    def _client(self) -> Any:
+        return self._of_most.now
+
+    @functools.cached_property
+    def _patient(self) -> S3Client:
+        return client_of(self._options, self._long, os.getpid())
+
     def read(self, path: str) -> bytes:
-        return self._do(path, lambda at: self._client.get_object(**at)["Body"].read())
+        return self._content(path)[0]
 
     def size(self, path: str) -> int | None:
         try:
@@ -118,7 +103,7 @@ class S3Calls(Calls):
         unique: an id of this attempt, kept as metadata of the object. The client repeats a request whose reply was
         lost, and is then refused because of the object that it created itself; ``unique`` tells that it is its own.
         """
-        for _ in range(ATTEMPTS):
+        for _ in range(self._patience.attempts):
             try:
                 self._do(
                     path,
@@ -129,21 +114,15 @@ class S3Calls(Calls):
                 return self._is_mine(path, data, unique)
             except BlockingIOError:
                 self._clock.sleep_ms(_CONFLICT_WAIT_MS)  # another writer is creating it at this moment
-        raise OSError(errno.EIO, "still being created by others", path)
+        raise OSError(errno.EBUSY, "still being created by others", path)
 
     def _is_mine(self, path: str, data: bytes, unique: str) -> bool:
         """Whether this attempt created the object.
 
         Raises: OSError if it did, but the object is not whole, as on a server that does not check bodies.
         """
-
-        def own(at: dict[str, str]) -> bytes | None:
-            """The object's bytes; None when another attempt created it."""
-            found = self._client.get_object(**at)
-            return cast(bytes, found["Body"].read()) if found["Metadata"].get(_TRY) == unique else None
-
-        kept = self._do(path, own)
-        if kept is None:
+        kept, metadata = self._content(path)
+        if metadata.get(_TRY) != unique:
             return False
         if kept != data:
             self.unlink(path)
@@ -153,7 +132,11 @@ class S3Calls(Calls):
     def copy(self, source: str, target: str) -> None:
         """Copy an object within the store, replacing the target. Raises: FileNotFoundError."""
         bucket, key = _split(source)
-        self._do(target, lambda at: self._client.copy_object(CopySource={"Bucket": bucket, "Key": key}, **at))
+        self._do(
+            target,
+            lambda at: self._patient.now.copy_object(CopySource={"Bucket": bucket, "Key": key}, **at),
+            self._patient,
+        )
 
     def name_limits(self, path: str) -> NameLimits:
         bucket, key = _split(path)
@@ -199,9 +182,10 @@ class S3Calls(Calls):
         try:
             self._do(
                 path,
-                lambda at: self._client.complete_multipart_upload(
+                lambda at: self._patient.now.complete_multipart_upload(
                     UploadId=upload, MultipartUpload={"Parts": parts}, **at
                 ),
+                self._patient,
             )
         except FileNotFoundError:
             # A request that is repeated after a lost reply finds no upload, because the first one completed it.
@@ -209,53 +193,71 @@ class S3Calls(Calls):
                 raise
 
     def _pages(self, path: str, operation: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-        pages = iter(self._client.get_paginator(operation).paginate(**arguments))
-        while (page := self._do(path, lambda _: next(pages, None))) is not None:
+        """The pages of a listing, each by a request of its own: a failed one never ends a listing as if it were whole.
+
+        Raises: OSError when the store gives the same page twice, which would have no end.
+        """
+        last: dict[str, Any] = {}
+        is_cut = True
+        while is_cut:
+            page = self._do(path, lambda _: getattr(self._client, operation)(**arguments, **last))
             yield page
+            is_cut = page.get("IsTruncated", False)
+            following = {name: page[said] for name, said in _NEXT[operation].items() if page.get(said)}
+            if is_cut and following in ({}, last):
+                raise OSError(errno.EIO, "the listing does not go on", path)
+            last = following
 
-    def _do(self, path: str, request: Callable[..., Any]) -> Any:
-        """Make a request about the object of this path. Failures are raised as the OSError that a disk would give."""
-        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+    def _content(self, path: str) -> tuple[bytes, Mapping[str, str]]:
+        """An object's bytes and metadata. The client does not repeat an answer that breaks off; this does."""
+        from botocore.exceptions import BotoCoreError
 
+        for left in reversed(range(self._patience.attempts)):
+            found = self._do(path, lambda at: self._client.get_object(**at))
+            try:
+                return found["Body"].read(), found["Metadata"]
+            except BotoCoreError as broken:
+                if not left:
+                    raise failure(broken, path) from broken
+            self._clock.sleep_ms(_BROKEN_WAIT_MS)
+        raise OSError(errno.EINVAL, "no attempts", path)
+
+    def _do(self, path: str, request: Callable[[dict[str, str]], Any], by: S3Client | None = None) -> Any:
+        """Make a request about the object of this path. Failures are raised as the OSError that a disk would give.
+
+        by: the client by which it is made, when it is not that of most requests. When its keys are no longer taken and
+        there are others, the request is made once more: the refused one has done nothing.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        by = by or self._of_most
         bucket, key = _split(path)
+        at = {"Bucket": bucket, "Key": key}
         try:
-            return request({"Bucket": bucket, "Key": key})
-        except (NoCredentialsError, PartialCredentialsError) as missing:
-            raise Misuse(
-                f"{path}: no credentials for S3 were found. Give them in the environment or a file that every AWS "
-                "client reads, or in store_options (s3.access-key, s3.secret-key)",
-                kind="store.credentials",
-            ) from missing
+            used = by.now
+            try:
+                return request(at)
+            except ClientError as failed:
+                told = self._reason(failed, at)
+                if not is_about_keys(told) or not by.renew(used):
+                    raise told from None
+            return request(at)
         except ClientError as failed:
-            raise _as_os_error(failed, path) from failed
-        except BotoCoreError as failed:
-            raise OSError(errno.EIO, str(failed), path) from failed
+            raise refusal(failed, path, by.whose_keys()) from failed
+        except (BotoCoreError, *OF_PROVIDERS) as failed:
+            raise failure(failed, path) from failed
 
+    def _reason(self, failed: Any, at: dict[str, str]) -> Any:
+        """The ClientError that says why, for one of a HEAD, whose answer has no body: a GET is refused likewise."""
+        from botocore.exceptions import ClientError
 
-def _as_os_error(failed: Any, path: str) -> Exception:
-    status = failed.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    code = failed.response.get("Error", {}).get("Code", "")
-    if code == "NoSuchBucket":
-        return Misuse(
-            f"{path}: the bucket does not exist. Create it, or give the path of another one", kind="store.bucket"
-        )
-    if status == 404:
-        return FileNotFoundError(errno.ENOENT, "no such object", path)
-    if status == 412:
-        return FileExistsError(errno.EEXIST, "object exists", path)
-    if status == 409:
-        return BlockingIOError(errno.EAGAIN, f"S3 said {code}", path)
-    if status in (401, 403):
-        return PermissionError(errno.EACCES, f"S3 said {code}", path)
-    return OSError(_MEANING.get(code, errno.EIO), f"S3 said {status} {code}", path)
-
-
-# S3's error codes for which a disk has an errno of the same meaning.
-_MEANING = {
-    "KeyTooLongError": errno.ENAMETOOLONG,
-    "InsufficientStorage": errno.ENOSPC,
-    "XMinioStorageFull": errno.ENOSPC,
-}
+        if not tells_nothing(failed):
+            return failed
+        try:
+            self._client.get_object(Range="bytes=0-0", **at)
+        except ClientError as told:
+            return told if is_refused(told) else failed
+        return failed
 
 
 class Upload(io.RawIOBase):

@@ -2,18 +2,51 @@
 
 import contextlib
 import errno
+import os
 from collections.abc import Iterator
 
 from streamsink.errors import Misuse, Retryable, StreamsinkError
 
+# Linux has these for keys; other systems have no name for them.
+EKEYEXPIRED, EKEYREJECTED, ENOKEY = 127, 129, 126
 _WRITE_ACCESS = "Give the driver's and executors' user write access"
+# Without the right to list, S3 denies what does not exist.
+_S3_ACCESS = (
+    "Give the owner of the keys s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload below the "
+    "table's path, and s3:ListBucket and s3:ListBucketMultipartUploads on the bucket"
+)
 KINDS = {
     errno.ENOSPC: ("storage.full", "the disk is full", "Free space or give the table another disk"),
     errno.EDQUOT: ("storage.full", "the disk quota is used up", "Raise the quota"),
     errno.EROFS: ("storage.read-only", "the file system is read-only", "Mount it writable"),
     errno.EACCES: ("storage.denied", "permission is denied", _WRITE_ACCESS),
     errno.EPERM: ("storage.denied", "the operation is not permitted", _WRITE_ACCESS),
+    errno.EBUSY: ("storage.busy", "the store refuses requests for now", "See what else asks the store that much"),
+    errno.ETIMEDOUT: (
+        "storage.unreachable",
+        "the store does not answer",
+        "See that the store, its endpoint and the network to it are right",
+    ),
+    EKEYEXPIRED: (
+        "store.credentials-expired",
+        "the keys for the store have expired",
+        "Give new keys in store_options (s3.access-key, s3.secret-key, s3.session-token), or none there: those of the "
+        "environment, of AWS's files or of a role are taken then, and renewed",
+    ),
+    EKEYREJECTED: (
+        "store.credentials-rejected",
+        "the store does not know the keys",
+        "Give keys that it knows in store_options (s3.access-key, s3.secret-key, s3.session-token), or none there: "
+        "those of the environment, of AWS's files or of a role are taken then, and renewed",
+    ),
+    ENOKEY: (
+        "store.credentials-not-fetched",
+        "no keys for the store could be fetched",
+        "See that what gives them works (credential_process, a role, a token's file)",
+    ),
 }
+# These may be over by themselves, so a restart may go on.
+_PASSING = ("storage.full", "storage.busy", "storage.unreachable", "store.credentials-not-fetched")
 KEPT = (
     "What is published stays as it is, and nothing is lost: what is recorded of this batch is published after a "
     "restart, else it is replayed."
@@ -21,17 +54,22 @@ KEPT = (
 _KEPT_BY_CALLS = "What is published stays as it is, and what this call has done already stays done."
 
 
-def in_words(table: str, code: int | None, path: str | None = None, call: str = "") -> StreamsinkError | None:
+def in_words(
+    table: str, code: int | None, path: str | None = None, call: str = "", said: str = ""
+) -> StreamsinkError | None:
     """The error for this errno, or None if it is none of these failures.
 
-    path: where it happened. call: as of ``told_of``.
+    path: where it happened. call: as of ``told_of``. said: what the store has said, if that is more than the errno.
     """
     if code not in KINDS:
         return None
     kind, what, way_out = KINDS[code]
-    error = Retryable if kind == "storage.full" else Misuse  # space may become free by itself
+    if way_out == _WRITE_ACCESS and table.startswith("s3"):
+        way_out = _S3_ACCESS
+    error = Retryable if kind in _PASSING else Misuse
     kept, again = (_KEPT_BY_CALLS, f"call streamsink.{call} again") if call else (KEPT, "start it again")
-    return error(f"{table}: {what}{f' ({path})' if path else ''}. {kept} {way_out}, then {again}", kind=kind)
+    more = f": {said}" if said and code is not None and said != os.strerror(code) else ""
+    return error(f"{table}: {what}{more}{f' ({path})' if path else ''}. {kept} {way_out}, then {again}", kind=kind)
 
 
 @contextlib.contextmanager
@@ -43,7 +81,7 @@ def told_of(table: str, call: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as failed:
-        words = in_words(table, failed.errno, failed.filename, call)
+        words = in_words(table, failed.errno, failed.filename, call, failed.strerror or "")
         if words is None:
             raise
         raise words from failed

@@ -20,7 +20,7 @@ from streamsink.protocol import committable
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
 from streamsink.sinks.paimon.row_positions import ranges_of
-from streamsink.storage import s3_calls
+from streamsink.storage import s3_client
 from streamsink.storage.file_io import FileIO
 from streamsink.table.read.scan import read_arrow
 from streamsink.table.routed.routed_writer import RoutedWriter
@@ -261,7 +261,7 @@ def test_a_package_that_is_not_installed(s3_server, monkeypatch):
     root = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}"
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "boto3", None)
-        s3_calls._client.cache_clear()
+        s3_client.client_of.cache_clear()
         said = told("store.extra-missing", lambda: _create(root, s3_server.options))
     assert said.find(r"pip install 'streamsink\[(\w+)\]'") == "s3"
     assert _create(root, s3_server.options)

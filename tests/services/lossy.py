@@ -18,10 +18,6 @@ class LossyRelay:
         self._listener = socket.create_server((LOOPBACK, 0))
         self.port = self._listener.getsockname()[1]
         self.to_lose = 0  # So many replies are lost from now on.
-        self.interim = (
-            # Whether "go on and send the body" counts as a reply: the server has then done nothing, or half of it.
-            False
-        )
         self.lost = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -42,7 +38,7 @@ class LossyRelay:
     def _pump(self, source: socket.socket, target: socket.socket, replies: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(CHUNK):
-                if replies and self.to_lose and (self.interim or not data.startswith(b"HTTP/1.1 100 ")):
+                if replies and self.to_lose:
                     self.to_lose -= 1
                     self.lost += 1
                     break

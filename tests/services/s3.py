@@ -9,10 +9,16 @@ from tests.services.ports import LOOPBACK
 from tests.services.server import Server
 
 ACCESS_KEY, SECRET_KEY, REGION = "test", "testtest", "us-east-1"
+READER = ("reader", "readerreader")  # the keys of somebody who may only read and list
 ALLOWED = ["Admin", "Read", "Write", "List", "Tagging"]
 IDENTITIES = {
     "identities": [
-        {"name": ACCESS_KEY, "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}], "actions": ALLOWED}
+        {"name": ACCESS_KEY, "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}], "actions": ALLOWED},
+        {
+            "name": READER[0],
+            "credentials": [{"accessKey": READER[0], "secretKey": READER[1]}],
+            "actions": ["Read", "List"],
+        },
     ]
 }
 

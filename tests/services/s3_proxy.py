@@ -29,22 +29,25 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tests.services.ports import LOOPBACK
-from tests.services.s3_requests import KINDS, Request, parse
+from tests.services.s3_requests import KINDS, Request, body, head, parse
 
 STALL = "stall"  # the request is read and never answered; after ``seconds`` the connection is closed
 RESET_BEFORE = "reset-before"  # the connection is reset and the server hears nothing
+CUT = "cut"  # both connections are reset when the head and half of the body have reached the server
 RESET_AFTER = "reset-after"  # the server has done it, and the connection is reset instead of an answer: a lost reply
+BROKEN = "broken"  # the server has done it, and half of the answer comes, then a reset
 SLOW_DOWN = "slow-down"  # 503 SlowDown, and the server hears nothing
 LATE = "late"  # the server has done it; the answer is held back for ``seconds``, so that the client may have given up
-FAULTS = (STALL, RESET_BEFORE, RESET_AFTER, SLOW_DOWN, LATE)
-_CHUNK, _MOST_HEAD = 1 << 18, 1 << 20
+HELD = "held"  # the server hears it ``seconds`` later, whatever the client has done meanwhile
+FAULTS = (STALL, RESET_BEFORE, CUT, RESET_AFTER, BROKEN, SLOW_DOWN, LATE, HELD)
+# What is no fault of the network: the keys have expired, and the server hears nothing.
+EXPIRED = "expired"
+_MOST_HEAD = 1 << 20
 _SMALL = 1 << 20  # answers up to this size are read whole, and recorded before they are sent on
 _START_TIMEOUT_S, _REST_TIMEOUT_S = 30, 5
 _NO_BODY = (204, 304)
-_THROTTLED = (
-    b'<?xml version="1.0" encoding="UTF-8"?>\n'
-    b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-)
+_REFUSALS = {SLOW_DOWN: ("503 Slow Down", "SlowDown"), EXPIRED: ("400 Bad Request", "ExpiredToken")}
+_ERROR = '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{}</Code><Message>As ordered.</Message></Error>'
 
 
 @dataclass
@@ -72,6 +75,7 @@ class _Fault:
 class _Connection:
     """A client's connection and its own one to the server."""
 
+    number: int
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     up_reader: asyncio.StreamReader | None = None
@@ -85,10 +89,12 @@ class _Connection:
             self.up_reader, self.up_writer = await asyncio.open_connection(host, port, limit=_MOST_HEAD)
 
     def reset(self) -> None:
-        """Close with a TCP reset instead of an end."""
-        raw = self.writer.get_extra_info("socket")
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.writer.transport.abort()
+        """Close both with a TCP reset instead of an end."""
+        for writer in (self.writer, self.up_writer):
+            if writer is not None:
+                raw = writer.get_extra_info("socket")
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                writer.transport.abort()
 
     def close(self) -> None:
         for writer in (self.writer, self.up_writer):
@@ -109,7 +115,7 @@ class S3Proxy:
         self.requests: list[Request] = []
         self._upstream = urlsplit(upstream)
         self._port = 0
-        self._numbers = 0
+        self._numbers, self._connections = 0, 0
         self._faults: list[_Fault] = []
         self._sizes: dict[tuple[str, str], int] = {}
         self._loop = asyncio.new_event_loop()
@@ -143,13 +149,13 @@ class S3Proxy:
     def fault(
         self, kind: str | Callable[[Request], bool], nth: int, what: str, *, times: int | None = 1, seconds: float = 0.0
     ) -> None:
-        """Do ``what`` (one of ``FAULTS``) to the n-th request of this kind from now on, and to those behind it.
+        """Do ``what`` (of ``FAULTS``, or EXPIRED) to the n-th request of this kind from now on, and to those behind it.
 
         kind: one of ``KINDS``, "*" for any, or a function of the request. nth: from 1. times: to how many in all; None
         for each one from there on. seconds: how long STALL and LATE last. A request that the client repeats counts
         again. Of several faults that match one request the first takes it.
         """
-        if what not in FAULTS or (isinstance(kind, str) and kind not in (*KINDS, "*")):
+        if what not in (*FAULTS, EXPIRED) or (isinstance(kind, str) and kind not in (*KINDS, "*")):
             raise ValueError(f"no such fault or kind: {what}, {kind}")
         matches = kind if callable(kind) else lambda request: kind in ("*", request.kind)
         self._faults.append(_Fault(matches, what, seconds, nth - 1, times))
@@ -183,29 +189,40 @@ class S3Proxy:
             self._loop.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = _Connection(reader, writer)
+        self._connections += 1
+        connection = _Connection(self._connections, reader, writer)
         try:
             while await self._one(connection):
                 pass
-        except (asyncio.IncompleteReadError, OSError):
-            return  # one of the two sides is gone
+        except (asyncio.IncompleteReadError, OSError, asyncio.CancelledError):
+            return  # one of the two sides is gone, or the proxy is
         finally:
             connection.close()
 
     async def _one(self, connection: _Connection) -> bool:
         """Serve one request. Returns whether the connection goes on."""
-        raw, line, headers = await _head(connection.reader)
+        raw, line, headers = await head(connection.reader)
         self._numbers += 1
         request = parse(self._numbers, line, headers, time.time())
+        request.connection = connection.number
         request.up_bytes = int(headers.get("x-amz-decoded-content-length", headers.get("content-length", 0)))
         fault = next((fault for fault in list(self._faults) if fault.hits(request)), None)
         request.fault = fault.what if fault else ""
         self.requests.append(request)
-        if fault and fault.what in (STALL, RESET_BEFORE, SLOW_DOWN):
+        if fault and fault.what in (STALL, RESET_BEFORE, SLOW_DOWN, EXPIRED):
             return await self._refuse(connection, request, headers, fault)
         await connection.connect(str(self._upstream.hostname), self._upstream.port or 80)
+        if fault and fault.what == CUT:
+            connection.up_writer.write(raw + await connection.reader.readexactly(request.up_bytes // 2))
+            await connection.up_writer.drain()
+            connection.reset()
+            return False
+        if fault and fault.what == HELD:
+            raw += await connection.reader.readexactly(request.up_bytes)  # the client may be gone when it is sent
+            headers["content-length"] = "0"
+            await asyncio.sleep(fault.seconds)
         connection.up_writer.write(raw)
-        sending = asyncio.ensure_future(_body(connection.reader, connection.up_writer, headers))
+        sending = asyncio.ensure_future(body(connection.reader, connection.up_writer, headers))
         try:
             goes_on = await self._answer(connection, request, fault)
             await asyncio.wait({sending}, timeout=_REST_TIMEOUT_S)  # an answer may come before all was sent
@@ -218,7 +235,7 @@ class S3Proxy:
     async def _refuse(self, connection: _Connection, request: Request, headers: dict, fault: _Fault) -> bool:
         """What is done to a request that the server does not hear of."""
         if "expect" not in headers:  # else the client waits for leave to send its body
-            await _body(connection.reader, None, headers)
+            await body(connection.reader, None, headers)
         if fault.what == STALL:
             await asyncio.sleep(fault.seconds)
             return False
@@ -226,10 +243,12 @@ class S3Proxy:
             connection.reset()
             return False
         await asyncio.sleep(self.delay_ms / 1000)
-        body = b"" if request.method == "HEAD" else _THROTTLED
-        request.status, request.down_bytes, request.end_s = 503, len(body), time.time()
-        head = f"HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nContent-Length: {len(_THROTTLED)}\r\n\r\n"
-        connection.writer.write(head.encode() + body)
+        line, code = _REFUSALS[fault.what]
+        error = _ERROR.format(code).encode()
+        said = b"" if request.method == "HEAD" else error
+        request.status, request.down_bytes, request.end_s = int(line[:3]), len(said), time.time()
+        lines = (f"HTTP/1.1 {line}", "Content-Type: application/xml", f"Content-Length: {len(error)}")
+        connection.writer.write("\r\n".join((*lines, "", "")).encode() + said)
         await connection.writer.drain()
         return "expect" not in headers
 
@@ -237,7 +256,7 @@ class S3Proxy:
         """Hand on the server's answer, late or not at all where a fault says so."""
         up_reader, writer = connection.up_reader, connection.writer
         while True:
-            raw, line, headers = await _head(up_reader)
+            raw, line, headers = await head(up_reader)
             status = int(line.split(" ")[1])
             if status != 100:
                 break
@@ -248,10 +267,16 @@ class S3Proxy:
         bare = request.method == "HEAD" or status in _NO_BODY
         length = 0 if bare else int(headers.get("content-length", _SMALL + 1))
         kept = await up_reader.readexactly(length) if length <= _SMALL else None
-        if fault is not None and fault.what == RESET_AFTER:
+        if fault and fault.what == RESET_AFTER:
             connection.reset()
             return False
-        if fault is not None:
+        if fault and fault.what == BROKEN:
+            part = raw + (kept or b"")
+            writer.write(part[: len(raw) + length // 2] if length > 1 else part[: len(raw) // 2])
+            await writer.drain()
+            connection.reset()
+            return False
+        if fault and fault.what == LATE:
             await asyncio.sleep(fault.seconds)
         request.status = status
         self._account(request)
@@ -260,7 +285,7 @@ class S3Proxy:
             writer.write(raw + kept)
         else:
             writer.write(raw)
-            request.down_bytes = await _body(up_reader, writer, headers, until_closed=True)
+            request.down_bytes = await body(up_reader, writer, headers, until_closed=True)
             request.end_s = time.time()
         await writer.drain()
         return "close" not in headers.get("connection", "").lower()
@@ -275,59 +300,6 @@ class S3Proxy:
             bucket, _, key = unquote(request.headers["x-amz-copy-source"]).lstrip("/").partition("/")
             request.copied_bytes = self._sizes.get((bucket, key), 0)
             self._sizes[request.bucket, request.key] = request.copied_bytes
-
-
-async def _head(reader: asyncio.StreamReader) -> tuple[bytes, str, dict[str, str]]:
-    """The head of a message: as it came, its first line, its headers."""
-    try:
-        raw = await reader.readuntil(b"\r\n\r\n")
-    except asyncio.LimitOverrunError as large:
-        raise OSError(str(large)) from large
-    first, *lines = raw[:-4].decode("latin1").split("\r\n")
-    pairs = (line.partition(":") for line in lines)
-    return raw, first, {name.strip().lower(): value.strip() for name, _, value in pairs}
-
-
-async def _body(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter | None, headers: dict, until_closed: bool = False
-) -> int:
-    """Hand on the body that these headers announce (with None: drop it). Returns its size in bytes."""
-    if headers.get("transfer-encoding", "").lower() == "chunked":
-        return await _chunked(reader, writer)
-    left = int(headers["content-length"]) if "content-length" in headers else None
-    if left is None and not until_closed:
-        return 0
-    size = 0
-    while left is None or size < left:
-        got = await reader.read(_CHUNK if left is None else min(left - size, _CHUNK))
-        if not got:
-            if left is not None:
-                raise ConnectionResetError("the body ends too early")
-            break
-        size += len(got)
-        await _hand_on(writer, got)
-    return size
-
-
-async def _chunked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter | None) -> int:
-    total = 0
-    while True:
-        line = await reader.readuntil(b"\r\n")
-        size = int(line.split(b";")[0], 16)
-        total += size
-        await _hand_on(writer, line + (await reader.readexactly(size + 2) if size else b""))
-        if not size:
-            break
-    while line != b"\r\n":  # trailers
-        line = await reader.readuntil(b"\r\n")
-        await _hand_on(writer, line)
-    return total
-
-
-async def _hand_on(writer: asyncio.StreamWriter | None, data: bytes) -> None:
-    if writer is not None:
-        writer.write(data)
-        await writer.drain()
 
 
 class S3ProxyProcess:

@@ -1,5 +1,6 @@
-"""What a request to S3 is, as a proxy sees it: its kind, its key, and what is recorded of it."""
+"""What a request to S3 is, as a proxy sees it: its kind, its key, and what is recorded of it; and how it is read."""
 
+import asyncio
 from dataclasses import asdict, dataclass
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -22,7 +23,7 @@ class Request:
     Both are seconds of ``time.time()``, so that they can be laid beside Spark's times.
     status: of the answer that the client was sent, 0 without one. interim: how often the server said "100 Continue".
     up_bytes, down_bytes: of the bodies. copied_bytes: the size of what COPY copied, as far as the proxy saw it written.
-    fault: what was injected, or ''.
+    fault: what was injected, or ''. connection: the number of the client's connection, from 1.
     """
 
     number: int
@@ -41,6 +42,7 @@ class Request:
     down_bytes: int = 0
     copied_bytes: int = 0
     fault: str = ""
+    connection: int = 0
 
     def as_dict(self) -> dict:
         """The same, for JSON."""
@@ -78,3 +80,61 @@ def _kind(method: str, key: str, query: dict, is_copy: bool) -> str:
     if method == "GET" and in_parts:
         return "LIST_PARTS"
     return method if method in ("GET", "HEAD") else "OTHER"
+
+
+# -- HTTP/1.1 ----------------------------------------------------------------------------------------------------------
+
+CHUNK = 1 << 18
+
+
+async def head(reader: asyncio.StreamReader) -> tuple[bytes, str, dict[str, str]]:
+    """The head of a message: as it came, its first line, its headers."""
+    try:
+        raw = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError as large:
+        raise OSError(str(large)) from large
+    first, *lines = raw[:-4].decode("latin1").split("\r\n")
+    pairs = (line.partition(":") for line in lines)
+    return raw, first, {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
+async def body(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter | None, headers: dict, until_closed: bool = False
+) -> int:
+    """Hand on the body that these headers announce (writer None: drop it). Returns its size in bytes."""
+    if headers.get("transfer-encoding", "").lower() == "chunked":
+        return await _chunked(reader, writer)
+    left = int(headers["content-length"]) if "content-length" in headers else None
+    if left is None and not until_closed:
+        return 0
+    size = 0
+    while left is None or size < left:
+        got = await reader.read(CHUNK if left is None else min(left - size, CHUNK))
+        if not got:
+            if left is not None:
+                raise ConnectionResetError("the body ends too early")
+            break
+        size += len(got)
+        await _hand_on(writer, got)
+    return size
+
+
+async def _chunked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter | None) -> int:
+    total = 0
+    while True:
+        line = await reader.readuntil(b"\r\n")
+        size = int(line.split(b";")[0], 16)
+        total += size
+        await _hand_on(writer, line + (await reader.readexactly(size + 2) if size else b""))
+        if not size:
+            break
+    while line != b"\r\n":  # trailers
+        line = await reader.readuntil(b"\r\n")
+        await _hand_on(writer, line)
+    return total
+
+
+async def _hand_on(writer: asyncio.StreamWriter | None, data: bytes) -> None:
+    if writer is not None:
+        writer.write(data)
+        await writer.drain()

@@ -1,4 +1,4 @@
-"""The stores on which the same tests run: the local disk, models in memory, a real HDFS, a real S3."""
+"""The stores on which the same tests run: the local disk, models in memory, a real HDFS, two real S3 servers."""
 
 import uuid
 from collections.abc import Mapping
@@ -18,6 +18,8 @@ from tests.storage.memory_s3 import IgnoringS3Calls, MemoryS3Calls
 REMOTE = ("hdfs", "s3")
 ALL = ("local", "memory", "memory-s3", *REMOTE)
 LOCKED = "memory-s3-locked"
+SECOND_S3 = "s3-files"
+_S3 = {"s3": "s3_server", SECOND_S3: "second_s3_server"}
 
 
 @dataclass
@@ -34,7 +36,7 @@ class BackEnd:
         calls, new_id = calls or self.calls, IdSource().new_id
         if self.kind == "hdfs":
             return HdfsFileIO(calls, new_id)
-        if self.kind in ("s3", "memory-s3"):
+        if self.kind in (*_S3, "memory-s3"):
             return S3FileIO(calls, new_id, self.root)
         if self.kind == LOCKED:
             return under_lock(S3FileIO(calls, new_id, self.root), self.root, SinkOptions.of(self.root, self.options))
@@ -42,13 +44,13 @@ class BackEnd:
 
 
 def back_end(kind: str, request) -> BackEnd:
-    """One of ``ALL``, or ``LOCKED``. Its server is started when this is the first test that needs it."""
+    """One of ``ALL``, ``LOCKED`` or ``SECOND_S3``. Its server is started when this is the first test that needs it."""
     name = uuid.uuid4().hex
     if kind == "hdfs":
         uri = request.getfixturevalue("hdfs_cluster").uri
         return BackEnd(kind, f"{uri}/{name}", HdfsCalls(uri, {}))
-    if kind == "s3":
-        server = request.getfixturevalue("s3_server")
+    if kind in _S3:
+        server = request.getfixturevalue(_S3[kind])
         return BackEnd(kind, f"s3://{server.bucket}/{name}", S3Calls(server.options), server.options)
     if kind == "memory-s3":
         return BackEnd(kind, f"s3://bucket/{name}", MemoryS3Calls())

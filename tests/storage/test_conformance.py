@@ -13,12 +13,12 @@ from streamsink.clock import IdSource
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.reading import FileStatus
 from streamsink.testing.memory import MemoryCalls
-from tests.storage.back_ends import ALL, LOCKED, REMOTE, back_end
+from tests.storage.back_ends import ALL, LOCKED, REMOTE, SECOND_S3, back_end
 
 RACERS, NAMES, MANY_NAMES = 8, 40, 20_000
 
 
-@pytest.fixture(params=[*ALL, LOCKED])
+@pytest.fixture(params=[*ALL, LOCKED, SECOND_S3])
 def made(request):
     """Each back end, also one whose names are created under a lock."""
     return back_end(request.param, request)
@@ -61,7 +61,7 @@ def _race(made, names):
     assert [e.name for e in io.entries(f"{made.root}/race") if e.name.startswith(".")] == []
 
 
-@pytest.mark.parametrize("kind", ["local", *REMOTE])
+@pytest.mark.parametrize("kind", ["local", *REMOTE, SECOND_S3])
 def test_of_many_racing_processes_one_wins(kind, request):
     """Eight processes race for 40 names."""
     _race(back_end(kind, request), NAMES)

@@ -1,5 +1,7 @@
 """The proxy that other tests and the benchmarks look through: what it records, and what it does to requests."""
 
+import base64
+import hashlib
 import uuid
 
 import pytest
@@ -8,7 +10,8 @@ from tests.services import s3_proxy
 from tests.services.s3_proxy import S3Proxy, S3ProxyProcess
 from tests.services.s3_requests import KINDS
 
-BODY = b"x" * 3_000_000
+BODY = b"x" * 600_000
+MD5 = base64.b64encode(hashlib.md5(BODY).digest()).decode()
 
 
 @pytest.fixture
@@ -92,12 +95,12 @@ def test_a_fault_meets_the_request_that_it_was_ordered_for(proxy, s3_server, wha
     proxy.fault("PUT", 2, what, seconds=3)
     client.put_object(Bucket=bucket, Key=f"{key}-1", Body=BODY)
     with pytest.raises((ClientError, HTTPClientError)) as failed:
-        client.put_object(Bucket=bucket, Key=f"{key}-2", Body=BODY)
+        client.put_object(Bucket=bucket, Key=f"{key}-2", ContentMD5=MD5, Body=BODY)
     assert ("SlowDown" in str(failed.value)) == (what == s3_proxy.SLOW_DOWN)
     client.put_object(Bucket=bucket, Key=f"{key}-3", Body=BODY)
     assert [one.fault for one in proxy.take()] == ["", what, ""]
     found = s3_server.client().list_objects_v2(Bucket=bucket, Prefix=key)["Contents"]
-    done = what in (s3_proxy.RESET_AFTER, s3_proxy.LATE)
+    done = what in (s3_proxy.RESET_AFTER, s3_proxy.BROKEN, s3_proxy.LATE)
     assert [one["Key"][-1] for one in found] == (["1", "2", "3"] if done else ["1", "3"])
 
 

@@ -22,6 +22,7 @@ from streamsink.spark import runs
 from streamsink.spark.explain import explain
 from streamsink.spark.gateway import running
 from streamsink.spark.gateway.plan import QueryOfRun, described_job, is_of_a_batch
+from streamsink.spark.query.ended import let_go_at_end
 from streamsink.spark.query.spark_sink import SparkSink
 from streamsink.spark.rows.kept_columns import check_positions
 from streamsink.spark.runs import Run
@@ -142,6 +143,8 @@ class BatchFunction:
             )
             self._run = Run(self.sink, opened, started, batch, has_ended)
             runs.add(self.path, self.options.application, self._run)
+            if batch.batch_id != END_OF_INPUT:  # a bounded job is closed by its call
+                let_go_at_end(self._run)
         return self._run
 
     def _joined(self, known: Run) -> Run:
