@@ -142,7 +142,7 @@ def test_an_accident_is_told_in_rows(found, errors, stopped, said):
         ([], 0),
         ([(0, 2), (2, 4), (4, 6)], 3),  # one after another
         ([(0, 2), (1, 3), (0, 3)], 1),  # all at the same time
-        ([(0, 1), (0, 9), (1, 2), (2, 3)], 3),  # a long one beside three short ones
+        ([(0, 9), (1, 2), (2, 3), (3, 4)], 3),  # a long one beside three short ones
         ([(0, 5), (4, 6), (5, 9)], 2),  # the one in the middle overlaps both
         ([(5, 9), (4, 6), (0, 5)], 2),  # in whatever order they come
     ],
@@ -154,9 +154,10 @@ def test_round_trips_are_the_longest_chain_without_overlap(intervals, chain):
 
 def test_waiting_is_what_no_job_covers():
     """Requests that overlap are waited for once; of one that lies across the end of a job only the rest is."""
-    requests, jobs = [(0.0, 0.1), (0.05, 0.2), (1.0, 1.5), (2.0, 2.1)], [(1.25, 1.75), (2.0, 3.0), (2.5, 3.5)]
+    requests, jobs = [(0.0, 0.1), (0.05, 0.2), (1.0, 1.5), (2.0, 2.1)], [(1.25, 1.75), (2.0, 3.5), (2.01, 2.02)]
     assert account.union_ms(requests) == pytest.approx(200 + 500 + 100)
     assert account.uncovered_ms(requests, jobs) == pytest.approx(200 + 250)
+    assert account.union_ms([(0.0, 2.0), (0.5, 1.0), (1.5, 1.75)]) == pytest.approx(2000)  # some within another
     assert account.uncovered_ms(requests, []) == account.union_ms(requests)
 
 
@@ -169,9 +170,17 @@ def _request(line: str, start_s: float = 0.0, end_s: float = 0.0, up_bytes: int 
 def test_requests_are_counted_and_priced_by_kind():
     """Beginning and ending an upload in parts costs as much as a PUT, and a part is one; deleting is free."""
     lines = ["PUT /b/k", "PUT /b/k?uploadId=u&partNumber=1", "POST /b/k?uploads=", "POST /b/k?uploadId=u"]
-    lines += ["GET /b/k", "HEAD /b/k", "HEAD /b/", "GET /b/?list-type=2&prefix=k", "POST /b/?delete=", "DELETE /b/k"]
+    lines += [
+        "GET /b/k",
+        "HEAD /b/k",
+        "HEAD /b/",
+        "GET /b/?list-type=2&prefix=k",
+        "POST /b/?delete=",
+        "DELETE /b/k",
+        "DELETE /b/k?uploadId=u",
+    ]
     requests = [*map(_request, lines), _request("PUT /b/k", x_amz_copy_source="b/s")]
-    counted = {"PUT": 2, "COPY": 1, "GET": 1, "HEAD": 2, "LIST": 1, "DELETE": 2, "POST": 2}
+    counted = {"PUT": 2, "COPY": 1, "GET": 1, "HEAD": 2, "LIST": 1, "DELETE": 3, "POST": 2}
     assert account.by_kind(requests) == counted and tuple(counted) == account.KINDS
     assert account.dear(requests) == 6
     assert account.dollars(requests) == pytest.approx(6 * 5.0 + 3 * 0.4)
@@ -245,7 +254,7 @@ def test_requests_say_which_thread_wanted_them():
 
 def test_a_trigger_is_where_spark_says_that_it_was():
     """Spark tells the begin in UTC, to the millisecond, and how long it took."""
-    assert ground.trigger("2026-11-26T18:00:00.250Z", 500) == pytest.approx((1795716000.25, 1795716000.75))
+    assert ground.trigger("2026-11-26T18:00:00.250Z", 500) == (1795716000.25, 1795716000.75)
 
 
 @pytest.mark.soak

@@ -17,7 +17,6 @@ _SHOWN_AS = {
     "LIST_UPLOADS": "LIST",
     "LIST_PARTS": "LIST",
     "DELETE_MANY": "DELETE",
-    "ABORT": "DELETE",
     "CREATE_UPLOAD": "POST",
     "COMPLETE": "POST",
 }

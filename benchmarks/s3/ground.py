@@ -21,7 +21,7 @@ from tests.services.s3_requests import Request
 
 _MARK = "bench-thread/"
 # Begins of the names of our threads that no batch waits for.
-_OTHER_THREADS = ("streamsink-publisher", BEAT_THREAD)
+_OTHER_THREADS = ("streamsink-publisher", BEAT_THREAD, "streamsink-ended")
 
 
 class Ground:
