@@ -28,6 +28,7 @@ class Sizes:
     """How much is measured, and beside which further sinks (``module:function``, see ways.py).
 
     There are micro_rounds of micro_batches each; more_rounds is for measurements of which a round gives one value only.
+    s3_delays: milliseconds by which answers of S3 are held back, without delay first.
     ``quick`` is for trying the program: its numbers mean nothing.
     """
 
@@ -49,6 +50,10 @@ class Sizes:
     small_files: int = 200
     more_sinks: tuple[str, ...] = ()
     commits: int = 240
+    s3_rounds: int = 2
+    s3_batches: int = 4
+    s3_delays: tuple[int, ...] = (0, 20, 50)
+    s3_rows: int = 2_000_000
 
     @classmethod
     def quick(cls) -> "Sizes":
@@ -69,6 +74,10 @@ class Sizes:
             replays=3,
             small_files=40,
             commits=24,
+            s3_rounds=1,
+            s3_batches=2,
+            s3_delays=(0, 20),
+            s3_rows=50_000,
         )
 
 

@@ -56,28 +56,47 @@ def conf(folder: Path) -> tuple[dict[str, str], list[str]]:
 def starts(spark, keys: tuple[str, ...]) -> dict[str, Start]:
     """The peers that this session can run, by name."""
     found: dict[str, Start] = {}
-    if spark.conf.get(_WAREHOUSE, None):
+    if has_iceberg(spark):
         # It is reported here, because what Delta needs of the session would be taken for it.
         found[ICEBERG] = lambda df, at: _iceberg(df, at, keys, {"write.parquet.compression-level": "3"})
         found[ICEBERG_EQUAL] = lambda df, at: _iceberg(df, at, keys, {"write.parquet.compression-level": "1"})
-    if "delta" in (spark.conf.get("spark.sql.extensions", None) or ""):
+    if has_delta(spark):
         found[DELTA] = lambda df, at: _delta(df, at, keys, "snappy")
         found[DELTA_EQUAL] = lambda df, at: _delta(df, at, keys, "zstd")
     return found
 
 
+def has_delta(spark) -> bool:
+    """Whether this session can run Delta's sink."""
+    return "delta" in (spark.conf.get("spark.sql.extensions", None) or "")
+
+
+def has_iceberg(spark) -> bool:
+    """Whether this session can run Iceberg's sink."""
+    return spark.conf.get(_WAREHOUSE, None) is not None
+
+
 def _iceberg(df: DataFrame, at: Path, keys: tuple[str, ...], properties: dict[str, str]) -> DataStreamWriter:
-    """Writers keep a file open for each partition (fanout) and nothing is shuffled: the fastest way that it offers."""
-    spark = df.sparkSession
-    parts = (at / "out").relative_to(spark.conf.get(_WAREHOUSE)).parts
-    table = ".".join([_CATALOG, *(f"`{part}`" for part in parts)])
+    parts = (at / "out").relative_to(df.sparkSession.conf.get(_WAREHOUSE)).parts
+    return iceberg(df, ".".join([_CATALOG, *(f"`{part}`" for part in parts)]), keys, properties)
+
+
+def iceberg(df: DataFrame, table: str, keys: tuple[str, ...], properties: dict[str, str]) -> DataStreamWriter:
+    """Writers keep a file open for each partition (fanout) and nothing is shuffled: the fastest way that it offers.
+
+    table: its name, with its catalog's. It is created if it is missing."""
     columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in df.schema.fields)
     listed = ", ".join(f"'{key}'='{value}'" for key, value in {"write.distribution-mode": "none", **properties}.items())
     by = f"PARTITIONED BY ({', '.join(keys)})" if keys else ""
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg {by} TBLPROPERTIES ({listed})")
+    df.sparkSession.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg {by} TBLPROPERTIES ({listed})")
     return df.writeStream.format("iceberg").option("path", table).option("fanout-enabled", "true")
 
 
 def _delta(df: DataFrame, at: Path, keys: tuple[str, ...], codec: str) -> DataStreamWriter:
-    writer = df.writeStream.format("delta").option("path", str(at / "out")).option("compression", codec)
+    return delta(df, str(at / "out"), keys, codec)
+
+
+def delta(df: DataFrame, path: str, keys: tuple[str, ...], codec: str) -> DataStreamWriter:
+    """Its sink into the table at this path."""
+    writer = df.writeStream.format("delta").option("path", path).option("compression", codec)
     return writer.partitionBy(*keys) if keys else writer

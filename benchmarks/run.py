@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Collection
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -36,6 +37,8 @@ from benchmarks import (  # noqa: E402
     writers,
 )
 from benchmarks.data import Sizes  # noqa: E402
+from benchmarks.s3 import compare, listing  # noqa: E402
+from benchmarks.s3 import sinks as s3_sinks  # noqa: E402
 from streamsink.spark import worker_daemon  # noqa: E402
 from tools.sparkconf import local_conf  # noqa: E402
 
@@ -49,6 +52,7 @@ MAIN = {
     "memory": memory.memory,
     "planning": planning.planning,
     "stores": stores.stores,
+    "s3": compare.s3,
 }
 DETAILS = {
     "operations": operations.operations,
@@ -60,15 +64,18 @@ DETAILS = {
     "road": road.road,
     "levers": road.levers,
     "worker": road.worker,
+    "s3-requests": listing.requests,
 }
 BENCHMARKS = {**MAIN, **DETAILS}
 _MEMORY = "3g"
 
 
-def session(folder: Path, compared: bool) -> SparkSession:
+def session(folder: Path, compared: bool, parts: Collection[str] = ()) -> SparkSession:
     """A session like a user's: with the JVM's own compiler and collector, not the tests' fast start.
-    ``compared``: with other people's sinks."""
+    ``compared``: with other people's sinks. ``parts``: what will be measured."""
     settings, jars = peers.conf(folder) if compared else ({}, [])
+    if compared and "s3" in parts:
+        jars += s3_sinks.jars()
     builder = SparkSession.builder.appName("streamsink-benchmarks").config("spark.driver.memory", _MEMORY)
     ours = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.python.daemon.module": worker_daemon.MODULE}
     for name, value in {**local_conf("", jars), **settings, **ours}.items():
@@ -111,15 +118,20 @@ def main(argv: list[str]) -> None:
     sizes = dataclasses.replace(Sizes.quick() if options.quick else Sizes(), more_sinks=tuple(options.sink))
     if options.rounds:
         sizes = dataclasses.replace(
-            sizes, rounds=options.rounds, micro_rounds=options.rounds, more_rounds=options.rounds
+            sizes,
+            rounds=options.rounds,
+            micro_rounds=options.rounds,
+            more_rounds=options.rounds,
+            s3_rounds=options.rounds,
         )
+    chosen = options.only or list(BENCHMARKS if options.all else MAIN)
     parts: dict[str, list] = {}
     day = datetime.now(timezone.utc).date().isoformat()
     with tempfile.TemporaryDirectory(prefix="streamsink-bench-") as name:
-        spark = session(Path(name), not options.no_peers)
+        spark = session(Path(name), not options.no_peers, chosen)
         about = machine.versions(spark)
         print(f"{about}; load {machine.load()}", flush=True)
-        for part in options.only or (BENCHMARKS if options.all else MAIN):
+        for part in chosen:
             print(f"\n# {part}", flush=True)
             before, begun = machine.load(), time.monotonic()
             parts[part] = BENCHMARKS[part](spark, Path(name), sizes)

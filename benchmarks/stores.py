@@ -36,7 +36,8 @@ _QUERY = "00000000-0000-0000-0000-000000000001"
 _PASSWORD_ENV = "STREAMSINK_BENCH_POSTGRES"
 # The commits of one way in one round, as a part of those of `writers`.
 _PART = 6
-_NO_SERVER = (SetupError, ServerError, ImportError, OSError)
+# What starting a server raises where it cannot be had.
+NO_SERVER = (SetupError, ServerError, ImportError, OSError)
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def _ways(folder: Path, servers: contextlib.ExitStack) -> tuple[dict[str, Way], 
     for name, start in starts.items():
         try:
             ways[name] = start()
-        except _NO_SERVER as why:
+        except NO_SERVER as why:
             missing[name] = str(why).splitlines()[0]
     return ways, missing
 

@@ -4,14 +4,19 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from benchmarks import machine, pages, picture, report
 from benchmarks.accidents.ground import RIGHT, Ground
+from benchmarks.s3 import account, ground
+from tests.services.s3_proxy import SLOW_DOWN, S3Proxy
+from tests.services.s3_requests import Request, parse
 
 
 def test_a_goal_says_whether_it_is_met():
@@ -129,6 +134,127 @@ def test_an_accident_is_told_in_rows(found, errors, stopped, said):
     What an error kept back is not lost, but what is there twice is doubled all the same."""
     ground = Ground(spark=None, sink=None, root=Path(), errors=errors, stopped=stopped)
     assert ground.outcome([1, 2, 3], Counter((i,) for i in found)) == said
+
+
+@pytest.mark.parametrize(
+    "intervals, chain",
+    [
+        ([], 0),
+        ([(0, 2), (2, 4), (4, 6)], 3),  # one after another
+        ([(0, 2), (1, 3), (0, 3)], 1),  # all at the same time
+        ([(0, 9), (1, 2), (2, 3), (3, 4)], 3),  # a long one beside three short ones
+        ([(0, 5), (4, 6), (5, 9)], 2),  # the one in the middle overlaps both
+        ([(5, 9), (4, 6), (0, 5)], 2),  # in whatever order they come
+    ],
+)
+def test_round_trips_are_the_longest_chain_without_overlap(intervals, chain):
+    """What is asked at the same time is one trip; a trip begins when the one before has ended."""
+    assert account.round_trips(intervals) == chain
+
+
+def test_waiting_is_what_no_job_covers():
+    """Requests that overlap are waited for once; of one that lies across the end of a job only the rest is."""
+    requests, jobs = [(0.0, 0.1), (0.05, 0.2), (1.0, 1.5), (2.0, 2.1)], [(1.25, 1.75), (2.0, 3.5), (2.01, 2.02)]
+    assert account.union_ms(requests) == pytest.approx(200 + 500 + 100)
+    assert account.uncovered_ms(requests, jobs) == pytest.approx(200 + 250)
+    assert account.union_ms([(0.0, 2.0), (0.5, 1.0), (1.5, 1.75)]) == pytest.approx(2000)  # some within another
+    assert account.uncovered_ms(requests, []) == account.union_ms(requests)
+
+
+def _request(line: str, start_s: float = 0.0, end_s: float = 0.0, up_bytes: int = 0, **headers: str) -> Request:
+    request = parse(1, f"{line} HTTP/1.1", {name.replace("_", "-"): value for name, value in headers.items()}, start_s)
+    request.end_s, request.up_bytes = end_s, up_bytes
+    return request
+
+
+def test_requests_are_counted_and_priced_by_kind():
+    """Beginning and ending an upload in parts costs as much as a PUT, and a part is one; deleting is free."""
+    lines = ["PUT /b/k", "PUT /b/k?uploadId=u&partNumber=1", "POST /b/k?uploads=", "POST /b/k?uploadId=u"]
+    lines += [
+        "GET /b/k",
+        "HEAD /b/k",
+        "HEAD /b/",
+        "GET /b/?list-type=2&prefix=k",
+        "POST /b/?delete=",
+        "DELETE /b/k",
+        "DELETE /b/k?uploadId=u",
+    ]
+    requests = [*map(_request, lines), _request("PUT /b/k", x_amz_copy_source="b/s")]
+    counted = {"PUT": 2, "COPY": 1, "GET": 1, "HEAD": 2, "LIST": 1, "DELETE": 3, "POST": 2}
+    assert account.by_kind(requests) == counted and tuple(counted) == account.KINDS
+    assert account.dear(requests) == 6
+    assert account.dollars(requests) == pytest.approx(6 * 5.0 + 3 * 0.4)
+
+
+def test_copied_bytes_are_those_of_what_was_written_before():
+    """With one PUT, in parts, or by a copy; a copy in parts copies its source once."""
+    requests = [
+        _request("PUT /b/staged", up_bytes=100),
+        _request("PUT /b/place", x_amz_copy_source="/b/staged"),
+        _request("PUT /b/large?uploadId=1&partNumber=1", up_bytes=1000),
+        _request("PUT /b/large?uploadId=1&partNumber=2", up_bytes=500),
+        _request("POST /b/large?uploadId=1"),
+        _request("PUT /b/moved", x_amz_copy_source="b/large"),
+        _request("PUT /b/again?uploadId=2&partNumber=1", x_amz_copy_source="b/moved"),
+        _request("PUT /b/again?uploadId=2&partNumber=2", x_amz_copy_source="b/moved"),
+        _request("PUT /b/unknown", x_amz_copy_source="b/of-another-day"),
+    ]
+    assert account.copied_bytes(requests) == 100 + 1500 + 1500
+
+
+def test_a_batch_waits_for_its_own_requests_only():
+    """Neither for those within a job of Spark, nor for the publisher's and the heart's beat; for the peers' it does."""
+    agent = "Boto3/1 bench-thread/"
+    own = _request("PUT /b/k", 1.0, 1.1, user_agent=f"{agent}Thread-4~(run)")
+    others = [
+        _request("HEAD /b/k", 2.1, 2.4, user_agent=f"{agent}Thread-4~(run)"),  # beside the job
+        _request("PUT /b/k", 1.0, 1.1, user_agent=f"{agent}streamsink-publisher~shop"),
+        _request("PUT /b/k", 1.0, 1.1, user_agent=f"{agent}streamsink-hold-3"),
+    ]
+    across = _request("HEAD /b/k", 2.1, 2.6, user_agent=f"{agent}Thread-4~(run)")
+    peers = _request("PUT /b/k", 1.0, 1.1, user_agent="Hadoop 3")
+    batch = account.Batch(1, (0.0, 3.0), {}, [own, *others, across, peers], [(2.0, 2.5)])
+    assert ground.in_its_way(batch) == [own, across, peers]
+    assert ground.thread_of(own) == "Thread-4 (run)" and ground.thread_of(peers) == ""
+
+
+def test_requests_say_which_thread_wanted_them():
+    """The one that made it, or that gave it to a pool; and nothing more once nobody looks."""
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import ClientError
+
+    with S3Proxy("http://127.0.0.1:9") as proxy, ThreadPoolExecutor(1, "pool") as pool:
+        proxy.fault("*", 1, SLOW_DOWN, times=None)
+        client = boto3.client(
+            "s3",
+            endpoint_url=proxy.endpoint,
+            region_name="here",
+            aws_access_key_id="a",
+            aws_secret_access_key="b",
+            config=Config(retries={"total_max_attempts": 1}),
+        )
+
+        def ask() -> None:
+            with pytest.raises(ClientError, match="SlowDown"):
+                client.get_object(Bucket="lake", Key="k")
+
+        def ask_by_pool() -> None:
+            pool.submit(ask).result()
+
+        pool.submit(ask).result()
+        with ground.threads_named():
+            for work in (ask, ask_by_pool):
+                thread = threading.Thread(target=work, name=f"my {work.__name__}")
+                thread.start()
+                thread.join()
+        ask_by_pool()
+        assert [ground.thread_of(request) for request in proxy.take()] == ["", "my ask", "my ask_by_pool", ""]
+
+
+def test_a_trigger_is_where_spark_says_that_it_was():
+    """Spark tells the begin in UTC, to the millisecond, and how long it took."""
+    assert ground.trigger("2026-11-26T18:00:00.250Z", 500) == (1795716000.25, 1795716000.75)
 
 
 @pytest.mark.soak

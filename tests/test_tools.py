@@ -60,6 +60,24 @@ def test_a_connector_that_nobody_published_is_an_error_that_names_what_was_tried
         jars._kafka(sys.executable, "4.1.9")
 
 
+def test_s3a_comes_in_the_version_of_the_hadoop_that_pyspark_ships(monkeypatch, tmp_path):
+    """With the SDK that it was built with, and without the bundle of all of it."""
+    asked = []
+
+    def registry(_python, packages, excluded=""):
+        asked.append((packages, excluded))
+        return []
+
+    monkeypatch.setattr(jars, "_resolve", registry)
+    with pytest.raises(SetupError, match="known are 3.4.1, 3.4.2, 3.5.0"):
+        jars._s3a(sys.executable, tmp_path)
+    (tmp_path / "hadoop-client-api-3.4.2.jar").touch()
+    jars._s3a(sys.executable, tmp_path)
+    [(packages, excluded)] = asked
+    assert packages.startswith("org.apache.hadoop:hadoop-aws:3.4.2,software.amazon.awssdk:s3:2.29.52,")
+    assert excluded == "software.amazon.awssdk:bundle"
+
+
 def test_an_unknown_interpreter_is_named(monkeypatch):
     monkeypatch.setenv("PYTHON", "python-that-is-not-there")
     venvs.base_python.cache_clear()

@@ -2,10 +2,10 @@
 
 `jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")`
 a Kafka broker, `jars("hdfs")` an HDFS cluster, `jars("s3proxy")` an S3 server, `jars("iceberg")`, `jars("delta")`,
-`jars("hudi")` and `jars("paimon-spark")` the sinks that the benchmarks compare with, `jars("jdbc")` what Java needs to
-reach the tests' databases. A registry does not always hold every version of everything: the Kafka source needs Spark's
-token provider, which some mirrors have in other versions only. So the plain coordinate is tried first, and then the two
-separately; `Resolved.way` says which way was taken.
+`jars("hudi")` and `jars("paimon-spark")` the sinks that the benchmarks compare with, `jars("s3a")` what they need to
+write to S3, `jars("jdbc")` what Java needs to reach the tests' databases. A registry does not always hold every version
+of everything: the Kafka source needs Spark's token provider, which some mirrors have in other versions only. So the
+plain coordinate is tried first, and then the two separately; `Resolved.way` says which way was taken.
 """
 
 import functools
@@ -44,7 +44,19 @@ OTHERS = {
     "paimon-spark": "org.apache.paimon:paimon-spark-{minor}:0.9.0",
     "jdbc": "org.postgresql:postgresql:42.7.7,com.mysql:mysql-connector-j:9.3.0,org.xerial:sqlite-jdbc:3.50.1.0",
 }
-KINDS = ("kafka", "paimon", "broker", *STANDALONE, *OTHERS)
+# What Hadoop's S3A loads, and Iceberg's S3FileIO (the last two), instead of the whole SDK of 641 MB that S3A asks for.
+S3A = (
+    "org.apache.hadoop:hadoop-aws:{hadoop},software.amazon.awssdk:s3:{sdk},"
+    "software.amazon.awssdk:s3-transfer-manager:{sdk},software.amazon.awssdk:sts:{sdk},"
+    "software.amazon.awssdk:kms:{sdk},software.amazon.awssdk:url-connection-client:{sdk}"
+)
+S3A_READER, SDK_BUNDLE = (
+    "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3",
+    "software.amazon.awssdk:bundle",
+)
+# Hadoop's version -> (the SDK's that it was built with, its reader's).
+SDKS = {"3.4.1": ("2.24.6", ""), "3.4.2": ("2.29.52", "1.2.1"), "3.5.0": ("2.35.4", "1.3.1")}
+KINDS = ("kafka", "paimon", "broker", "s3a", *STANDALONE, *OTHERS)
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_{scala}"
 TOKEN_PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_{scala}"
 # Spark minor version -> (newest connector, newest token provider) known to be published widely; the provider's API did
@@ -178,6 +190,17 @@ def _kafka(python: str, spark: str, scala: str = "2.13") -> Resolved:
     raise SetupError(f"no Kafka connector for Spark {spark} is published; tried {spark} and {newest}")
 
 
+def _s3a(python: str, shipped: Path) -> Resolved:
+    """S3A is of the same version as the Hadoop that PySpark ships."""
+    hadoop = next((jar.stem.rpartition("-")[2] for jar in shipped.glob("hadoop-client-api-*.jar")), "")
+    if hadoop not in SDKS:
+        raise SetupError(f"s3a: no SDK is known for Hadoop {hadoop or '(not found)'}; known are {', '.join(SDKS)}")
+    sdk, reader = SDKS[hadoop]
+    packages = S3A.format(hadoop=hadoop, sdk=sdk) + (f",{S3A_READER}:{reader}" if reader else "")
+    found = _resolve(python, packages, excluded=SDK_BUNDLE)
+    return Resolved(_beyond(found, shipped), f"without the SDK's bundle: {packages}")
+
+
 def _minor(spark: str) -> str:
     return ".".join(spark.split(".")[:2])
 
@@ -207,6 +230,8 @@ def _resolve_kind(kind: str, python: str) -> Resolved:
         return Resolved(_beyond(found.jars, shipped), found.way)
     if kind in STANDALONE:
         return Resolved(_resolve(python, STANDALONE[kind]), f"plain: {STANDALONE[kind]}")
+    if kind == "s3a":
+        return _s3a(python, shipped)
     if kind != "broker":
         coordinate = PAIMON if kind == "paimon" else OTHERS[kind].format(minor=_minor(spark), scala=_scala(shipped))
         return Resolved(_beyond(_resolve(python, coordinate), shipped), f"plain: {coordinate}")
@@ -228,6 +253,8 @@ def resolve(kind: str, python: str = sys.executable) -> Resolved:
         wanted = [spark, OTHERS[kind]]
     if kind in STANDALONE:
         wanted = [spark, STANDALONE[kind]]
+    if kind == "s3a":
+        wanted = [spark, S3A, S3A_READER, SDKS]
     key = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:10]
     entry = cache_dir() / f"jars-{kind}-{spark}-{key}.json"
     if found := _remembered(entry):
