@@ -43,6 +43,8 @@ def size_of(name: str) -> int:
     return len(name.encode("utf-8", "surrogatepass"))
 
 
+# Calls that a driver makes to a distant store at one time, besides the one of its own thread.
+CALLS_AT_ONCE = 16
 # Threads that flush the files and folders of one commit, in addition to the thread that waits for them.
 _FLUSHERS = 4
 

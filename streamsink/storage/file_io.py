@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import BinaryIO
 
 from streamsink.clock import IdSource
@@ -18,6 +19,7 @@ from streamsink.storage.calls import Calls, PosixCalls, PosixLikeCalls
 from streamsink.storage.flush_group import FlushGroup, Unflushed
 from streamsink.storage.folders import Folders
 from streamsink.storage.hold import Flock, Hold
+from streamsink.storage.reading import AskedAhead, Questions
 
 
 class FileIO(Folders):
@@ -237,6 +239,37 @@ class FileIO(Folders):
         """
         self.make_dir(os.path.dirname(path))
         return self._calls.try_hold(path)
+
+
+class DistantFileIO(FileIO):
+    """FileIO of a store behind a network, whose files are asked about ahead, several at once."""
+
+    is_distant = True
+
+    def __init__(self, calls: PosixLikeCalls, new_id: Callable[[], str], flush: bool = True):
+        super().__init__(calls, new_id, flush)
+        self._ahead = AskedAhead(calls.read, calls.size, calls.at_once)
+
+    def asking(self, questions: Questions) -> AbstractContextManager[None]:
+        return self._ahead.asking(questions)
+
+    def asking_to_keep(self, questions: Questions) -> AbstractContextManager[None]:
+        return self._ahead.keeping(questions)
+
+    def ask_beside(self, action: Callable[[], None], questions: Questions) -> None:
+        self._ahead.beside(action, questions)
+
+    def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
+        return self._ahead.recent(questions)
+
+    def read(self, path: str) -> bytes:
+        return self._ahead.read(path)
+
+    def size(self, path: str) -> int | None:
+        return self._ahead.size(path)
+
+    def exists(self, path: str) -> bool:
+        return self.size(path) is not None
 
 
 def is_there(file_io: FileIO, path: str, data: bytes, failed: OSError, replaceable: bool = False) -> bool:

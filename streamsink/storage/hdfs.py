@@ -9,12 +9,12 @@ folder that has the target's name.
 import errno
 import io
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from streamsink.errors import Misuse
-from streamsink.storage.calls import Calls, NameLimits, PosixLikeCalls
-from streamsink.storage.file_io import FileIO
+from streamsink.storage.calls import CALLS_AT_ONCE, Calls, NameLimits, PosixLikeCalls, in_threads
+from streamsink.storage.file_io import DistantFileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.hold import BeatingHold, Hold
 
@@ -102,6 +102,10 @@ class HdfsCalls(Calls):
         """Remove a folder with everything in it, in one call."""
         self._call(path, lambda client, at: client.delete(at, True))
 
+    def at_once(self, actions: Sequence[Callable[[], None]]) -> None:
+        """Make calls concurrently: each waits for a network."""
+        in_threads(actions, CALLS_AT_ONCE)
+
     def move(self, source: str, target: str) -> bool:
         """Rename a file; False if ``target`` is taken. Atomic.
 
@@ -125,7 +129,7 @@ class HdfsCalls(Calls):
         return path[len(self._root) :] or "/"
 
 
-class HdfsFileIO(FileIO):
+class HdfsFileIO(DistantFileIO):
     """FileIO over HDFS, where publishing is a rename that does not replace, and folders need no sync."""
 
     takes_files_of_others = False

@@ -8,26 +8,23 @@ import errno
 import functools
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import cast
 
 from streamsink.storage.calls import PosixLikeCalls, size_of
-from streamsink.storage.file_io import FileIO, is_there
+from streamsink.storage.file_io import DistantFileIO, is_there
 from streamsink.storage.flush_group import FlushGroup, Unflushed
 from streamsink.storage.hold import BeatingHold, Hold
-from streamsink.storage.reading import AskedAhead, Questions
 from streamsink.storage.s3_calls import MOST_COPIED_BYTES, MOST_WRITTEN_BYTES, S3Calls
 
 _LONG_NAME_BYTES = 255
 _PROBES = 3
 
 
-class S3FileIO(FileIO):
+class S3FileIO(DistantFileIO):
     """FileIO over S3, which has no folders, links or renames."""
 
     takes_files_of_others = False
     lists_sizes = True
-    is_distant = True
     largest_file = MOST_COPIED_BYTES
     names_at_once = True
     largest_written = MOST_WRITTEN_BYTES
@@ -38,7 +35,6 @@ class S3FileIO(FileIO):
         # ``flush_file``, ``try_hold``.
         super().__init__(cast(PosixLikeCalls, calls), new_id)
         self._table = table
-        self._ahead = AskedAhead(self._s3.read, self._s3.size, self.at_once)
 
     @property
     def _s3(self) -> S3Calls:
@@ -73,27 +69,6 @@ class S3FileIO(FileIO):
             return self._s3.put_new(probe, b"", "2")
         except FileNotFoundError:
             return False  # it was refused, and the first object was swept before its mark could be read
-
-    def asking(self, questions: Questions) -> AbstractContextManager[None]:
-        return self._ahead.asking(questions)
-
-    def asking_to_keep(self, questions: Questions) -> AbstractContextManager[None]:
-        return self._ahead.keeping(questions)
-
-    def ask_beside(self, action: Callable[[], None], questions: Questions) -> None:
-        self._ahead.beside(action, questions)
-
-    def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
-        return self._ahead.recent(questions)
-
-    def read(self, path: str) -> bytes:
-        return self._ahead.read(path)
-
-    def size(self, path: str) -> int | None:
-        return self._ahead.size(path)
-
-    def exists(self, path: str) -> bool:
-        return self.size(path) is not None
 
     def names_beginning(self, path: str, beginning: str) -> list[str]:
         return sorted(name for name, _, _ in self._s3.entries(path, beginning))

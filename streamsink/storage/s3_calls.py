@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from streamsink.clock import Clock
-from streamsink.storage.calls import Calls, NameLimits, in_threads
+from streamsink.storage.calls import CALLS_AT_ONCE, Calls, NameLimits, in_threads
 from streamsink.storage.s3_client import (
     LONG_PATIENCE,
     OF_PROVIDERS,
@@ -35,7 +35,6 @@ PART_BYTES = 16 * 1024 * 1024  # size of a part of a multipart upload, which may
 MOST_COPIED_BYTES = 5 * 1024**3  # CopyObject's limit
 MOST_WRITTEN_BYTES = 10_000 * PART_BYTES
 _MOST_KEY_BYTES = 1_024
-AT_ONCE = 16  # requests that a driver makes at one time, besides the one of its own thread
 _DELETED_AT_ONCE, _CONFLICT_WAIT_MS, _BROKEN_WAIT_MS = 1_000, 100, 50
 _TRY = "streamsink-try"  # metadata key whose value tells which attempt created an object
 # What the next page of a listing is asked with, and where the last page says it.
@@ -94,7 +93,7 @@ class S3Calls(Calls):
 
     def at_once(self, actions: Sequence[Callable[[], None]]) -> None:
         """Make requests concurrently: each takes a round trip."""
-        in_threads(actions, AT_ONCE)
+        in_threads(actions, CALLS_AT_ONCE)
 
     def unlink(self, path: str) -> bool | None:
         self._do(path, lambda at: self._client.delete_object(**at))
