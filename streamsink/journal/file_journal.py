@@ -20,6 +20,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import cast
 
 from streamsink.clock import IdSource
@@ -41,6 +42,8 @@ from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.reading import Questions
 
 JOURNAL_DIR = "streamsink"
+# Records that are read ahead; each has the size of its files' names.
+_MOST_LOADED = 256
 
 
 def journal_dir(table: str, application: str) -> str:
@@ -160,6 +163,12 @@ class FileJournal(Journal):
         if committable.state.sequence != sequence or committable.application != self._application:
             raise corrupt(path, "it is the record of another checkpoint")
         return committable
+
+    def loading(self) -> AbstractContextManager[None]:
+        with self._lock:
+            pending = [sequence for sequence in self._sequences if sequence not in self._marked]
+            wanted = sorted({*pending[:_MOST_LOADED], *self._sequences[-1:]})
+        return self._io.asking(Questions(read=tuple(map(self._record, wanted))))
 
     def newest(self) -> Committable | None:
         """The newest record as it is in the store now. Nothing is claimed."""

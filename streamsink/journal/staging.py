@@ -1,10 +1,12 @@
 """The staging folders of one application's journal: which ones a sweep may delete, and which a record may yet name."""
 
+import functools
 import os
 import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection
+from typing import Any
 
 from streamsink.journal.announced import READY, Announced, Announcement, Deleting
 from streamsink.protocol.committable import Committable
@@ -152,10 +154,14 @@ class Staging:
             self._io.delete(path)
             self._attempts.forget(os.path.dirname(path))
         others = set(sequences) - known.keys()
-        for name in self._io.names(self._folder) if others else ():
-            found = _NAME.fullmatch(name)
-            if found and int(found[2]) in others:
-                self._delete(os.path.join(self._folder, name), load)
+        names = [(name, _NAME.fullmatch(name)) for name in self._io.names(self._folder)] if others else []
+        folders = [os.path.join(self._folder, name) for name, found in names if found and int(found[2]) in others]
+        deletions: list[Callable[[], Any]] = [functools.partial(self._delete, folder, load) for folder in folders]
+        if self._io.is_distant:
+            self._io.at_once(deletions)
+        else:
+            for delete in deletions:
+                delete()
 
     def _delete(self, folder: str, load: Callable[[int], Committable | None] | None = None) -> list[str]:
         """Delete the folder and, before that, the files that it announces. Idempotent. Returns these files.

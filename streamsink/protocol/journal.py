@@ -3,6 +3,7 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -192,6 +193,10 @@ class Journal(ABC):
     @abstractmethod
     def load(self, sequence: int) -> Committable | None:
         """One record. Raises Corrupt, naming the file and the way out, when it is torn or altered."""
+
+    def loading(self) -> AbstractContextManager[None]:
+        """Entered while the records of earlier runs are loaded: a journal in a distant store reads several at once."""
+        return nullcontext()
 
     @abstractmethod
     def retained(self) -> list[int]:

@@ -56,7 +56,7 @@ class Reconciler:
 
     def reconcile(self, writer: Writer) -> Reconciled:
         """Publish what is pending and mark what is published, for this owner."""
-        with self._queue.alone(writer):
+        with self._queue.alone(writer), self._journal.loading():
             history = self._committer.history(self._options.application)
             # A try of this run that fails is the end of the run, so nothing of what is pending was tried before.
             untried = {entry.committable.state.sequence for entry in self._queue.pending()}

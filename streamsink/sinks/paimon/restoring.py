@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from streamsink.errors import Corrupt
 from streamsink.events import log
@@ -14,6 +15,7 @@ from streamsink.format.snapshot import APPEND
 from streamsink.protocol.committable import Committable, StagedFile
 from streamsink.sinks.paimon.past.records import commit_name, manifest_meta, read_staged, staged_manifests, state_alone
 from streamsink.storage.flush_group import FlushGroup
+from streamsink.storage.reading import Questions
 from streamsink.table.commit.changes import Written
 from streamsink.table.history import leftovers
 from streamsink.table.history.deletion import try_name
@@ -242,13 +244,21 @@ class Restart(Restored):
 
     def _identities(self) -> Iterator[tuple[str, list[Identity]]]:
         """By manifest."""
-        for committable in (c for c in self._records if c.payload["kind"] == APPEND):
-            for manifest in staged_manifests(committable):
-                try:
-                    entries = read_staged(self._table, manifest)
-                except (FileNotFoundError, Corrupt):
-                    continue  # publishing this record says so; until then those before it are published
-                name = os.path.basename(manifest["final"])
-                if sum(map(len, self._entries.values())) + len(entries) <= _MOST_ENTRIES:
-                    self._entries[name] = entries
-                yield name, [entry.identity for entry in entries]
+        appended = (c for c in self._records if c.payload["kind"] == APPEND)
+        every = [manifest for committable in appended for manifest in staged_manifests(committable)]
+        within = self._table.layout.within
+        for first in range(0, len(every), _AHEAD):
+            some = every[first : first + _AHEAD]
+            with self._table.file_io.asking(Questions(read=tuple(within(manifest["final"]) for manifest in some))):
+                yield from self._identities_of(some)
+
+    def _identities_of(self, manifests: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[Identity]]]:
+        for manifest in manifests:
+            try:
+                entries = read_staged(self._table, manifest)
+            except (FileNotFoundError, Corrupt):
+                continue  # publishing this record says so; until then those before it are published
+            name = os.path.basename(manifest["final"])
+            if sum(map(len, self._entries.values())) + len(entries) <= _MOST_ENTRIES:
+                self._entries[name] = entries
+            yield name, [entry.identity for entry in entries]

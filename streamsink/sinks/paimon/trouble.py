@@ -31,7 +31,7 @@ def explained(root: str, sequence: int, way_on: str) -> Iterator[None]:
         yield
     except OSError as failed:
         where = f" ({failed.filename})" if failed.filename else ""
-        what = os.strerror(failed.errno) if failed.errno else str(failed)
+        what = failed.strerror or (os.strerror(failed.errno) if failed.errno else str(failed))
         if failed.errno == errno.ENAMETOOLONG:
             raise Misuse(
                 f"{root}: record {sequence} is pending and cannot be published: the store takes no name as long as one "

@@ -70,7 +70,9 @@ def sweep(table: Table, commits: Mapping[str, Callable[[Snapshot], bool]], found
     removed = []
     for commit_name, is_before in commits.items():
         if found.get(commit_name):
-            certain, published = _published(table.snapshots.latest(), load, commit_name, is_before)
+            with table.file_io.asking(table.snapshots.questions()):
+                newest = table.snapshots.latest()
+            certain, published = _published(newest, load, commit_name, is_before)
             removed += [
                 path
                 for path in found[commit_name]

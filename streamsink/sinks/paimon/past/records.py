@@ -17,6 +17,7 @@ from streamsink.format.manifest import ManifestEntry, read_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import APPEND, Snapshot
 from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable
+from streamsink.storage.reading import Questions
 from streamsink.table.application_states import states_in
 from streamsink.table.layout import Layout
 from streamsink.table.table import Table
@@ -117,14 +118,16 @@ def files_in_place(table: Table, committable: Committable) -> tuple[int, int, tu
     A file of another size than the recorded one counts as gone.
     """
     final, staged, gone = 0, 0, []
+    finals = Questions(size=tuple(table.layout.within(target) for _, target in _paths(committable)))
     sizes = [file.size for file in committable.files] + [manifest["size"] for manifest in staged_manifests(committable)]
-    for (source, target), size in zip(_paths(committable), sizes):
-        if table.file_io.size(table.layout.within(target)) == size:
-            final += 1
-        elif table.file_io.size(table.layout.within(source)) == size:
-            staged += 1
-        else:
-            gone.append(table.layout.within(target))
+    with table.file_io.asking(finals):
+        for (source, target), size in zip(_paths(committable), sizes):
+            if table.file_io.size(table.layout.within(target)) == size:
+                final += 1
+            elif source != target and table.file_io.size(table.layout.within(source)) == size:
+                staged += 1
+            else:
+                gone.append(table.layout.within(target))
     return final, staged, tuple(gone)
 
 
