@@ -74,8 +74,10 @@ def collected(monkeypatch) -> Collected:
     return seen
 
 
-def run(stream, ground, batches: int, function) -> None:
-    """Call the function with so many batches, one after another, as fast as they come."""
+def run(stream, ground, batches: int, function) -> list[int]:
+    """Call the function with so many batches, one after another, as fast as they come. Returns how many rows Spark says
+    that it has read for each.
+    """
     done = threading.Event()
 
     def publish(df, number: int) -> None:
@@ -93,6 +95,7 @@ def run(stream, ground, batches: int, function) -> None:
         raise query.exception() or AssertionError("the query has ended")
     query.stop()
     query.awaitTermination(WAIT_S)
+    return [progress.numInputRows for progress in query.recentProgress[:batches]]
 
 
 def rates(spark, rows: int = ROWS):
@@ -132,7 +135,8 @@ def test_the_driver_writes_small_batches_of_a_source_without_an_estimate(spark, 
         stream = spark.readStream.format("thousands").load()
     elif source == "a stateful query":
         stream = stream.dropDuplicates(["value"])
-    run(stream.select("value"), ground, 4, streamsink.to_table(ground.table, written, flush=False))
+    read = run(stream.select("value"), ground, 4, streamsink.to_table(ground.table, written, flush=False))
+    assert read == [1_000] * 4
     assert written.ways[1:] == ["driver"] * 3 and written.ways[0] != "driver"
     assert [batch.files for batch in written.batches[1:]] == [1, 1, 1]
     assert [rows for rows, _ in collected.found] == [1_000] * 3

@@ -19,6 +19,7 @@ _NAMES, _GONE_BACK = "tests/advice/test_names.py", "tests/advice/test_tables_gon
 _RUNS = "tests/protocol/test_runs.py"
 _RUN_MARKS = "tests/protocol/test_run_marks.py"
 _NAMES_APART = "tests/e2e/test_names_apart.py"
+_SMALL = "tests/e2e/test_small_batches.py"
 _PROMISE = "tests/e2e/test_promise.py"
 _ENDS = "tests/e2e/test_supervised_ends.py"
 _NAMES_GONE_BACK = "tests/advice/test_names_gone_back.py"
@@ -356,4 +357,14 @@ OF_BATCHES = (
            "self._heard = True", "pass", (_THREADS,)),
     Defect("a word of an earlier accident hides the answer behind it", "protocol/admission/resets.py:answer_in",
            "for word in words_of(option)", "for word in filter(None, (option,))", (_IDENTITY,)),
+    # -- small batches
+    Defect("rows are kept whose partition their order decides", "spark/gateway/kept_rows.py:KeptRows.computed",
+           "if str(pieces.outputDeterministicLevel()) == _UNSTEADY:", "if False:",
+           (f"{_SMALL}::test_rows_that_must_not_be_kept_are_not_and_it_is_tried_once",)),
+    Defect("a batch that was expected to be small is collected however large it is", "spark/rows/write_ways.py:given",
+           "small = _is_within(kept, options)", "small = True",
+           (f"{_SMALL}::test_a_batch_that_is_large_all_of_a_sudden_is_computed_once_and_not_collected",)),
+    Defect("the query runs again for a batch that is larger than expected", "spark/rows/write_ways.py:given",
+           "df if kept is None else rows.df", "df",
+           (f"{_SMALL}::test_a_batch_that_is_large_all_of_a_sudden_is_computed_once_and_not_collected",)),
 )

@@ -81,8 +81,9 @@ def given(df: DataFrame, batch: Batch, options: SinkOptions, sizes: Sizes) -> It
         yield Given(df, False)
         return
     known = _Known(batch)
+    small = is_small(known, options, sizes)
     sizes.forecast.begin(known.weight)
-    if is_small(known, options, sizes):
+    if small:
         yield Given(df, True)
     elif sizes.must_not_keep or not _is_within(sizes.forecast.expected(), options):
         yield Given(df, False)
