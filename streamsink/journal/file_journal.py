@@ -42,6 +42,7 @@ from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.reading import Questions
 
 JOURNAL_DIR = "streamsink"
+_PRUNED_AT_ONCE = 16
 # Records that are read ahead; each has the size of its files' names.
 _MOST_LOADED = 256
 
@@ -210,20 +211,22 @@ class FileJournal(Journal):
         pruned = self._files.keep(self._beyond_retained)
         if self._keep_staging:
             self._staging.drop(set(pruned), self.load)
-        for oldest in pruned:
-            # The mark is deleted last: a record without one would look pending.
-            self._io.delete(self._record(oldest))
-            self._io.delete(self._done(oldest))
+        # The marks are deleted last: a record without one would look pending.
+        self._io.delete_all([self._record(oldest) for oldest in pruned])
+        self._io.delete_all([self._done(oldest) for oldest in pruned])
         fault_point("forget.pruned")
 
     def _beyond_retained(self) -> tuple[list[int], list[int]]:
         """Take the oldest published records off the list, except the newest ``retain`` of them. Pending ones stay.
 
-        Returns the numbers of those taken off, and the numbers of all that were published before.
+        In a distant store several are taken off at once, now and then. Returns the numbers of those taken off, and the
+        numbers of all that were published before.
         """
         with self._lock:
             published = [sequence for sequence in self._sequences if sequence in self._marked]
             oldest: list[int] = []
+            if len(self._marked) - self._retain < (_PRUNED_AT_ONCE if self._io.is_distant else 1):
+                return [], published
             for sequence in self._sequences:
                 if sequence not in self._marked or len(self._marked) - len(oldest) <= self._retain:
                     break

@@ -179,6 +179,9 @@ class LockedFileIO(FileIO):
     def delete(self, path: str) -> None:
         self._inner.delete(path)
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        self._inner.delete_all(paths)
+
     def delete_tree(self, path: str) -> None:
         self._inner.delete_tree(path)
 

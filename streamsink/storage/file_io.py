@@ -212,6 +212,11 @@ class FileIO(Folders):
         """Remove a file if it exists. Idempotent."""
         self._calls.unlink(path)
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Remove these files, as far as they exist, in this order or at once. Idempotent."""
+        for path in paths:
+            self.delete(path)
+
     def delete_tree(self, path: str) -> None:
         """Remove a folder with everything in it. Idempotent."""
         for entry in self.entries(path):

@@ -7,7 +7,7 @@ An object exists whole or not at all, and is durable when the reply comes. Somet
 import errno
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from streamsink.storage.calls import PosixLikeCalls, size_of
@@ -138,6 +138,10 @@ class S3FileIO(DistantFileIO):
 
     def replace(self, path: str, data: bytes, unique: str) -> None:
         self._s3.put(path, data)
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        if paths:
+            self._s3.remove_all(paths)
 
     def delete_tree(self, path: str) -> None:
         self._s3.remove_tree(path)

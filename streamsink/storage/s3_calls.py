@@ -152,12 +152,18 @@ class S3Calls(Calls):
         """Delete every object below the path, a thousand with each request."""
         bucket, prefix = _split(path.rstrip("/") + "/")
         for page in self._pages(path, "list_objects_v2", Bucket=bucket, Prefix=prefix):
-            keys = [{"Key": o["Key"]} for o in page.get("Contents", ())]
-            for at in range(0, len(keys), _DELETED_AT_ONCE):
-                doomed = {"Objects": keys[at : at + _DELETED_AT_ONCE], "Quiet": True}
-                done = self._do(path, lambda _: self._client.delete_objects(Bucket=bucket, Delete=doomed))
-                for refused in done.get("Errors", ())[:1]:
-                    raise OSError(errno.EIO, f"deleting {refused.get('Key')}: {refused.get('Code')}", path)
+            self._remove(path, bucket, [o["Key"] for o in page.get("Contents", ())])
+
+    def remove_all(self, paths: Sequence[str]) -> None:
+        """Delete these objects of one bucket, at least one, a thousand with each request."""
+        self._remove(paths[0], _split(paths[0])[0], [_split(path)[1] for path in paths])
+
+    def _remove(self, path: str, bucket: str, keys: Sequence[str]) -> None:
+        for at in range(0, len(keys), _DELETED_AT_ONCE):
+            doomed = {"Objects": [{"Key": key} for key in keys[at : at + _DELETED_AT_ONCE]], "Quiet": True}
+            done = self._do(path, lambda _: self._client.delete_objects(Bucket=bucket, Delete=doomed))
+            for refused in done.get("Errors", ())[:1]:
+                raise OSError(errno.EIO, f"deleting {refused.get('Key')}: {refused.get('Code')}", path)
 
     def unfinished(self, path: str, beginning: str = "") -> list[tuple[str, str]]:
         """(path, upload id) of each multipart upload below the path that was neither completed nor aborted.

@@ -11,7 +11,8 @@ Big manifests that have hidden entries are rewritten with them.
 Only the identities of deleted files and one compressed manifest are held in memory.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -71,7 +72,16 @@ class Source(Protocol):
 class ManifestMerge:
     """Merges the manifests for one try of a commit. It reads through ``source`` and writes through ``output``."""
 
-    def __init__(self, options: MergeOptions, partition_types: Sequence[DataType], source: Source, output: Output):
+    def __init__(
+        self,
+        options: MergeOptions,
+        partition_types: Sequence[DataType],
+        source: Source,
+        output: Output,
+        reading: Callable[[Sequence[ManifestFileMeta]], AbstractContextManager[None]],
+    ):
+        """reading: entered while a run of small manifests is read; they may be fetched at once."""
+        self._reading = reading
         self._options = options
         self._types = partition_types
         self._source = source
@@ -116,7 +126,11 @@ class ManifestMerge:
     def _minor(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
         merged: list[ManifestFileMeta] = []
         for run in runs(metas, self._options):
-            merged += self._rewrite(run) if len(run) > 1 else run
+            if len(run) > 1:
+                with self._reading(run):
+                    merged += self._rewrite(run)
+            else:
+                merged += run
         return merged
 
     def _rewrite(self, run: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:

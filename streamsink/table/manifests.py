@@ -4,6 +4,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from streamsink.errors import Corrupt
@@ -26,6 +27,7 @@ from streamsink.format.partition_stats import may_hold
 from streamsink.format.snapshot import Snapshot
 from streamsink.format.types import DataType
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.reading import Questions
 from streamsink.table.layout import Layout
 from streamsink.table.manifest_merge import ManifestMerge, MergeOptions
 
@@ -176,7 +178,10 @@ class Manifests:
         """
         options = MergeOptions.of(table_options)
         output = _RollingOutput(self._write, self._partition_types, options.target_bytes, f"manifest-{name}-m")
-        return ManifestMerge(options, self._partition_types, self._records, output).merge(metas)
+        return ManifestMerge(options, self._partition_types, self._records, output, self._reading).merge(metas)
+
+    def _reading(self, metas: Sequence[ManifestFileMeta]) -> AbstractContextManager[None]:
+        return self._io.asking(Questions(read=tuple(self._at.manifest(meta.file_name) for meta in metas)))
 
     def _write(self, name: str, data: bytes) -> None:
         self._io.write(self._at.manifest(name), data)

@@ -166,6 +166,9 @@ class CrashingCalls(PosixLikeCalls):
     def remove_tree(self, path: str) -> None:
         return self._do("remove_tree", lambda: self._inner.remove_tree(path))
 
+    def remove_all(self, paths: Sequence[str]) -> None:
+        return self._do("remove_all", lambda: self._inner.remove_all(paths))
+
     def put(self, path: str, data: bytes) -> None:
         return self._do("put", lambda: self._inner.put(path, data))
 

@@ -63,6 +63,10 @@ class MemoryS3Calls(Calls):
         if self.name_limits(path).exceeded_by(path):
             raise OSError(errno.ENAMETOOLONG, "S3 said 400 KeyTooLongError", path)
 
+    def remove_all(self, paths):
+        for path in paths:
+            self.unlink(path)
+
     def remove_tree(self, path):
         for name in [name for name in list(self._objects) if name.startswith(path.rstrip("/") + "/")]:
             self.unlink(name)

@@ -11,7 +11,7 @@ import pytest
 
 from streamsink.clock import IdSource
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.reading import FileStatus
+from streamsink.storage.reading import FileStatus, Questions
 from streamsink.testing.memory import MemoryCalls
 from tests.storage.back_ends import ALL, LOCKED, REMOTE, SECOND_S3, back_end
 
@@ -185,6 +185,47 @@ def test_delete_tree_leaves_nothing(store):
     io.write(f"{root}/t/s/b", b"2")
     io.delete_tree(f"{root}/t")
     assert [io.exists(f"{root}/{path}") for path in ("t", "t/a", "t/s/b")] == [False, False, False]
+
+
+def test_some_of_a_folder_by_the_beginnings_of_their_names(store):
+    """They are listed, and deleted together with one that does not exist."""
+    io, root = store
+    io.make_dir(f"{root}/bucket-0")
+    names = ["data-1-a", "data-1-b", "data-10", "data-2", "other"]
+    for name in names:
+        io.write(f"{root}/bucket-0/{name}", b"x")
+    assert io.names_beginning(f"{root}/bucket-0", "data-1-") == ["data-1-a", "data-1-b"]
+    assert io.names_beginning(f"{root}/bucket-0", "none") == io.names_beginning(f"{root}/nowhere", "d") == []
+    io.delete_all([f"{root}/bucket-0/{name}" for name in ("data-1-a", "data-1-b", "never")])
+    io.delete_all([])
+    assert io.names(f"{root}/bucket-0") == ["data-10", "data-2", "other"]
+
+
+def test_what_is_asked_ahead_is_as_of_the_beginning_once(store):
+    """The second question is asked anew; a file that is missing, or an error, is an answer too."""
+    io, root = store
+    there, later = f"{root}/there", f"{root}/later"
+    io.write(there, b"one")
+    questions = Questions(read=(there, later), size=(there, later))
+    with io.asking(questions):
+        io.delete(there)
+        io.write(there, b"three")
+        io.write(later, b"x")
+        if io.is_distant:
+            assert (io.read(there), io.size(there), io.exists(later)) == (b"one", 3, False)
+            with pytest.raises(FileNotFoundError):
+                io.read(later)
+        assert (io.read(there), io.size(there), io.read(later), io.exists(later)) == (b"three", 5, b"x", True)
+    with io.asking_to_keep(Questions(read=(there,))):
+        io.read(there)
+    io.ask_beside(lambda: io.write(f"{root}/beside", b""), Questions(size=(later,)))
+    io.delete_all([there, later])
+    with io.asked_recently(Questions(read=(there,), size=(later,))) as asked_ms:
+        if io.is_distant:
+            assert (io.read(there), io.size(later)) == (b"three", 1) and asked_ms is not None
+        assert not io.exists(there) and not io.exists(later) and io.exists(f"{root}/beside")
+    with io.asked_recently(Questions(size=(later,))):
+        assert io.size(later) is None
 
 
 def test_power_failure_forgets_what_was_not_flushed():

@@ -125,3 +125,14 @@ def test_where_a_second_copy_is_kept_for_rollbacks_files_are_copied():
     """With on_rollback='republish' a rollback that deletes the files of the table leaves the staged ones."""
     for batch, _ in Run(on_rollback="republish").later_batches():
         assert batch.kinds["COPY"] == 2
+
+
+def test_what_is_forgotten_and_merged_now_and_then_costs_little():
+    """Over a hundred batches: old records are deleted together, and manifests that are merged are read at once."""
+    run = Run(journal_retain=2)
+    run.checkpoint.ends[:] = [10 * (number + 1) for number in range(100)]
+    found = [run.batch(number) for number in range(100)][FIRST:]
+    trips = [len(batch.round_trips()) for batch, _ in found]
+    requests = [len(batch.requests) + len(beside.requests) for batch, beside in found]
+    assert sorted(set(trips)) == [4, 6] and trips.count(6) <= 4  # a merge reads manifests, and writes one
+    assert sum(requests) / len(requests) < 22 and sorted(requests)[len(requests) // 2] == 20

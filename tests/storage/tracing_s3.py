@@ -21,6 +21,7 @@ _KINDS = {
     "put_new": ("PUT",),
     "copy": ("COPY",),
     "remove_tree": ("LIST", "DELETE"),
+    "remove_all": ("DELETE",),
     "unfinished": ("LIST",),
     "begin": ("PUT",),
     "part": ("PUT",),
@@ -114,7 +115,8 @@ def _traced(name, kinds):
             if not clock.within:  # a call of this model that makes others is one request
                 for kind in kinds:
                     clock.tick += 1
-                    made = Request(kind, arguments[0] if name == "copy" else path, clock.tick, threading.get_ident())
+                    about = arguments[0] if name == "copy" else path[0] if name == "remove_all" else path
+                    made = Request(kind, about, clock.tick, threading.get_ident())
                     self._made.requests.append(made)
 
     return call

@@ -16,12 +16,14 @@ from tests.test_tidy import LIBRARY
 ROOT_FOLDER = Path(__file__).resolve().parents[2]
 _DELETING = {
     "delete",
+    "delete_all",
     "delete_tree",
     "delete_unfinished",
     "unlink",
     "rmdir",
     "rmtree",
     "remove",
+    "remove_all",
     "remove_tree",
     "removedirs",
 }
@@ -55,6 +57,7 @@ ALLOWED = {
     "streamsink/journal/staging.py:withdraw": "this writer's announcement, for a number that it has never begun",
     "streamsink/journal/staging.py:drop": "this writer's announcement, whose number is published",
     "streamsink/journal/staging.py:_delete": "folders that no record names, or whose number is published or taken",
+    "streamsink/spark/query/ended.py:_watch": "an entry of a list in memory",
     "streamsink/commands/retire.py:retire": "a retired application's journal, on purpose only",
     "streamsink/commands/retire.py:_of_several_tables": "the same, of an application of several tables",
     "streamsink/testing/crashing.py": "hands the calls on",
