@@ -47,7 +47,6 @@ SMALL = {
     "streamsink/clock.py": "the only source of time and chance, which every room imports and tests replace",
     "streamsink/commands/own_sinks.py": "the refusals that give_up, retire and starting_offsets share",
     "streamsink/protocol/run_inputs.py": "pure rules that the admission of runs and Spark's side share",
-    "streamsink/spark/sizes.py": "what a run has learnt from its batches, shared by runs.py and spark/rows above it",
     "streamsink/table/commit/changes.py": "what a commit changes, shared by its parts, by commands and by sinks",
     "streamsink/table/layout.py": "the only place that knows Paimon's paths, which every room above the table uses",
 }

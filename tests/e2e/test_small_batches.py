@@ -3,6 +3,7 @@ batch, and no more is collected than the options allow, also when a batch is lar
 """
 
 import os
+import sys
 import threading
 import uuid
 from collections import Counter
@@ -119,6 +120,36 @@ def counting(folder: Path):
 
 def computed(folder: Path) -> list[str]:
     return (folder / "computed").read_text().split()
+
+
+def test_the_query_runs_once_where_its_rows_are_computed_while_a_distant_table_is_looked_at(
+    spark, ground, s3_server, monkeypatch
+):
+    """Each row is computed once, and is in the table as it was computed. A run's first batch waits for the look."""
+    begun, collecting = [], running.Collecting.__init__
+
+    def noted(self, df):
+        begun.append([frame.f_code.co_name for frame in _frames()])
+        collecting(self, df)
+
+    monkeypatch.setattr(running.Collecting, "__init__", noted)
+    ground.add_files(0, 4)
+    stream = spark.readStream.schema("id LONG, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source))
+    path = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}/shop.db/orders"
+    sink = streamsink.to_table(path, store_options=s3_server.options)
+    query = stream.select("id", counting(ground.root)("id").alias("token")).writeStream.foreachBatch(sink)
+    query.option("checkpointLocation", ground.checkpoint).trigger(availableNow=True).start().awaitTermination(WAIT_S)
+    found = streamsink.read_arrow(path, store_options=s3_server.options)
+    assert sorted(found.column("id").to_pylist()) == list(range(40))
+    assert sorted(found.column("token").to_pylist()) == sorted(computed(ground.root))
+    assert ["_collecting" in names for names in begun] == [False, True, True, True]
+
+
+def _frames():
+    frame = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 def nothing_is_kept(spark) -> bool:
