@@ -8,7 +8,7 @@ import pytest
 
 from streamsink import faults
 from streamsink.clock import IdSource
-from streamsink.errors import Corrupt, Retryable
+from streamsink.errors import Corrupt, Misuse, Retryable
 from streamsink.events import Restored
 from streamsink.storage.s3 import S3FileIO
 from streamsink.table.table import open_table
@@ -279,3 +279,27 @@ def test_a_batch_whose_snapshot_turns_out_to_be_late_is_published_again():
         sink.close()
     assert refused.value.kind in ("table.history-changed", "publish.expired-meanwhile")
     assert not world.calls._objects.get(f"{ROOT}/streamsink/streamsink/done-2")
+
+
+@pytest.mark.parametrize("batches", [1, 2], ids=["on close", "behind a look that has found it"])
+def test_what_is_pending_is_not_published_into_a_table_that_was_created_anew(batches):
+    """The files of the record are gone with the table before, so a snapshot that names them could not be read.
+
+    A tool that replaces a table takes no time. Answers of the look before that do not count, because the newest
+    snapshot was looked up again.
+    """
+    world, other = s3_world(small=True, publish_every_batches=3), s3_world(application="other")
+    sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
+    world.checkpoint.ends += [6, 9]
+    sink.batch(world.driver.describe(world.checkpoint, 0))
+    other.run(boundaries=(6,))
+    journal = _copy_of_the_journal(world)
+    world.calls._objects.clear()
+    world.calls._objects.update(other.calls._objects | journal)
+    for number in range(1, batches):
+        with pytest.raises(Misuse, match="dropped and recreated"):
+            sink.batch(world.driver.describe(world.checkpoint, number))
+    with pytest.raises(Misuse, match="dropped and recreated"):
+        sink.close()
+    table = open_table(world.file_io(world.calls), ROOT, for_writing=False)
+    assert world.ids() == list(range(6)) and table.snapshots.ids() == [1]
