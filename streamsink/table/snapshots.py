@@ -82,6 +82,11 @@ class Snapshots:
         """Number of the newest snapshot as of the last look-up; 0 when there was none."""
         return self._newest[1].id if self._newest else 0
 
+    def known_name(self) -> tuple[int, str]:
+        """Number and uuid of that snapshot; (0, '') when there was none, and no uuid where it has none."""
+        known = self.known()
+        return (known.id, known.uuid or "") if known else (0, "")
+
     def exists(self, snapshot_id: int) -> bool:
         """Whether the snapshot file with this number exists."""
         return self._io.exists(self._at.snapshot(snapshot_id))

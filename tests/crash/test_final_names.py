@@ -303,3 +303,34 @@ def test_what_is_pending_is_not_published_into_a_table_that_was_created_anew(bat
         sink.close()
     table = open_table(world.file_io(world.calls), ROOT, for_writing=False)
     assert world.ids() == list(range(6)) and table.snapshots.ids() == [1]
+
+
+@pytest.mark.parametrize("small", [False, True], ids=["tasks", "small"])
+def test_files_of_a_snapshot_whose_number_came_again_stay(small):
+    """The attempt begins on top of snapshot 4, the table goes back to 2, and the attempt's record becomes snapshot 3.
+
+    Then an older copy of the journal, which has the attempt and not its record, comes back.
+    """
+    world, other = s3_world(small=small), s3_world(small=small, application="other")
+    world.run(boundaries=(6,))
+    other.calls = world.calls
+    other.run(boundaries=(6, 9, 12))
+    copies = []
+    calls = CrashingCalls(world.calls)
+
+    def goes_back(actions):
+        if _announcements(world) and not copies:
+            copies.append(_copy_of_the_journal(world))
+            for number in (3, 4):
+                world.calls.unlink(f"{ROOT}/snapshot/snapshot-{number}")
+            world.calls.put(f"{ROOT}/snapshot/LATEST", b"2")
+        return actions
+
+    calls.order = goes_back
+    world.run(calls, boundaries=(6, 9))
+    rows = world.ids()
+    assert rows == sorted([*range(9), *range(6)])
+    _put_back(world, copies[0])
+    world.run(boundaries=(6, 9, 14))
+    world.run(boundaries=(6, 9, 14, 16))
+    assert world.ids() == sorted([*range(16), *range(6)])
