@@ -121,8 +121,9 @@ def delete_unrecorded(table: "Table", paths: Sequence[str], since: tuple[int, st
     The journal says which files these are. Where it was restored from an older copy it does not know every record, so
     the table itself is asked.
 
-    paths: all files of one attempt. since: number and uuid of the newest snapshot when the attempt began; no snapshot up
-    to that one can name them. Idempotent. False when it cannot be told whether they are named; then all of them stay.
+    paths: all files of one attempt. since: number and uuid of the newest snapshot when the attempt began; no snapshot
+    up to that one can name them. Idempotent. False when it cannot be told whether they are named; then all of them
+    stay.
     """
     try:
         is_named = _is_named(table, {os.path.basename(path) for path in paths}, since) if paths else False
