@@ -40,9 +40,10 @@ class Snapshots:
             newest, data = found
             if data is None:
                 continue
-            if self._newest is None or self._newest[0] != data:
-                self._newest = (data, _decode(data, self._at.snapshot(newest), newest))
-            return self._newest[1]
+            known = self._newest  # another thread may find another one meanwhile
+            if known is None or known[0] != data:
+                self._newest = known = (data, _decode(data, self._at.snapshot(newest), newest))
+            return known[1]
         raise Corrupt(
             f"{self._at.snapshot_dir}: the newest snapshot vanished {_LOOKS} times while it was read: the folder is "
             "being changed by something that does not follow the format",

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from streamsink import faults
-from streamsink.clock import IdSource
+from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt, Misuse, Retryable
 from streamsink.events import Restored
 from streamsink.storage.s3 import S3FileIO
@@ -334,3 +334,41 @@ def test_files_of_a_snapshot_whose_number_came_again_stay(small):
     world.run(boundaries=(6, 9, 14))
     world.run(boundaries=(6, 9, 14, 16))
     assert world.ids() == sorted([*range(16), *range(6)])
+
+
+@pytest.mark.parametrize("all_but_a_list", [False, True], ids=["its files are gone", "a list is gone"])
+def test_a_driver_that_slept_while_the_table_was_restored_takes_its_snapshot_back(all_but_a_list, monkeypatch):
+    """The backup does not have the files that were there before it slept, so nobody could read its snapshot.
+
+    This is found before the batch returns: it took so long that nobody may rely on its snapshot before the check.
+    """
+    world = s3_world(small=True, delay=None)
+    world.run(boundaries=(6,))
+    backup, now, calls, slept = dict(world.calls._objects), Clock.now_ms, CrashingCalls(world.calls), []
+
+    def sleeps():
+        if not slept and any(f"/manifest-list-{_attempt(world)}-" in path for path in world.calls._objects):
+            slept.append(True)
+            mine = {path: found for path, found in world.calls._objects.items() if "/owner-" in path}
+            world.calls._objects.clear()
+            world.calls._objects.update(backup | mine)
+            monkeypatch.setattr(Clock, "now_ms", lambda self: now(self) + 60_000)
+
+    world.checkpoint.ends.append(9)
+    sink = world.driver.start(world.file_io(calls), world.checkpoint)
+    calls.before_call = sleeps
+    calls.order = (lambda actions: actions[::-1]) if all_but_a_list else calls.order
+    with pytest.raises((Retryable, Corrupt)):
+        sink.batch(world.driver.describe(world.checkpoint, 1))
+    assert slept and world.ids() == list(range(6))
+    world.die()
+    if all_but_a_list:
+        world.run(boundaries=(6, 9))
+        assert world.ids() == list(range(9))
+    else:
+        with pytest.raises(Corrupt, match="files are gone"):  # which says the way on
+            world.run(boundaries=(6, 9))
+
+
+def _attempt(world) -> str:
+    return next((json.loads(world.calls.read(path))["attempt"] for path in _announcements(world)), "none")
