@@ -28,13 +28,13 @@ class Announcement:
 
     attempt: id of its record. places: (folder relative to the journal's table, beginning of the files' names). asks:
     whether its driver asks who owns the application when all files are durable. If so, a successor may delete what is
-    not ready for a record; if not, it must wait until the record's number is taken. since: number of the snapshot on
-    top of which the attempt began.
+    not ready for a record; if not, it must wait until the record's number is taken. since: number
+    and uuid of the snapshot on top of which the attempt began; (0, '') where there was none.
     """
 
     attempt: str
     places: tuple[tuple[str, str], ...]
-    since: int
+    since: tuple[int, str]
     asks: bool = True
 
     def files(self, file_io: FileIO, root: str) -> Iterator[str]:
@@ -65,7 +65,8 @@ def _load(file_io: FileIO, path: str) -> Announcement | None:
     try:
         value = json.loads(file_io.read(path))
         places = tuple((str(folder), str(beginning)) for folder, beginning in value["places"])
-        return Announcement(str(value["attempt"]), places, int(value["since"]), bool(value["asks"]))
+        number, uuid = value["since"]
+        return Announcement(str(value["attempt"]), places, (int(number), str(uuid)), bool(value["asks"]))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as broken:
@@ -79,7 +80,7 @@ def _load(file_io: FileIO, path: str) -> Announcement | None:
 
 # Deletes all files of one attempt, given their paths and ``Announcement.since``, unless the destination names them.
 # False when that cannot be told.
-Deleting = Callable[[Sequence[str], int], bool]
+Deleting = Callable[[Sequence[str], tuple[int, str]], bool]
 
 
 @dataclass

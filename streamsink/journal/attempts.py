@@ -32,7 +32,7 @@ class Attempts:
         (announced, attempt), self._attempt = self._attempt, (0, "")
         return attempt if announced == sequence else new_id()
 
-    def announce(self, checkpoint: Checkpoint, places: Places, since: int) -> None:
+    def announce(self, checkpoint: Checkpoint, places: Places, since: tuple[int, str]) -> None:
         """Announce this attempt, unless that was done. Durable when this returns.
 
         since: as of ``Announcement``. The driver of a small checkpoint, of which little can be left, does not ask who
@@ -42,7 +42,7 @@ class Attempts:
         self._staging.announce(checkpoint.sequence, checkpoint.staging, said)
 
     def announce_following(
-        self, checkpoint: Checkpoint, places: Callable[[str], Places], since: int, *, is_small: bool
+        self, checkpoint: Checkpoint, places: Callable[[str], Places], since: tuple[int, str], *, is_small: bool
     ) -> None:
         """Announce the attempt behind this checkpoint while this one's record is created (``beside``).
 
@@ -66,7 +66,7 @@ class Attempts:
         following, self._following = self._following, None
         self._io.at_once([create, following]) if following else create()
 
-    def has_more(self, checkpoint: Checkpoint, places: Places, since: int) -> None:
+    def has_more(self, checkpoint: Checkpoint, places: Places, since: tuple[int, str]) -> None:
         """Writers have announced these places too, so the checkpoint's staging folder must be listed to be deleted."""
         said = Announcement(checkpoint.attempt, tuple(places), since)
         self._staging.has_more(checkpoint.sequence, checkpoint.staging, said)

@@ -144,6 +144,16 @@ class _Asked(Generic[_Answer]):
             raise self._error
         return self._found[0]
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the answer is an error; one of a file that is not there is an error too."""
+        return self._error is not None
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the store says that there is no such file."""
+        return self._found == [None]
+
 
 class _Answers(threading.local):
     """What one thread has asked ahead and not used yet. kept_ms: a time before the first of ``kept`` was asked."""
@@ -183,30 +193,38 @@ class AskedAhead:
 
     @contextmanager
     def keeping(self, questions: Questions) -> Iterator[None]:
-        """As ``asking``; ``recent`` may use the answers again."""
+        """As ``asking``; ``recent`` may use the answers again, unless the block ends with an error.
+
+        What was kept before is forgotten: this look may find that it is true no more.
+        """
+        self._of.kept = {}
         begun_ms = self._clock.now_ms()
         with self._within({}, questions) as asked:
             yield
-        self._of.kept, self._of.kept_ms = asked, begun_ms
+        kept = {question: ask for question, ask in asked.items() if not ask.has_failed}
+        self._of.kept, self._of.kept_ms = kept, begun_ms
 
     def beside(self, action: Callable[[], None], questions: Questions) -> None:
         """Run the action, and ask at the same time; ``recent`` may use the answers.
 
-        Raises what the action raises.
+        When something is there by now, or cannot be told, others have been here, and nothing is kept. Raises what the
+        action raises.
         """
         kept, self._of.kept = self._of.kept, {}
         asked = self._asks(questions)
         self._at_once([action, *asked.values()])
-        self._of.kept = kept | asked if kept else {}
+        self._of.kept = kept | asked if all(ask.is_nothing for ask in asked.values()) else {}
 
     @contextmanager
     def recent(self, questions: Questions) -> Iterator[int]:
         """As ``asking``, with the answers that were kept a moment ago. They are forgotten then.
 
-        Yields a time in ms before the first of these answers.
+        Where they do not answer all of these questions, all are asked: answers from before and after a change would
+        together tell of a table that never was. Yields a time in ms before the first of the answers.
         """
         now_ms, kept = self._clock.now_ms(), self._of.kept
-        kept = kept if 0 <= now_ms - self._of.kept_ms < KEPT_MS else {}
+        is_recent = 0 <= now_ms - self._of.kept_ms < KEPT_MS
+        kept = kept if is_recent and kept.keys() >= self._asks(questions).keys() else {}
         self._of.kept = {}
         with self._within(kept, questions):
             yield self._of.kept_ms if kept else now_ms

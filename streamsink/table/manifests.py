@@ -51,7 +51,8 @@ class FileFilter(Protocol):
 class Manifests:
     """Manifest lists and manifests of one table.
 
-    Only the lists of the snapshot that was asked for last are remembered.
+    Only the lists of the snapshot that was asked for last are remembered. Another thread may ask for those of another
+    one meanwhile, while it checks what was published, so what is remembered is looked at once in each call.
     """
 
     def __init__(self, file_io: FileIO, layout: Layout, partition_types: Sequence[DataType]):
@@ -66,18 +67,21 @@ class Manifests:
         """The base and then the delta manifests of a snapshot, in the order of their lists. Raises Corrupt."""
         if snapshot is None:
             return []
-        if self._known is None or self._known[0] != snapshot:
-            metas = self.base_of(snapshot) + self.delta_of(snapshot)
-            self._known = (snapshot, metas)
-        return self._known[1]
+        known = self.known_of(snapshot)
+        if known is None:
+            known = self.base_of(snapshot) + self.delta_of(snapshot)
+            self._known = (snapshot, known)
+        return known
 
     def known_of(self, snapshot: Snapshot) -> list[ManifestFileMeta] | None:
         """What ``all_of`` returns if that is known without asking the store, else None."""
-        return self._known[1] if self._known is not None and self._known[0] == snapshot else None
+        known = self._known
+        return known[1] if known is not None and known[0] == snapshot else None
 
     def known_names(self) -> frozenset[str]:
         """Names of the manifests of the snapshot that was read or published here last."""
-        return frozenset(meta.file_name for meta in self._known[1]) if self._known is not None else frozenset()
+        known = self._known
+        return frozenset(meta.file_name for meta in known[1]) if known is not None else frozenset()
 
     def base_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """The manifests of the snapshot's base list, which is read from the store. Raises Corrupt."""

@@ -40,9 +40,10 @@ class Snapshots:
             newest, data = found
             if data is None:
                 continue
-            if self._newest is None or self._newest[0] != data:
-                self._newest = (data, _decode(data, self._at.snapshot(newest), newest))
-            return self._newest[1]
+            known = self._newest  # another thread may find another one meanwhile
+            if known is None or known[0] != data:
+                self._newest = known = (data, _decode(data, self._at.snapshot(newest), newest))
+            return known[1]
         raise Corrupt(
             f"{self._at.snapshot_dir}: the newest snapshot vanished {_LOOKS} times while it was read: the folder is "
             "being changed by something that does not follow the format",
@@ -81,6 +82,11 @@ class Snapshots:
     def known_id(self) -> int:
         """Number of the newest snapshot as of the last look-up; 0 when there was none."""
         return self._newest[1].id if self._newest else 0
+
+    def known_name(self) -> tuple[int, str]:
+        """Number and uuid of that snapshot; (0, '') when there was none, and no uuid where it has none."""
+        known = self.known()
+        return (known.id, known.uuid or "") if known else (0, "")
 
     def exists(self, snapshot_id: int) -> bool:
         """Whether the snapshot file with this number exists."""

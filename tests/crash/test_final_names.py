@@ -7,8 +7,8 @@ import json
 import pytest
 
 from streamsink import faults
-from streamsink.clock import IdSource
-from streamsink.errors import Corrupt, Retryable
+from streamsink.clock import Clock, IdSource
+from streamsink.errors import Corrupt, Misuse, Retryable
 from streamsink.events import Restored
 from streamsink.storage.s3 import S3FileIO
 from streamsink.table.table import open_table
@@ -280,3 +280,96 @@ def test_a_batch_whose_snapshot_turns_out_to_be_late_is_published_again():
         sink.close()
     assert refused.value.kind in ("table.history-changed", "publish.expired-meanwhile")
     assert not world.calls._objects.get(f"{ROOT}/streamsink/streamsink/done-2")
+
+
+@pytest.mark.parametrize("batches", [1, 2], ids=["on close", "behind a look that has found it"])
+def test_what_is_pending_is_not_published_into_a_table_that_was_created_anew(batches):
+    """The files of the record are gone with the table before, so a snapshot that names them could not be read.
+
+    A tool that replaces a table takes no time. Answers of the look before that do not count, because the newest
+    snapshot was looked up again.
+    """
+    world, other = s3_world(small=True, publish_every_batches=3), s3_world(application="other")
+    sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
+    world.checkpoint.ends += [6, 9]
+    sink.batch(world.driver.describe(world.checkpoint, 0))
+    other.run(boundaries=(6,))
+    journal = _copy_of_the_journal(world)
+    world.calls._objects.clear()
+    world.calls._objects.update(other.calls._objects | journal)
+    for number in range(1, batches):
+        with pytest.raises(Misuse, match="dropped and recreated"):
+            sink.batch(world.driver.describe(world.checkpoint, number))
+    with pytest.raises(Misuse, match="dropped and recreated"):
+        sink.close()
+    table = open_table(world.file_io(world.calls), ROOT, for_writing=False)
+    assert world.ids() == list(range(6)) and table.snapshots.ids() == [1]
+
+
+@pytest.mark.parametrize("small", [False, True], ids=["tasks", "small"])
+def test_files_of_a_snapshot_whose_number_came_again_stay(small):
+    """The attempt begins on top of snapshot 4, the table goes back to 2, and the attempt's record becomes snapshot 3.
+
+    Then an older copy of the journal, which has the attempt and not its record, comes back.
+    """
+    world, other = s3_world(small=small), s3_world(small=small, application="other")
+    world.run(boundaries=(6,))
+    other.calls = world.calls
+    other.run(boundaries=(6, 9, 12))
+    copies = []
+    calls = CrashingCalls(world.calls)
+
+    def goes_back(actions):
+        if _announcements(world) and not copies:
+            copies.append(_copy_of_the_journal(world))
+            for number in (3, 4):
+                world.calls.unlink(f"{ROOT}/snapshot/snapshot-{number}")
+            world.calls.put(f"{ROOT}/snapshot/LATEST", b"2")
+        return actions
+
+    calls.order = goes_back
+    world.run(calls, boundaries=(6, 9))
+    rows = world.ids()
+    assert rows == sorted([*range(9), *range(6)])
+    _put_back(world, copies[0])
+    world.run(boundaries=(6, 9, 14))
+    world.run(boundaries=(6, 9, 14, 16))
+    assert world.ids() == sorted([*range(16), *range(6)])
+
+
+@pytest.mark.parametrize("all_but_a_list", [False, True], ids=["its files are gone", "a list is gone"])
+def test_a_driver_that_slept_while_the_table_was_restored_takes_its_snapshot_back(all_but_a_list, monkeypatch):
+    """The backup does not have the files that were there before it slept, so nobody could read its snapshot.
+
+    This is found before the batch returns: it took so long that nobody may rely on its snapshot before the check.
+    """
+    world = s3_world(small=True, delay=None)
+    world.run(boundaries=(6,))
+    backup, now, calls, slept = dict(world.calls._objects), Clock.now_ms, CrashingCalls(world.calls), []
+
+    def sleeps():
+        if not slept and any(f"/manifest-list-{_attempt(world)}-" in path for path in world.calls._objects):
+            slept.append(True)
+            mine = {path: found for path, found in world.calls._objects.items() if "/owner-" in path}
+            world.calls._objects.clear()
+            world.calls._objects.update(backup | mine)
+            monkeypatch.setattr(Clock, "now_ms", lambda self: now(self) + 60_000)
+
+    world.checkpoint.ends.append(9)
+    sink = world.driver.start(world.file_io(calls), world.checkpoint)
+    calls.before_call = sleeps
+    calls.order = (lambda actions: actions[::-1]) if all_but_a_list else calls.order
+    with pytest.raises((Retryable, Corrupt)):
+        sink.batch(world.driver.describe(world.checkpoint, 1))
+    assert slept and world.ids() == list(range(6))
+    world.die()
+    if all_but_a_list:
+        world.run(boundaries=(6, 9))
+        assert world.ids() == list(range(9))
+    else:
+        with pytest.raises(Corrupt, match="files are gone"):  # which says the way on
+            world.run(boundaries=(6, 9))
+
+
+def _attempt(world) -> str:
+    return next((json.loads(world.calls.read(path))["attempt"] for path in _announcements(world)), "none")

@@ -6,6 +6,7 @@ _CLIENT = "tests/storage/test_s3_client.py"
 _HOLDS = "tests/e2e/test_holds.py"
 _KEYS = "tests/storage/test_s3_keys.py"
 _FINAL_NAMES = "tests/crash/test_final_names.py"
+_ASKED_AHEAD = "tests/storage/test_asked_ahead.py"
 _SLEEPERS = "tests/protocol/test_sleepers.py"
 
 OF_STORES = (
@@ -49,4 +50,14 @@ OF_STORES = (
            "            self._settle()\n", "", (_FINAL_NAMES,)),
     Defect("a record of files with final names looks like one of earlier code", "journal/record_format.py:encode_record",
            "        version = _WITH_FINAL_NAMES\n", "        pass\n", (_FINAL_NAMES,)),
+    Defect("answers of a look are kept when the next look has failed", "storage/reading.py:AskedAhead.keeping",
+           "self._of.kept = {}", "pass", (_ASKED_AHEAD,)),
+    Defect("some answers of an earlier look count beside new ones", "storage/reading.py:AskedAhead.recent",
+           "is_recent and kept.keys() >= self._asks(questions).keys()", "is_recent", (_ASKED_AHEAD,)),
+    Defect("what an attempt began on is told by its number alone", "table/history/deletion.py:_is_named",
+           "before is None or not uuid or before.uuid != uuid", "False", (_FINAL_NAMES,)),
+    Defect("lists of a snapshot made after a sleep are not looked for", "table/history/whole.py:Whole.has_all_of",
+           "knows_lists=False", "knows_lists=True", (_FINAL_NAMES,)),
+    Defect("a snapshot made after a sleep is checked beside the next batch", "table/commit/table_commit.py:TableCommit._try_once",
+           "base.is_long_ago()", "False", (_FINAL_NAMES,)),
 )

@@ -122,7 +122,10 @@ class OpenTable(Opened):
     def _announced(self, checkpoint: Checkpoint, spec: WriteSpec, schema: TableSchema) -> WriteSpec:
         """Say where files will be; in most checkpoints they are where those of the last one are."""
         spec = replace(
-            spec, attempt=checkpoint.attempt, since=self.table.snapshots.known_id(), announced=self._own_folders(schema)
+            spec,
+            attempt=checkpoint.attempt,
+            since=self.table.snapshots.known_name(),
+            announced=self._own_folders(schema),
         )
         self._said, self._named_ms, self._is_small = spec.announced, Clock().now_ms(), checkpoint.is_small
         self.journal.attempts.announce(checkpoint, self._places(spec.announced, checkpoint.attempt), spec.since)
@@ -145,14 +148,14 @@ class OpenTable(Opened):
         folders = list(dict.fromkeys(os.path.dirname(file.final) for file in written))
         if at_once and not self._said.issuperset(folders):
             beginning = beginning_of(checkpoint.attempt)
-            since = self.table.snapshots.known_id()
+            since = self.table.snapshots.known_name()
             self.journal.attempts.has_more(checkpoint, [(folder, beginning) for folder in folders], since)
         self._folders = frozenset(folders[:_MOST])
         staging = checkpoint.staging
         staged = self.committer.stage(staging, written, own, seen=seen, leads_on=decision.leads_on, at_once=at_once)
         if at_once:
             next_ones = functools.partial(self._places, self._own_folders(self.table.known_schema))
-            since = self.table.snapshots.known_id()
+            since = self.table.snapshots.known_name()
             self.journal.attempts.announce_following(checkpoint, next_ones, since, is_small=self._is_small)
         return staged
 

@@ -203,7 +203,11 @@ class TableCommit:
         published_ms = self._clock.now_ms()
         self._manifests.remember(snapshot, files.metas)
         self._deltas.published(snapshot)
+        base = Base(newest, found.seen_ms, request.begun_ms)
         settle = functools.partial(self._check_and_hint, found, tries, snapshot, name, files.own)
+        if base.is_long_ago():  # others may have changed the table's history, and nobody shall read this meanwhile
+            is_replaced = settle()
+            settle = functools.partial(bool, is_replaced)
         return Committed(snapshot, attempt, published_ms, may_be_alone=found.is_alone, settle=settle)
 
     def _check_and_hint(self, found: "_Found", tries: Tries, snapshot: Snapshot, name: str, own: list[str]) -> bool:

@@ -115,14 +115,15 @@ def delete_staged_folder(file_io: FileIO, folder: str) -> None:
     file_io.delete_tree(folder)
 
 
-def delete_unrecorded(table: "Table", paths: Sequence[str], since: int) -> bool:
+def delete_unrecorded(table: "Table", paths: Sequence[str], since: tuple[int, str]) -> bool:
     """Delete what an attempt without a record left under final names, unless something retained names one of them.
 
     The journal says which files these are. Where it was restored from an older copy it does not know every record, so
     the table itself is asked.
 
-    paths: all files of one attempt. since: number of the newest snapshot when the attempt began; no snapshot up to that
-    can name them. Idempotent. False when it cannot be told whether they are named; then all of them stay.
+    paths: all files of one attempt. since: number and uuid of the newest snapshot when the attempt began; no snapshot
+    up to that one can name them. Idempotent. False when it cannot be told whether they are named; then all of them
+    stay.
     """
     try:
         is_named = _is_named(table, {os.path.basename(path) for path in paths}, since) if paths else False
@@ -242,11 +243,17 @@ def _read(file_io: FileIO, path: str) -> list[Snapshot]:
         return []
 
 
-def _is_named(table: "Table", names: Collection[str], since: int) -> bool:
-    """Whether a snapshot, changelog or tag of any branch behind this number names one of the files."""
-    before = table.snapshots.load(since) if since else None
+def _is_named(table: "Table", names: Collection[str], since: tuple[int, str]) -> bool:
+    """Whether a snapshot, changelog or tag of any branch behind this one names one of the files.
+
+    When the table went back, numbers come again, so all are searched unless this very snapshot is there still.
+    """
+    number, uuid = since
+    before = table.snapshots.load(number) if number else None
+    if before is None or not uuid or before.uuid != uuid:
+        number, before = 0, None
     known = {meta.file_name for meta in table.manifests.all_of(before)}
-    for snapshot in _retained(table, since + 1):
+    for snapshot in _retained(table, number + 1):
         for manifest in _manifests_of(table, snapshot):
             if manifest in names:
                 return True

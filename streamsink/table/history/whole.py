@@ -82,8 +82,11 @@ class Whole:
             raise broken
 
     def has_all_of(self, snapshot: Snapshot) -> bool:
-        """Whether everything exists that ``look`` checks the first time. The snapshot need not be the newest one."""
-        return self._broken(snapshot) is None
+        """Whether everything exists that ``look`` checks the first time. The snapshot need not be the newest one.
+
+        The store is asked about its lists too, which may be older than the snapshot that this process has just created.
+        """
+        return self._broken(snapshot, knows_lists=False) is None
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
@@ -91,10 +94,10 @@ class Whole:
         """Whether this process has just written the lists: the answers of a distant store have said that they exist."""
         return self._table.file_io.is_distant and self._table.snapshots.was_just_created(newest)
 
-    def _broken(self, newest: Snapshot) -> Corrupt | None:
+    def _broken(self, newest: Snapshot, *, knows_lists: bool = True) -> Corrupt | None:
         for name, size in (
             ()
-            if self._knows_lists(newest)
+            if knows_lists and self._knows_lists(newest)
             else (
                 (newest.base_manifest_list, newest.base_manifest_list_size),
                 (newest.delta_manifest_list, newest.delta_manifest_list_size),

@@ -15,8 +15,8 @@ class WriteSpec:
     of open files and buffered bytes. table: the table's path; without it only single names are compared with what the
     store takes, not whole paths.
     attempt: id of the record that is to name the files, where these get their final names at once; '' where they are
-    staged. announced: folders of final names, relative to the table, that the driver has announced. since: number of
-    the newest snapshot when the attempt began.
+    staged. announced: folders of final names, relative to the table, that the driver has announced. since: number
+    and uuid of the newest snapshot when the attempt began.
     """
 
     staging: str
@@ -27,7 +27,7 @@ class WriteSpec:
     table: str = ""
     attempt: str = ""
     announced: frozenset[str] = frozenset()
-    since: int = 0
+    since: tuple[int, str] = (0, "")
 
     @property
     def beginning(self) -> str:
