@@ -11,7 +11,6 @@ from streamsink.clock import IdSource
 from streamsink.journal.announced import Announcement
 from streamsink.journal.staging import Staging
 from streamsink.protocol.decision import Checkpoint
-from streamsink.storage.file_io import FileIO
 
 # (folder relative to the table, beginning of the names) of the files that an attempt may leave there.
 Places = Sequence[tuple[str, str]]
@@ -20,8 +19,7 @@ Places = Sequence[tuple[str, str]]
 class Attempts:
     """Announces, before they exist, where files of a checkpoint come to be. One thread uses it."""
 
-    def __init__(self, file_io: FileIO, staging: Staging):
-        self._io = file_io
+    def __init__(self, staging: Staging):
         self._staging = staging
         # What is to be done while the next record is created, and the attempt (number, id) that it announces.
         self._following: Callable[[], None] | None = None
@@ -44,7 +42,7 @@ class Attempts:
     def announce_following(
         self, checkpoint: Checkpoint, places: Callable[[str], Places], since: tuple[int, str], *, is_small: bool
     ) -> None:
-        """Announce the attempt behind this checkpoint while this one's record is created (``beside``).
+        """Announce the attempt behind this checkpoint while this one's record is created (``take_following``).
 
         places: of an attempt, by its id. is_small: whether it is taken to be small. It announces itself again when
         something else is true then.
@@ -61,10 +59,10 @@ class Attempts:
         self._following = announce
         self._attempt = (sequence, attempt)
 
-    def beside(self, create: Callable[[], None]) -> None:
-        """Create the record, and announce the attempt behind it at the same time. Raises what creating it raises."""
+    def take_following(self) -> Callable[[], None] | None:
+        """What announces the attempt behind the record that is about to be created; it raises nothing."""
         following, self._following = self._following, None
-        self._io.at_once([create, following]) if following else create()
+        return following
 
     def has_more(self, checkpoint: Checkpoint, places: Places, since: tuple[int, str]) -> None:
         """Writers have announced these places too, so the checkpoint's staging folder must be listed to be deleted."""

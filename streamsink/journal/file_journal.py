@@ -78,7 +78,7 @@ class FileJournal(Journal):
         self._dir = journal_dir(table, application)
         self._owners = Owners(file_io, table, application, self._dir)
         self._staging = Staging(file_io, self._path("staging"), table, deleting)
-        self.attempts = Attempts(file_io, self._staging)
+        self.attempts = Attempts(self._staging)
         self._runs = Runs(file_io, self._path("runs"))
         self._lock = threading.Lock()
         self._sequences: list[int] = []
@@ -138,7 +138,8 @@ class FileJournal(Journal):
         self._staged = {committable.state.record_id: data}
 
     def create_record(self, committable: Committable) -> None:
-        self.attempts.beside(functools.partial(self._create_record, committable))
+        create, following = functools.partial(self._create_record, committable), self.attempts.take_following()
+        self._io.at_once([create, following]) if following else create()
 
     def _create_record(self, committable: Committable) -> None:
         state = committable.state

@@ -152,6 +152,13 @@ def _frames():
         frame = frame.f_back
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_kept_before(spark):
+    """What other tests of this session have left with Spark is let go."""
+    for rdd in list(spark.sparkContext._jsc.getPersistentRDDs().values()):
+        rdd.unpersist()
+
+
 def nothing_is_kept(spark) -> bool:
     return len(spark.sparkContext._jsc.getPersistentRDDs()) == 0
 

@@ -218,14 +218,16 @@ def test_what_is_asked_ahead_is_as_of_the_beginning_once(store):
         assert (io.read(there), io.size(there), io.read(later), io.exists(later)) == (b"three", 5, b"x", True)
     with io.asking_to_keep(Questions(read=(there,))):
         io.read(there)
-    io.ask_beside(lambda: io.write(f"{root}/beside", b""), Questions(size=(later,)))
-    io.delete_all([there, later])
-    with io.asked_recently(Questions(read=(there,), size=(later,))) as asked_ms:
+    none = f"{root}/none"
+    io.ask_beside(lambda: io.write(f"{root}/beside", b""), Questions(size=(none,)))
+    io.delete(there)
+    io.write(none, b"")
+    with io.asked_recently(Questions(read=(there,), size=(none,))) as asked_ms:
         if io.is_distant:
-            assert (io.read(there), io.size(later)) == (b"three", 1) and asked_ms is not None
-        assert not io.exists(there) and not io.exists(later) and io.exists(f"{root}/beside")
-    with io.asked_recently(Questions(size=(later,))):
-        assert io.size(later) is None
+            assert (io.read(there), io.size(none)) == (b"three", None) and asked_ms is not None
+        assert not io.exists(there) and io.exists(none) and io.exists(f"{root}/beside")
+    with io.asked_recently(Questions(size=(none,))):
+        assert io.size(none) == 0
 
 
 def test_power_failure_forgets_what_was_not_flushed():

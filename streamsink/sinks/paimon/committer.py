@@ -280,7 +280,10 @@ class PaimonCommitter(PaimonHistory):
 
     def _place(self, committable: Committable) -> frozenset[str]:
         """As ``place``; the staged names stay when a rollback shall be mended from them."""
-        return place(self._table, committable, self._options.on_rollback == ON_ROLLBACK_REPUBLISH)
+        fault_point("commit.placing")
+        folders = place(self._table, committable, self._options.on_rollback == ON_ROLLBACK_REPUBLISH)
+        fault_point("commit.placed")
+        return folders
 
     def _read_manifests(
         self, committable: Committable, keep: bool = False

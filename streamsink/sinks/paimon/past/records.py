@@ -12,7 +12,6 @@ from typing import Any
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
-from streamsink.faults import fault_point
 from streamsink.format.manifest import ManifestEntry, read_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import APPEND, Snapshot
@@ -90,12 +89,10 @@ def place(table: Table, committable: Committable, keep: bool) -> frozenset[str]:
 
     keep: the staged names stay too. Raises FileNotFoundError when a file is gone.
     """
-    fault_point("commit.placing")
     folders, within = set(), table.layout.within
     for source, target in renames(committable):
         table.file_io.place(within(source), within(target), keep)
         folders.add(os.path.dirname(within(target)))
-    fault_point("commit.placed")
     return frozenset(folders)
 
 
