@@ -18,7 +18,8 @@ from streamsink.format.manifest import write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.commit.changes import Changes
-from streamsink.table.commit.table_commit import CommitRequest, Guard, TableCommit
+from streamsink.table.commit.table_commit import CommitRequest, TableCommit
+from streamsink.table.commit.tries import Guard
 from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import open_table
 from streamsink.testing.driver import SparkCheckpoint

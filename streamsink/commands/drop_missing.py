@@ -11,7 +11,8 @@ from streamsink.options import SinkOptions
 from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
-from streamsink.table.commit.table_commit import Guard, TableCommit
+from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.commit.tries import Guard
 from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import open_table
 

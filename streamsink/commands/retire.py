@@ -24,7 +24,8 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.application_states import States
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
-from streamsink.table.commit.table_commit import Guard, TableCommit
+from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.commit.tries import Guard
 from streamsink.table.table import Table, is_table, open_table
 
 

@@ -40,9 +40,9 @@ OF_STORES = (
            "        if new:\n", "        if False:\n", (_FINAL_NAMES,)),
     Defect("what a failed attempt announced is forgotten", "journal/staging.py:Staging.discard",
            "            self.has_more(int(match[2]), staging)\n", "            self._io.delete_tree(staging)\n", (_FINAL_NAMES,)),
-    Defect("lists that were written for another base are used", "table/commit/table_commit.py:TableCommit._usable_ahead",
+    Defect("lists that were written for another base are used", "table/commit/tries.py:Looking.usable_ahead",
            "found.newest == ahead.newest", "True", (_FINAL_NAMES,)),
-    Defect("lists that were written for another base stay", "table/commit/table_commit.py:TableCommit._usable_ahead",
+    Defect("lists that were written for another base stay", "table/commit/tries.py:Looking.usable_ahead",
            "        delete(self._table, ahead.files.own, Look.SINCE_TRY, durable=False)\n", "", (_FINAL_NAMES,)),
     Defect("a snapshot is marked before it is known to have come in time", "protocol/run/publish_queue.py:PublishQueue._finish",
            "        if outcome.settle is not None:\n", "        if False:\n", (_FINAL_NAMES,)),
@@ -59,5 +59,5 @@ OF_STORES = (
     Defect("lists of a snapshot made after a sleep are not looked for", "table/history/whole.py:Whole.has_all_of",
            "knows_lists=False", "knows_lists=True", (_FINAL_NAMES,)),
     Defect("a snapshot made after a sleep is checked beside the next batch", "table/commit/table_commit.py:TableCommit._try_once",
-           "base.is_long_ago()", "False", (_FINAL_NAMES,)),
+           "found.base.is_long_ago()", "False", (_FINAL_NAMES,)),
 )

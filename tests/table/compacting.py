@@ -13,7 +13,9 @@ from streamsink.format.snapshot import APPEND, BATCH_COMMIT_IDENTIFIER, COMPACT,
 from streamsink.options import SinkOptions
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
-from streamsink.table.commit.table_commit import Committed, Guard, TableCommit
+from streamsink.table.commit.settle import Committed
+from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.commit.tries import Guard
 from streamsink.table.table import Table
 
 

@@ -13,7 +13,8 @@ from streamsink.options import SinkOptions
 from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
-from streamsink.table.commit.table_commit import Guard, TableCommit
+from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.commit.tries import Guard
 from streamsink.table.table import Table, create_table, new_schema
 
 ROOT = "/lake/shop.db/orders"

@@ -6,7 +6,8 @@ from streamsink.clock import IdSource
 from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
-from streamsink.table.commit.table_commit import Guard, TableCommit
+from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.commit.tries import Guard
 from streamsink.table.table import open_table
 from streamsink.testing.memory import MemoryCalls
 from tests.table.entries import OPTIONS, ROOT, add, commit, new_table, part

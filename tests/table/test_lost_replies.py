@@ -12,7 +12,8 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.overwrite import Overwrite
-from streamsink.table.commit.table_commit import Guard, TableCommit
+from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.commit.tries import Guard
 from streamsink.table.history.presence import Presence
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls, Mode

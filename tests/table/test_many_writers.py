@@ -19,7 +19,8 @@ from streamsink.faults import arm
 from streamsink.storage.file_io import FileIO, local_file_io
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
-from streamsink.table.commit.table_commit import Guard, TableCommit
+from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.commit.tries import Guard
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.memory import MemoryCalls

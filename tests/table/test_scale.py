@@ -17,7 +17,8 @@ from streamsink.options import SinkOptions
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO, local_file_io
 from streamsink.table.commit.changes import Changes
-from streamsink.table.commit.table_commit import CommitRequest, Guard, TableCommit
+from streamsink.table.commit.table_commit import CommitRequest, TableCommit
+from streamsink.table.commit.tries import Guard
 from streamsink.table.read.scan import plan
 from streamsink.table.table import create_table, new_schema, open_table
 from streamsink.testing.crashing import MeteredCalls

@@ -15,7 +15,8 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.overwrite import Overwrite
-from streamsink.table.commit.table_commit import Guard, TableCommit
+from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.commit.tries import Guard
 from streamsink.table.read.scan import data_file_path, read_arrow
 from streamsink.table.table import Table, open_table
 from streamsink.table.write.spec import WriteSpec

@@ -23,7 +23,6 @@ from streamsink.sinks.paimon.past.filter_of import RecordGuard
 from streamsink.sinks.paimon.past.history_of import mark_of
 from streamsink.sinks.paimon.past.records import (
     commit_name,
-    is_older_than,
     joined,
     manifest_meta,
     manifest_name,
@@ -39,7 +38,6 @@ from streamsink.storage.reading import Questions
 from streamsink.table.commit.changes import Ahead, Changes
 from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.overwrite import Overwrite
-from streamsink.table.history import leftovers
 from streamsink.table.table import Table
 from streamsink.table.write.folders import UNAWARE_BUCKET
 from streamsink.table.write.spec import WrittenFile
@@ -257,17 +255,7 @@ class PaimonCommitter(PaimonHistory):
             self._restart = None
 
     def sweep(self, published: Sequence[Committable]) -> list[str]:
-        names = {committable.state.record_id: is_older_than(self._table, committable) for committable in published}
-        way = self._restart or self._live
-        found = way.left_behind(names)
-        removed = leftovers.sweep(self._table, names, found)
-        if way.is_first_sweep():
-            removed += leftovers.sweep_creations(self._table)
-            if names:
-                # Found published: whoever did it may have died before the snapshot's name was durable. Later ones are
-                # our own.
-                self._table.file_io.sync_dir(self._table.layout.snapshot_dir)
-        return removed
+        return (self._restart or self._live).sweep(published)
 
     def _place_now(self, committable: Committable, fence: Callable[[], None]) -> frozenset[str]:
         if renames(committable):

@@ -1,37 +1,28 @@
 """Paimon tables as one start of a query has opened them: how rows become files, and what a record names."""
 
-import functools
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
-from streamsink.clock import Clock
-from streamsink.format.paths import bucket_dir
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import DataField
 from streamsink.journal.file_journal import FileJournal
-from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.options import SinkOptions
 from streamsink.protocol.committable import StagedFile
 from streamsink.protocol.decision import Checkpoint, Verdict
 from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Destination, OpenSink
 from streamsink.sinks.paimon.letters import TableCommitter
 from streamsink.sinks.paimon.many_tables import ManyTables
-from streamsink.sinks.paimon.past.records import places_of_metadata
 from streamsink.sinks.paimon.routed import RoutedTables
-from streamsink.sinks.paimon.writing import RoutedWriting, TableWriting
+from streamsink.sinks.paimon.writing import FinalNames, RoutedWriting, TableWriting
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.routed.routed_writer import RoutedFiles
 from streamsink.table.table import Table
 from streamsink.table.write.fit import fit
-from streamsink.table.write.folders import UNAWARE_BUCKET
-from streamsink.table.write.spec import WriteSpec, WrittenFile, beginning_of
-
-# Of so many folders of a checkpoint the driver says that the next one may have files there; of others the writers do.
-_MOST = 1_000
+from streamsink.table.write.spec import WriteSpec, WrittenFile
 
 
 @dataclass(eq=False)
@@ -81,13 +72,9 @@ class OpenTable(Opened):
     committer: TableCommitter
     table: Table
     _fitted: Fitted | None = None
-    # Folders of the last checkpoint's files, relative to the table.
-    _folders: frozenset[str] = frozenset()
-    # The folders that were announced for this checkpoint, a time before the first file got its final name, and whether
-    # it is small.
-    _said: frozenset[str] = frozenset()
-    _named_ms: int = 0
-    _is_small: bool = False
+
+    def __post_init__(self) -> None:
+        self._names = FinalNames.of(self.table, self.journal, self.options)
 
     def writing(
         self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]
@@ -109,54 +96,18 @@ class OpenTable(Opened):
             options.writer_memory_bytes,
             self.to.path,
         )
-        return TableWriting(self._announced(checkpoint, spec, fitted.schema) if self._names_at_once else spec)
-
-    @property
-    def _names_at_once(self) -> bool:
-        """Whether files get their final names when they are written.
-
-        Not where a second copy of them is kept, from which they are published again after a rollback.
-        """
-        return self.file_io.names_at_once and self.options.on_rollback != ON_ROLLBACK_REPUBLISH
-
-    def _announced(self, checkpoint: Checkpoint, spec: WriteSpec, schema: TableSchema) -> WriteSpec:
-        """Say where files will be; in most checkpoints they are where those of the last one are."""
-        spec = replace(
-            spec,
-            attempt=checkpoint.attempt,
-            since=self.table.snapshots.known_name(),
-            announced=self._own_folders(schema),
-        )
-        self._said, self._named_ms, self._is_small = spec.announced, Clock().now_ms(), checkpoint.is_small
-        self.journal.attempts.announce(checkpoint, self._places(spec.announced, checkpoint.attempt), spec.since)
-        return spec
-
-    def _places(self, folders: Iterable[str], attempt: str) -> list[tuple[str, str]]:
-        places = [(folder, beginning_of(attempt)) for folder in sorted(folders)]
-        return [*places, *places_of_metadata(self.table.layout, attempt)]
-
-    def _own_folders(self, schema: TableSchema) -> frozenset[str]:
-        """The folders that are announced for the next checkpoint."""
-        return self._folders if schema.partition_keys else frozenset({bucket_dir("", UNAWARE_BUCKET)})
+        return TableWriting(self._names.announced(checkpoint, spec, fitted.schema) if self._names else spec)
 
     def stage(
         self, checkpoint: Checkpoint, written: Sequence[WrittenFile], group: Group
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         decision, seen = checkpoint.decision, checkpoint.decision.verdict is Verdict.SEEN
         own = cast(FlushGroup, group)  # it is one that ``group`` has opened
-        at_once = (checkpoint.attempt, self._named_ms) if self._names_at_once else None
-        folders = list(dict.fromkeys(os.path.dirname(file.final) for file in written))
-        if at_once and not self._said.issuperset(folders):
-            beginning = beginning_of(checkpoint.attempt)
-            since = self.table.snapshots.known_name()
-            self.journal.attempts.has_more(checkpoint, [(folder, beginning) for folder in folders], since)
-        self._folders = frozenset(folders[:_MOST])
+        at_once = self._names.named(checkpoint, written) if self._names else None
         staging = checkpoint.staging
         staged = self.committer.stage(staging, written, own, seen=seen, leads_on=decision.leads_on, at_once=at_once)
-        if at_once:
-            next_ones = functools.partial(self._places, self._own_folders(self.table.known_schema))
-            since = self.table.snapshots.known_name()
-            self.journal.attempts.announce_following(checkpoint, next_ones, since, is_small=self._is_small)
+        if self._names:
+            self._names.announce_following(checkpoint)
         return staged
 
 

@@ -13,7 +13,14 @@ from streamsink.format.manifest import Identity, ManifestEntry
 from streamsink.format.manifest_list import write_manifest_list
 from streamsink.format.snapshot import APPEND
 from streamsink.protocol.committable import Committable, StagedFile
-from streamsink.sinks.paimon.past.records import commit_name, manifest_meta, read_staged, staged_manifests, state_alone
+from streamsink.sinks.paimon.past.records import (
+    commit_name,
+    is_older_than,
+    manifest_meta,
+    read_staged,
+    staged_manifests,
+    state_alone,
+)
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.reading import Questions
 from streamsink.table.commit.changes import Written
@@ -72,6 +79,18 @@ class Live:
     def is_first_sweep(self) -> bool:
         """Whether what is left of all records was not removed just before."""
         return True
+
+    def sweep(self, published: Sequence[Committable]) -> list[str]:
+        """As ``Committer.sweep``."""
+        names = {committable.state.record_id: is_older_than(self._table, committable) for committable in published}
+        removed = leftovers.sweep(self._table, names, self.left_behind(names))
+        if self.is_first_sweep():
+            removed += leftovers.sweep_creations(self._table)
+            if names:
+                # Found published: whoever did it may have died before the snapshot's name was durable. Later ones are
+                # our own.
+                self._table.file_io.sync_dir(self._table.layout.snapshot_dir)
+        return removed
 
 
 class Restored(Live):

@@ -1,17 +1,43 @@
-"""What the tries of one commit know of each other, and what is cleaned up behind those that did not win.
+"""What the tries of one commit find, what they know of each other, and what is cleaned up behind them. Driver only."""
 
-Driver only.
-"""
+from typing import cast
 
-from streamsink.clock import IdSource
-from streamsink.errors import Retryable
+from streamsink.clock import Clock, IdSource
+from streamsink.errors import OutcomeUnknown, Retryable
+from streamsink.faults import fault_point
 from streamsink.format.snapshot import Snapshot
-from streamsink.table.commit.changes import Written
-from streamsink.table.commit.publish import move_hint
+from streamsink.storage.reading import Questions
+from streamsink.table.application_states import States
+from streamsink.table.commit import late
+from streamsink.table.commit.changes import Ahead, Files, Written
+from streamsink.table.commit.delta import CommitRequest, Deltas
+from streamsink.table.commit.late import has_slept
 from streamsink.table.commit.retry import RetryPolicy
-from streamsink.table.commit.unanswered import Unanswered
+from streamsink.table.commit.settle import Committed, Found, move_hint, take_back_hint, unanswered
+from streamsink.table.commit.unanswered import Unanswered, is_built_on, without_files
 from streamsink.table.history.deletion import Look, delete, delete_temporary
 from streamsink.table.table import Table
+
+
+class Guard:
+    """What a commit asks in each of its tries about the newest snapshot, before it writes anything.
+
+    This one lets all pass.
+    """
+
+    def questions(self) -> Questions:
+        """What ``fence`` asks about."""
+        return Questions()
+
+    def fence(self) -> None:
+        """Raises when this writer may not publish any more."""
+
+    def is_published(self, states: States) -> bool:
+        """Whether the request is published already. states: those of the newest snapshot.
+
+        Raises to refuse the request.
+        """
+        return False
 
 
 class Tries:
@@ -37,6 +63,27 @@ class Tries:
                 move_hint(self._table, found, IdSource().new_id())
                 return found
         return None
+
+    def settle(self, found: Found, snapshot: Snapshot, name: str, own: list[str]) -> bool:
+        """Our snapshot exists: check that it came in time, and move the hint. Returns as ``Committed.settle``."""
+        request = found.request
+        try:
+            with unanswered(self._table.layout.snapshot(snapshot.id)):
+                is_kept = late.is_base_kept(self._table, snapshot, found.base)
+        except OutcomeUnknown as no_answer:
+            if not self._table.file_io.atomic_create:
+                raise
+            self.unanswered.append(Unanswered(snapshot, name, own, no_answer))
+            if self.landed(self._table.snapshots.latest()) is None:
+                raise
+            return False
+        fault_point("commit.published")
+        if request.hint:
+            move_hint(self._table, snapshot, name)
+            if has_slept(found.seen_ms):
+                take_back_hint(self._table, snapshot)
+        fault_point("commit.hinted")
+        return not is_kept
 
     def clean(self, ahead: Written | None, committed: Snapshot) -> None:
         """The commit exists, as this snapshot: delete what other tries have written, as far as nothing can come to name
@@ -70,3 +117,51 @@ class Tries:
 
 def _identity(snapshot: Snapshot) -> tuple[str, int, str, str | None]:
     return snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind, snapshot.uuid
+
+
+class Looking:
+    """Finds out what each try of a commit builds on. One for each table and process that commits to it."""
+
+    def __init__(self, table: Table, deltas: Deltas):
+        self._table = table
+        self._deltas = deltas
+        self._clock = Clock()
+
+    def look(
+        self, request: CommitRequest, guard: Guard, tries: Tries, attempt: int, *, asked_ms: int | None
+    ) -> Committed | Found:
+        """Steps 1 to 3: the commit, if it is there already, or what this try builds on and changes.
+
+        asked_ms: when the store was asked; None where it is asked only now.
+        """
+        newest, seen_ms = (
+            self._table.snapshots.latest(),
+            self._clock.now_ms() if asked_ms is None else asked_ms,
+        )  # 1 filter
+        landed = tries.landed(newest)
+        if landed is not None:
+            return Committed(landed, attempt - 1, self._clock.now_ms())
+        states = self._table.states.read(newest)
+        guard.fence()
+        if guard.is_published(states):
+            self._table.file_io.sync_dir(self._table.layout.snapshot_dir)  # whoever published it may have died before
+            # There is no snapshot only where what was to be taken out is gone with all of them, and nobody asks for it.
+            return Committed(cast(Snapshot, newest), attempt - 1, self._clock.now_ms(), may_be_alone=True)
+        is_alone = False
+        if tries.unanswered and is_built_on(self._table, request, tries.unanswered, newest) and newest is not None:
+            if request.application is None:
+                return Committed(newest, attempt - 1, self._clock.now_ms())  # there is no state to publish
+            request, is_alone = without_files(request), True
+        delta = self._deltas.of(request, newest)  # 2 base, 3 delta and conflicts
+        if attempt == 1:
+            self._table.schemas.check_there({self._table.known_schema.id, *request.changes.schema_ids})
+        return Found(request, newest, seen_ms, states, delta, is_alone)
+
+    def usable_ahead(self, ahead: Ahead | None, found: Committed | Found) -> Files | None:
+        """What was written for the first try, if it is built on what this try has found; else that is deleted."""
+        if ahead is None:
+            return None
+        if isinstance(found, Found) and found.newest == ahead.newest and not (found.delta.unwritten or found.is_alone):
+            return ahead.files
+        delete(self._table, ahead.files.own, Look.SINCE_TRY, durable=False)
+        return None

@@ -9,7 +9,7 @@ from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.sink import Fence
 from streamsink.storage.reading import Questions
 from streamsink.table.application_states import States
-from streamsink.table.commit.table_commit import Guard
+from streamsink.table.commit.tries import Guard
 from streamsink.table.history.lineage import were_named
 from streamsink.table.table import Table
 
