@@ -1,24 +1,20 @@
 """The journal in files, below ``<table>/streamsink/<application>/``. Paimon never lists that folder.
 
-    hold                     held (flock) while a driver lives; on a store without locks hold-<epoch>, which the driver
-                             keeps changing
-    journal-<n>              identity of the journal, of which the newest counts: a journal that was removed or restored
-                             gets a new one
-    owner-<epoch>            who claimed the application; created once, so epochs never repeat
-    record-<sequence>.json   a pre-commit: one header line (version, length, SHA-256), one body line; never changed
-    done-<sequence>          the record is published, as the name says; in it, as JSON, the snapshot's number and uuid
-                             and the time by our clock, for several tables by table
-    files-<level>-<first>-<last>   which files the records of these numbers were made of (``known_files.py``)
-    staging/<epoch>-<sequence>/    files of a checkpoint that is not published yet
-    runs/<run id>            a bounded run is published, and what it was made of (kept unless it is given up)
-
-One thread records while another publishes: the lists of what is there are kept under a lock, which is never held during
-I/O.
+hold                     held (flock) while a driver lives; on a store without locks hold-<epoch>, which the driver
+                         keeps changing
+journal-<n>              identity of the journal, of which the newest counts: a journal that was removed or restored
+                         gets a new one
+owner-<epoch>            who claimed the application; created once, so epochs never repeat
+record-<sequence>.json   a pre-commit: one header line (version, length, SHA-256), one body line; never changed
+done-<sequence>          the record is published, as the name says; in it, as JSON, the snapshot's number and uuid
+                         and the time by our clock, for several tables by table
+files-<level>-<first>-<last>   which files the records of these numbers were made of (``known_files.py``)
+staging/<epoch>-<sequence>/    files of a checkpoint that is not published yet
+runs/<run id>            a bounded run is published, and what it was made of (kept unless it is given up)
 """
 
 import functools
 import os
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import cast
@@ -29,6 +25,7 @@ from streamsink.journal import identity
 from streamsink.journal.announced import Deleting
 from streamsink.journal.attempts import Attempts
 from streamsink.journal.known_files import FilesLog
+from streamsink.journal.listing import Listing
 from streamsink.journal.owners import Owners, number_taken
 from streamsink.journal.record_format import corrupt, decode_record, encode_record
 from streamsink.journal.run_marks import Runs
@@ -42,7 +39,6 @@ from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.reading import Questions
 
 JOURNAL_DIR = "streamsink"
-_PRUNED_AT_ONCE = 16
 # Records that are read ahead; each has the size of its files' names.
 _MOST_LOADED = 256
 
@@ -80,9 +76,7 @@ class FileJournal(Journal):
         self._staging = Staging(file_io, self._path("staging"), table, deleting)
         self.attempts = Attempts(self._staging)
         self._runs = Runs(file_io, self._path("runs"))
-        self._lock = threading.Lock()
-        self._sequences: list[int] = []
-        self._marked: set[int] = set()
+        self._listing = Listing(file_io, self._dir)
         # The bytes of the record that is staged, by the record's id: one at a time.
         self._staged: dict[str, bytes] = {}
         self._identity = JournalIdentity("", 0)
@@ -123,12 +117,10 @@ class FileJournal(Journal):
     # -- records ---------------------------------------------------------------------------------------------------
 
     def last_sequence(self) -> int:
-        with self._lock:
-            return self._sequences[-1] if self._sequences else 0
+        return self._listing.last()
 
     def retained(self) -> list[int]:
-        with self._lock:
-            return list(self._sequences)
+        return self._listing.retained()
 
     def stage_record(self, committable: Committable, group: Group) -> None:
         data = encode_record(committable)
@@ -151,8 +143,7 @@ class FileJournal(Journal):
             raise
         if not created:
             raise number_taken(self._table, self._application, state, self.load(state.sequence))
-        with self._lock:
-            self._sequences.append(state.sequence)
+        self._listing.add(state.sequence)
         self._staging.take(state.sequence)
 
     def load(self, sequence: int) -> Committable | None:
@@ -167,19 +158,16 @@ class FileJournal(Journal):
         return committable
 
     def loading(self) -> AbstractContextManager[None]:
-        with self._lock:
-            pending = [sequence for sequence in self._sequences if sequence not in self._marked]
-            wanted = sorted({*pending[:_MOST_LOADED], *self._sequences[-1:]})
+        wanted = sorted({*self._listing.pending()[:_MOST_LOADED], *self.retained()[-1:]})
         return self._io.asking(Questions(read=tuple(map(self._record, wanted))))
 
     def newest(self) -> Committable | None:
         """The newest record as it is in the store now. Nothing is claimed."""
-        sequences = self._numbers("record-", ".json")
+        sequences = self._listing.numbers("record-", ".json")
         return self.load(sequences[-1]) if sequences else None
 
     def is_marked(self, sequence: int) -> bool:
-        with self._lock:
-            return sequence in self._marked
+        return self._listing.is_marked(sequence)
 
     def mark_of(self, sequence: int) -> Where | None:
         try:
@@ -196,8 +184,7 @@ class FileJournal(Journal):
         if not self.is_marked(state.sequence):
             # Not synced: when a power failure loses the mark, reading the table tells again what it said.
             self._io.mark(self._done(state.sequence), said)
-            with self._lock:
-                self._marked.add(state.sequence)
+            self._listing.mark(state.sequence)
         elif where is not None:
             # The record was published again, because a snapshot was lost.
             self._io.replace(self._done(state.sequence), said, IdSource().new_id())
@@ -209,32 +196,13 @@ class FileJournal(Journal):
         kept = set(self.retained()) if self._keep_staging else set()
         self._staging.drop(set(sequences) - kept, self.load)
         fault_point("forget.staging_removed")
-        pruned = self._files.keep(self._beyond_retained)
+        pruned = self._files.keep(functools.partial(self._listing.take_beyond, self._retain))
         if self._keep_staging:
             self._staging.drop(set(pruned), self.load)
         # The marks are deleted last: a record without one would look pending.
         self._io.delete_all([self._record(oldest) for oldest in pruned])
         self._io.delete_all([self._done(oldest) for oldest in pruned])
         fault_point("forget.pruned")
-
-    def _beyond_retained(self) -> tuple[list[int], list[int]]:
-        """Take the oldest published records off the list, except the newest ``retain`` of them. Pending ones stay.
-
-        In a distant store several are taken off at once, now and then. Returns the numbers of those taken off, and the
-        numbers of all that were published before.
-        """
-        with self._lock:
-            published = [sequence for sequence in self._sequences if sequence in self._marked]
-            oldest: list[int] = []
-            if len(self._marked) - self._retain < (_PRUNED_AT_ONCE if self._io.is_distant else 1):
-                return [], published
-            for sequence in self._sequences:
-                if sequence not in self._marked or len(self._marked) - len(oldest) <= self._retain:
-                    break
-                oldest.append(sequence)
-            self._sequences = self._sequences[len(oldest) :]
-            self._marked.difference_update(oldest)
-            return oldest, published
 
     def known_files(self, since: int) -> KnownFiles | None:
         return self._files.known(since, self.retained)
@@ -252,8 +220,7 @@ class FileJournal(Journal):
         return self.attempts.begin(sequence, new_id)
 
     def sweep(self, writer: Writer) -> list[str]:
-        with self._lock:
-            needed = {s for s in self._sequences if self._keep_staging or s not in self._marked}
+        needed = set(self.retained() if self._keep_staging else self._listing.pending())
         orphans = self._staging.orphans(needed, self.last_sequence(), self.load)
         leftovers = [
             self._path(name) for name in self._io.names(self._dir) if name.startswith(".") and name.endswith(".tmp")
@@ -271,13 +238,7 @@ class FileJournal(Journal):
 
         ``claim`` calls it. A caller that only reads calls it itself.
         """
-        self._sequences = self._numbers("record-", ".json")
-        self._marked = set(self._numbers("done-", "")) & set(self._sequences)
-
-    def _numbers(self, prefix: str, suffix: str) -> list[int]:
-        names = self._io.names(self._dir)
-        texts = [n[len(prefix) : len(n) - len(suffix)] for n in names if n.startswith(prefix) and n.endswith(suffix)]
-        return sorted(int(t) for t in texts if t.isdigit())
+        self._listing.read()
 
     def _path(self, *parts: str) -> str:
         return os.path.join(self._dir, *parts)

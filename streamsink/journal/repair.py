@@ -46,9 +46,7 @@ class RepairJournal(FileJournal):
             self._io.delete(self._record(sequence))
         self._io.sync_dir(self._dir)
         self._staging.drop(set(sequences), self.load)
-        with self._lock:
-            self._sequences = [sequence for sequence in self._sequences if sequence not in sequences]
-            self._marked.difference_update(sequences)
+        self._listing.remove(sequences)
 
     def remove(self) -> None:
         """Delete the whole journal: the application is retired. Idempotent.

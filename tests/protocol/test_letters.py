@@ -291,7 +291,7 @@ def test_what_is_among_the_dead_letters_is_not_given_up():
     """To read its rows again would double them there."""
     world = LettersWorld()
     assert die_at_step("letters.published", 1, world)
-    [sequence] = FileJournal(world.file_io(), world.path, "streamsink", 2)._numbers("record-", ".json")
+    [sequence] = FileJournal(world.file_io(), world.path, "streamsink", 2)._listing.numbers("record-", ".json")
     record = FileJournal(world.file_io(), world.path, "streamsink", 2).load(sequence)
     world.file_io().delete(f"{world.path}/{record.files[0].staged}")
     with pytest.raises(Misuse, match="rejected") as refused:
@@ -309,7 +309,7 @@ def test_what_is_among_the_dead_letters_and_can_never_be_published_whole(before)
         world.run(boundaries=(6,))
     assert die_at_step("letters.published", 1, world)
     journal = FileJournal(world.file_io(), world.path, "streamsink", 2)
-    record = journal.load(journal._numbers("record-", ".json")[-1])
+    record = journal.load(journal._listing.numbers("record-", ".json")[-1])
     world.file_io().delete(f"{world.path}/{record.files[0].staged}")
     said = told("give-up.published", lambda: give_up(world.file_io(), world.path, SinkOptions.of(world.path, {})))
     table = world.table("rejected")

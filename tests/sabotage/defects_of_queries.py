@@ -243,7 +243,7 @@ OF_QUERIES = (
     Defect("an older copy of the journal knows all files", "protocol/run/past.py:RecordedPast._known_files",
            "whole = self._journal.identity().began == 0", "whole = True", (_LOST,)),
     Defect("files of pruned records are forgotten", "journal/file_journal.py:FileJournal.forget",
-           "pruned = self._files.keep(self._beyond_retained)", "pruned = self._beyond_retained()[0]", (_KNOWN_FILES, _LOST)),
+           "pruned = self._files.keep(functools.partial(self._listing.take_beyond, self._retain))", "pruned = self._listing.take_beyond(self._retain)[0]", (_KNOWN_FILES, _LOST)),
     Defect("only the first run that is given up is named", "commands/given_up_text.py:report",
            "for run in runs)", "for run in runs[:1])", (_RUNS,)),
     Defect("a mistyped path has nothing to give up", "commands/give_up.py:_open",

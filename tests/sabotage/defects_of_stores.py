@@ -36,7 +36,7 @@ OF_STORES = (
            "not self.asks or any(", "any(", (_FINAL_NAMES, _SLEEPERS)),
     Defect("an incomplete attempt of many rows stays", "journal/announced.py:Announcement.may_get_its_record",
            "not self.asks or any(", "True or any(", (_FINAL_NAMES, _SLEEPERS)),
-    Defect("writers do not say where their files come to be", "table/write/writer.py:_FileSeries._announce",
+    Defect("writers do not say where their files come to be", "table/write/folders.py:Folders.announce",
            "        if new:\n", "        if False:\n", (_FINAL_NAMES,)),
     Defect("what a failed attempt announced is forgotten", "journal/staging.py:Staging.discard",
            "            self.has_more(int(match[2]), staging)\n", "            self._io.delete_tree(staging)\n", (_FINAL_NAMES,)),

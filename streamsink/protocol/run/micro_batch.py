@@ -15,13 +15,12 @@ from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse
 from streamsink.faults import fault_point
 from streamsink.options import SinkOptions
-from streamsink.protocol import ways
 from streamsink.protocol.admission import position_errors
 from streamsink.protocol.committable import Batch, StagedFile
 from streamsink.protocol.decision import Checkpoint, Decision, Verdict
 from streamsink.protocol.journal import Group
 from streamsink.protocol.run.batch_rows import BatchRows
-from streamsink.protocol.run.one_call import OneCall
+from streamsink.protocol.run.one_call import OneCall, given_at_one_time, given_twice
 from streamsink.protocol.run.publish_thread import Background, PublishThread, Step
 from streamsink.protocol.run.two_phase import TwoPhaseCommit
 from streamsink.protocol.sink import OpenSink, Published
@@ -139,24 +138,10 @@ class QueryRun:
             found = "its earlier call failed with other rows than these"
         else:
             found = f"batch {self._returned} of it is done"
-        raise self._refused(
-            batch,
-            f"it was given to this sink before in this run of the query ({found}), and Spark repeats a batch only in a "
-            "new run. So these rows are a second part of the batch, which this call will not skip in silence. "
-            f"{ways.second_part(f'batch {batch.batch_id}')}",
-            kind="batch.twice",
-        )
+        raise given_twice(self.protocol.path, batch.batch_id, found)
 
     def _concurrent(self, batch: Batch) -> Misuse:
-        return self._refused(
-            batch,
-            "two calls of this sink were under way at one time: a sink takes one batch after another. Call it once in "
-            "the batch function, and not from a pool of threads",
-            kind="batch.concurrent",
-        )
-
-    def _refused(self, batch: Batch, why: str, *, kind: str) -> Misuse:
-        return Misuse(f"{self.protocol.path}: batch {batch.batch_id}: {why}. Nothing of it was written", kind=kind)
+        return given_at_one_time(self.protocol.path, batch.batch_id)
 
     def _admitted(self, batch: Batch, rows: BatchRows) -> tuple[Batch, Decision]:
         """What is to be done with the batch.

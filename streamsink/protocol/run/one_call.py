@@ -5,6 +5,9 @@ Driver only.
 
 import threading
 
+from streamsink.errors import Misuse
+from streamsink.protocol import ways
+
 
 class OneCall:
     """A second call for the batch that is under way ends both, as long as nothing of the batch is recorded.
@@ -47,3 +50,30 @@ class OneCall:
         with self._changed:
             self._batch_id = None
             self._changed.notify_all()
+
+
+def given_twice(path: str, batch_id: int, found: str) -> Misuse:
+    """The error for a batch that a run is given a second time. path: of the destination. found: what it had before."""
+    return _refused(
+        path,
+        batch_id,
+        f"it was given to this sink before in this run of the query ({found}), and Spark repeats a batch only in a "
+        "new run. So these rows are a second part of the batch, which this call will not skip in silence. "
+        f"{ways.second_part(f'batch {batch_id}')}",
+        kind="batch.twice",
+    )
+
+
+def given_at_one_time(path: str, batch_id: int) -> Misuse:
+    """The error for a call beside another one."""
+    return _refused(
+        path,
+        batch_id,
+        "two calls of this sink were under way at one time: a sink takes one batch after another. Call it once in "
+        "the batch function, and not from a pool of threads",
+        kind="batch.concurrent",
+    )
+
+
+def _refused(path: str, batch_id: int, why: str, *, kind: str) -> Misuse:
+    return Misuse(f"{path}: batch {batch_id}: {why}. Nothing of it was written", kind=kind)

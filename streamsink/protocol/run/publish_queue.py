@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from streamsink import events
 from streamsink.clock import Clock
@@ -26,19 +26,8 @@ from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.journal import Journal
 from streamsink.protocol.run.first_name import check_name_before
+from streamsink.protocol.run.publish_thread import QueuedRecord
 from streamsink.protocol.sink import Committer, Destination, Fence, Published
-
-
-@dataclass(frozen=True)
-class QueuedRecord:
-    """A checkpoint of this run that is durable and not published.
-
-    begun_ms, recorded_ms: when its batch began and when its record was made, on the monotonic clock.
-    """
-
-    committable: Committable
-    begun_ms: float
-    recorded_ms: float
 
 
 class PublishQueue:

@@ -1,4 +1,4 @@
-"""The thread that publishes beside the batches.
+"""What is recorded and not published, and the thread that publishes it beside the batches.
 
 One for each run of a query, started when it first has something to do.
 """
@@ -6,10 +6,25 @@ One for each run of a query, started when it first has something to do.
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
+
+from streamsink.protocol.committable import Committable
 
 # Work that is done while batches are written. Its argument says whether no further batch will come, so that nothing may
 # wait any longer. It returns in how many ms it shall be called again, None for not before the next wake.
 Step = Callable[[bool], float | None]
+
+
+@dataclass(frozen=True)
+class QueuedRecord:
+    """A checkpoint of this run that is durable and not published.
+
+    begun_ms, recorded_ms: when its batch began and when its record was made, on the monotonic clock.
+    """
+
+    committable: Committable
+    begun_ms: float
+    recorded_ms: float
 
 
 class Background(ABC):

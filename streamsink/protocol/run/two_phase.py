@@ -21,9 +21,9 @@ from streamsink.protocol.ids import Writer
 from streamsink.protocol.journal import Group, Journal
 from streamsink.protocol.run.journal_check import JournalCheck
 from streamsink.protocol.run.past import RecordedPast
-from streamsink.protocol.run.publish_queue import PublishQueue, QueuedRecord
+from streamsink.protocol.run.publish_queue import PublishQueue
 from streamsink.protocol.run.publish_schedule import PublishSchedule
-from streamsink.protocol.run.publish_thread import Background, PublishThread, Step
+from streamsink.protocol.run.publish_thread import Background, PublishThread, QueuedRecord, Step
 from streamsink.protocol.run.reconcile import Reconciled, Reconciler
 from streamsink.protocol.sink import Committer, Destination, Published
 

@@ -18,7 +18,7 @@ from streamsink.protocol.ids import Writer
 from streamsink.protocol.sink import Published
 from streamsink.sinks.paimon import promise
 from streamsink.sinks.paimon.history import PaimonHistory
-from streamsink.sinks.paimon.past import filter_of, history_of
+from streamsink.sinks.paimon.past import history_of
 from streamsink.sinks.paimon.past.filter_of import RecordGuard
 from streamsink.sinks.paimon.past.history_of import mark_of
 from streamsink.sinks.paimon.past.records import (
@@ -136,7 +136,7 @@ class PaimonCommitter(PaimonHistory):
             self._staged, self._entries[name] = (staging, name), entries
             if at_once and payload["kind"] == APPEND and not self._options.publishes_later:
                 meta = manifest_meta(self._table, payload["manifest"], entries)
-                ahead = self._commit.write_ahead(f"{at_once[0]}-{IdSource().new_id()[:8]}", meta, group)
+                ahead = self._commit.files.write_ahead(f"{at_once[0]}-{IdSource().new_id()[:8]}", meta, group)
                 self._ahead = {at_once[0]: ahead} if ahead else {}
             fault_point("precommit.manifest_staged")
         return files, payload
@@ -153,17 +153,18 @@ class PaimonCommitter(PaimonHistory):
         state, way = committable.state, self._way(restored)
         with explained(self._table.root, state.sequence, self._way_on):
             committable = way.unpublished(committable)
-            done = self._gone_with_its_files(committable) if restored else None
+            done = Restored(self._table).gone_with_its_files(committable, self._way_on) if restored else None
             if done is None:
                 committable = self._if_still_meant(committable) if restored else committable
                 request = self._placed_request(committable, way, fence)
                 guard = RecordGuard(self._table, committable, expect, fence, is_undone=self._is_undone)
                 later = self.settles_later and not restored
-                committed = (self._commit.commit_unsettled if later else self._commit.commit)(request, guard)
+                committed = self._commit.commit_unsettled(request, guard)
+                replaced = False if later else committed.settle()
                 is_alone = committed.may_be_alone or committable.payload.get("alone", False)
                 where = mark_of(committed.snapshot, committed.at_ms, alone=is_alone)
                 settle = explaining(committed.settle, self._table.root, state.sequence, self._way_on) if later else None
-                name, tries, replaced = committed.snapshot_id, committed.attempts, committed.base_replaced
+                name, tries = committed.snapshot_id, committed.attempts
                 done = Published(state.checkpoint_id, name, tries, where, replaced, settle)
         self.see_published(committable)
         return done
@@ -186,19 +187,6 @@ class PaimonCommitter(PaimonHistory):
         if not restored:
             return self._live
         return self._restart or Restored(self._table)
-
-    def _gone_with_its_files(self, committable: Committable) -> Published | None:
-        """Of a record of an earlier run of which files are gone: how it was published. None when all files are there.
-
-        Raises Corrupt when it is not published.
-        """
-        _, _, gone = self.files_in_place(committable)
-        if not gone:
-            return None
-        newest = filter_of.newest_with(self._table, committable)
-        if newest is None:
-            raise files_gone(self._table.root, committable, gone, self._way_on)
-        return Published(committable.state.checkpoint_id, newest.id, 0, mark_of(newest, Clock().now_ms(), alone=True))
 
     def _placed_request(self, committable: Committable, way: Live, fence: Callable[[], None]) -> CommitRequest:
         """Place the record's files, and say what the commit is to change."""

@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from streamsink.format.schema import TableSchema
 from streamsink.format.types import DataField
 from streamsink.journal.file_journal import FileJournal
 from streamsink.options import SinkOptions
@@ -16,7 +15,7 @@ from streamsink.protocol.sink import Destination, OpenSink
 from streamsink.sinks.paimon.letters import TableCommitter
 from streamsink.sinks.paimon.many_tables import ManyTables
 from streamsink.sinks.paimon.routed import RoutedTables
-from streamsink.sinks.paimon.writing import FinalNames, RoutedWriting, TableWriting
+from streamsink.sinks.paimon.writing import FinalNames, Fitted, RoutedWriting, TableWriting
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.routed.routed_writer import RoutedFiles
@@ -54,15 +53,6 @@ class Opened(OpenSink):
 
     def group(self) -> AbstractContextManager[FlushGroup]:
         return self.file_io.flush_group()
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """The schema with which rows of these columns are written: it holds as long as neither columns nor table change."""
-
-    fields: Sequence[DataField]
-    schema: TableSchema
-    schema_json: bytes
 
 
 @dataclass(eq=False)

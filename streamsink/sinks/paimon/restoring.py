@@ -7,20 +7,26 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from streamsink.clock import Clock
 from streamsink.errors import Corrupt
 from streamsink.events import log
 from streamsink.format.manifest import Identity, ManifestEntry
 from streamsink.format.manifest_list import write_manifest_list
 from streamsink.format.snapshot import APPEND
 from streamsink.protocol.committable import Committable, StagedFile
+from streamsink.protocol.sink import Published
+from streamsink.sinks.paimon.past import filter_of
+from streamsink.sinks.paimon.past.history_of import mark_of
 from streamsink.sinks.paimon.past.records import (
     commit_name,
+    files_in_place,
     is_older_than,
     manifest_meta,
     read_staged,
     staged_manifests,
     state_alone,
 )
+from streamsink.sinks.paimon.trouble import files_gone
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.reading import Questions
 from streamsink.table.commit.changes import Written
@@ -103,6 +109,19 @@ class Restored(Live):
     def named_ms(self, committable: Committable) -> float:
         """Infinite: whether its files are there was looked up a moment ago."""
         return math.inf
+
+    def gone_with_its_files(self, committable: Committable, way_on: str) -> Published | None:
+        """Of a record of which files are gone: how it was published. None when all files are there.
+
+        way_on: what to do when it is not published; then Corrupt is raised.
+        """
+        _, _, gone = files_in_place(self._table, committable)
+        if not gone:
+            return None
+        newest = filter_of.newest_with(self._table, committable)
+        if newest is None:
+            raise files_gone(self._table.root, committable, gone, way_on)
+        return Published(committable.state.checkpoint_id, newest.id, 0, mark_of(newest, Clock().now_ms(), alone=True))
 
 
 class Restart(Restored):

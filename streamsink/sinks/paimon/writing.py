@@ -10,6 +10,7 @@ from streamsink.clock import Clock
 from streamsink.format.data_file import DataFileMeta
 from streamsink.format.paths import bucket_dir
 from streamsink.format.schema import TableSchema
+from streamsink.format.types import DataField
 from streamsink.journal.file_journal import FileJournal
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.decision import Checkpoint
@@ -73,6 +74,15 @@ class RoutedWriting(Writing):
         value = json.loads(text)
         files = tuple((name, decode(file)) for name, file in value["files"])
         return RoutedFiles(files, value["rows_in"], value["dead"])
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The schema with which rows of these columns are written: it holds as long as neither columns nor table change."""
+
+    fields: Sequence[DataField]
+    schema: TableSchema
+    schema_json: bytes
 
 
 class FinalNames:

@@ -8,10 +8,8 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
-from streamsink.errors import Retryable
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint, Verdict
@@ -30,8 +28,6 @@ from streamsink.spark.sizes import DRIVER, SPARK
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
 from streamsink.table.write.fit import check_once
-
-_COUNT = "rows"
 
 
 class FrameRows(BatchRows):
@@ -78,25 +74,10 @@ class FrameRows(BatchRows):
         return isinstance(other, FrameRows) and running.same_rows(self._df, other._df)
 
     def read_over(self) -> None:
-        _read(self._df)
+        run_rows.read(self._df)
 
     def count(self) -> int:
-        """Read all columns, as a write does, and count the rows.
-
-        A count that read fewer columns could differ: a source may leave out a row because of a column that the count
-        does not need.
-        """
-        counted = Observation()
-        _read(self._df.observe(counted, F.expr("count(1)").alias(_COUNT)))
-        count = running.observed(counted, _COUNT)
-        if count is None:
-            raise Retryable(
-                f"{self._store.root}: Spark has read the run's rows and does not say how many they are: its listeners "
-                "are behind, or lost events. Nothing was written: repeat the call. Raise "
-                "spark.scheduler.listenerbus.eventqueue.capacity",
-                kind="spark.not-counted",
-            )
-        return count
+        return run_rows.count(self._df, self._store.root)
 
     def compared(self, published: Committable | None) -> QueryComparison:
         return run_rows.compared(stored(self._df, self._store.root, self._options), published, self._store.root)
@@ -174,10 +155,6 @@ class FrameRows(BatchRows):
         path, options = self._store.root, self._options
         old = recorded(path, options.position_columns, checkpoint.decision.below)
         return rows.where(f"NOT {old} OR {PositionCheck(path, checkpoint.batch, options, rows).sql or 'false'}")
-
-
-def _read(df: DataFrame) -> None:
-    df.write.format("noop").mode("overwrite").save()
 
 
 def write_small(

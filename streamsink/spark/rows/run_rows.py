@@ -1,4 +1,4 @@
-"""Compares the rows of a bounded run with those that are published under its id. Runs on the driver."""
+"""Counts the rows of a bounded run, and compares them with those that are published under its id. On the driver."""
 
 import os
 from collections.abc import Sequence
@@ -6,16 +6,18 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructField, StructType
 
+from streamsink.errors import Retryable
 from streamsink.protocol.committable import Committable
 from streamsink.protocol.same_query import QueryComparison
-from streamsink.spark.gateway import job_inputs
+from streamsink.spark.gateway import job_inputs, running
 from streamsink.spark.read import parquet_files
 from streamsink.spark.types import quoted
 
+_COUNT = "rows"
 _JSON = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -23,6 +25,30 @@ _JSON = {
 }
 # Formats for values that may be sums. Their last digits depend on the order in which the numbers were added.
 _DIGITS: dict[type[DataType], str] = {DoubleType: "%.9e", FloatType: "%.4e"}
+
+
+def read(df: DataFrame) -> None:
+    """Compute the rows and drop them."""
+    df.write.format("noop").mode("overwrite").save()
+
+
+def count(df: DataFrame, table: str) -> int:
+    """Read all columns, as a write does, and count the rows. table: its path, for messages.
+
+    A count that read fewer columns could differ: a source may leave out a row because of a column that the count does
+    not need. Raises Retryable when Spark does not say how many they are.
+    """
+    counted = Observation()
+    read(df.observe(counted, F.expr("count(1)").alias(_COUNT)))
+    found = running.observed(counted, _COUNT)
+    if found is None:
+        raise Retryable(
+            f"{table}: Spark has read the run's rows and does not say how many they are: its listeners are behind, or "
+            "lost events. Nothing was written: repeat the call. Raise "
+            "spark.scheduler.listenerbus.eventqueue.capacity",
+            kind="spark.not-counted",
+        )
+    return found
 
 
 def compared(rows: DataFrame, published: Committable | None, table: str) -> QueryComparison:

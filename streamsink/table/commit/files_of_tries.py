@@ -8,8 +8,9 @@ from streamsink.format.manifest import write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta, write_manifest_list
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.flush_group import FlushGroup
-from streamsink.table.commit.changes import Files, Written
-from streamsink.table.commit.delta import CommitRequest, Delta
+from streamsink.table.commit.changes import Ahead, Changes, Files, Written
+from streamsink.table.commit.delta import CommitRequest, Delta, discards_duplicates
+from streamsink.table.history.deletion import try_name
 from streamsink.table.history.whole import Whole
 from streamsink.table.table import Table
 
@@ -71,6 +72,19 @@ class FilesOfTries:
             [self._at.manifest(n) for n in own if n not in kept],
             delta_list if is_shared else shared_delta_list,
         )
+
+    def write_ahead(self, commit_name: str, manifest: ManifestFileMeta, group: FlushGroup) -> Ahead | None:
+        """Write what the first try of an append needs, if it is built on the newest snapshot as of the last look-up.
+
+        manifest: of the commit's files, under its final name. All of it is durable when ``group`` is flushed. None
+        where a try has to look into the table first.
+        """
+        newest = self._table.snapshots.known()
+        if discards_duplicates(self._table.known_schema):
+            return None
+        name = try_name(commit_name, newest.id + 1 if newest else 1, 1)
+        delta = Delta(Changes(), None, (), (manifest,))
+        return Ahead(newest, commit_name, self.write(delta, newest, name, None, group=group))
 
     def snapshot(
         self, request: CommitRequest, newest: Snapshot | None, files: Files, rows: int, *, properties: Mapping[str, str]

@@ -44,7 +44,7 @@ def prepare_snapshot(table: Table, snapshot: Snapshot, name: str, group: FlushGr
 
 
 def publish(table: Table, prepared: Prepared, *, lock: Lock) -> Outcome:
-    """Create ``snapshot-<id>``, or learn that the number is taken. When it is WON, ``Tries.settle`` must follow.
+    """Create ``snapshot-<id>``, or learn that the number is taken. When it is WON, ``Tries.is_base_kept`` must follow.
 
     After a crash: the snapshot is there, whole, or it is not. Raises: OutcomeUnknown when no answer came, so that it
     must be looked for; OSError when the store has no room, or is read-only, and then the snapshot may be there as well.

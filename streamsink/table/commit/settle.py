@@ -11,7 +11,7 @@ from streamsink.errors import OutcomeUnknown
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.application_states import States
 from streamsink.table.commit.delta import CommitRequest, Delta
-from streamsink.table.commit.late import Base
+from streamsink.table.commit.late import Base, has_slept
 from streamsink.table.history.deletion import delete_hint, delete_temporary
 from streamsink.table.table import Table
 
@@ -89,6 +89,13 @@ def move_hint(table: Table, snapshot: Snapshot, name: str) -> None:
     except OSError as failed:
         log.warning("%s: LATEST could not be moved to %s: %s", table.root, snapshot.id, failed.strerror)
         delete_temporary(table, name)
+
+
+def hint(table: Table, snapshot: Snapshot, name: str, seen_ms: int) -> None:
+    """Move ``LATEST`` to this snapshot, and back if its writer was slow. seen_ms: when its base was looked up."""
+    move_hint(table, snapshot, name)
+    if has_slept(seen_ms):
+        take_back_hint(table, snapshot)
 
 
 def take_back_hint(table: Table, snapshot: Snapshot) -> None:

@@ -10,17 +10,16 @@ from dataclasses import replace
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse, OutcomeUnknown
 from streamsink.faults import fault_point
-from streamsink.format.manifest_list import ManifestFileMeta
+from streamsink.format.snapshot import Snapshot
 from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
-from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.commit import strict
-from streamsink.table.commit.changes import Ahead, Changes, Written
-from streamsink.table.commit.delta import CommitRequest, Delta, Deltas, discards_duplicates
+from streamsink.table.commit.changes import Written
+from streamsink.table.commit.delta import CommitRequest, Deltas
 from streamsink.table.commit.files_of_tries import FilesOfTries
 from streamsink.table.commit.publish import Outcome, prepare_snapshot, publish
 from streamsink.table.commit.retry import RetryPolicy
-from streamsink.table.commit.settle import Committed
+from streamsink.table.commit.settle import Committed, Found, hint
 from streamsink.table.commit.tries import Guard, Looking, Tries
 from streamsink.table.commit.unanswered import Unanswered
 from streamsink.table.history.deletion import Look, delete, try_name
@@ -41,7 +40,7 @@ class TableCommit:
         self._manifests = table.manifests
         self._deltas = Deltas(table)
         self._looking = Looking(table, self._deltas)
-        self._files = FilesOfTries(table, whole)
+        self.files = FilesOfTries(table, whole)
         self._options = options
         self._lock = lock_of(table.root, options)
         self._clock = Clock()
@@ -89,18 +88,15 @@ class TableCommit:
         tries.clean(ahead, done.snapshot)
         return is_replaced
 
-    def write_ahead(self, commit_name: str, manifest: ManifestFileMeta, group: FlushGroup) -> Ahead | None:
-        """Write what the first try of an append needs, if it is built on the newest snapshot as of the last look-up.
-
-        manifest: of the commit's files, under its final name. All of it is durable when ``group`` is flushed. None
-        where a try has to look into the table first.
-        """
-        newest = self._snapshots.known()
-        if discards_duplicates(self._table.known_schema):
-            return None
-        name = try_name(commit_name, newest.id + 1 if newest else 1, 1)
-        delta = Delta(Changes(), None, (), (manifest,))
-        return Ahead(newest, commit_name, self._files.write(delta, newest, name, None, group=group))
+    def _check_and_hint(self, found: Found, tries: Tries, snapshot: Snapshot, name: str, own: list[str]) -> bool:
+        is_kept = tries.is_base_kept(found, snapshot, name, own)
+        if is_kept is None:
+            return False
+        fault_point("commit.published")
+        if found.request.hint:
+            hint(self._table, snapshot, name, found.seen_ms)
+        fault_point("commit.hinted")
+        return not is_kept
 
     def _try_once(self, request: CommitRequest, guard: Guard, tries: Tries, attempt: int) -> Committed | None:
         """One try; None when another writer won, or no answer came. Steps 1 to 7 as docs/PROTOCOL.md numbers them."""
@@ -114,9 +110,9 @@ class TableCommit:
         request, newest, delta = found.request, found.newest, found.delta
         name = try_name(request.name, newest.id + 1 if newest else 1, attempt)
         with self._io.flush_group() as group:
-            files = ahead or self._files.write(delta, newest, name, tries.delta_list, group=group)  # 4 manifests
+            files = ahead or self.files.write(delta, newest, name, tries.delta_list, group=group)  # 4 manifests
             properties = found.states.properties(request.application, request.state)
-            snapshot = self._files.snapshot(
+            snapshot = self.files.snapshot(
                 request, newest, files, delta.changes.rows, properties=properties
             )  # 5 snapshot
             prepared = prepare_snapshot(self._table, snapshot, name, group)
@@ -140,7 +136,7 @@ class TableCommit:
         published_ms = self._clock.now_ms()
         self._manifests.remember(snapshot, files.metas)
         self._deltas.published(snapshot)
-        settle = functools.partial(tries.settle, found, snapshot, name, files.own)
+        settle = functools.partial(self._check_and_hint, found, tries, snapshot, name, files.own)
         if found.base.is_long_ago():  # others may have changed history, and nobody shall read this meanwhile
             is_replaced = settle()
             settle = functools.partial(bool, is_replaced)

@@ -4,16 +4,14 @@ from typing import cast
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import OutcomeUnknown, Retryable
-from streamsink.faults import fault_point
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.reading import Questions
 from streamsink.table.application_states import States
 from streamsink.table.commit import late
 from streamsink.table.commit.changes import Ahead, Files, Written
 from streamsink.table.commit.delta import CommitRequest, Deltas
-from streamsink.table.commit.late import has_slept
 from streamsink.table.commit.retry import RetryPolicy
-from streamsink.table.commit.settle import Committed, Found, move_hint, take_back_hint, unanswered
+from streamsink.table.commit.settle import Committed, Found, move_hint, unanswered
 from streamsink.table.commit.unanswered import Unanswered, is_built_on, without_files
 from streamsink.table.history.deletion import Look, delete, delete_temporary
 from streamsink.table.table import Table
@@ -64,26 +62,21 @@ class Tries:
                 return found
         return None
 
-    def settle(self, found: Found, snapshot: Snapshot, name: str, own: list[str]) -> bool:
-        """Our snapshot exists: check that it came in time, and move the hint. Returns as ``Committed.settle``."""
-        request = found.request
+    def is_base_kept(self, found: Found, snapshot: Snapshot, name: str, own: list[str]) -> bool | None:
+        """Whether our snapshot exists on what it was built on. None when it was looked for, and found, a second time.
+
+        Raises as ``late.is_base_kept``, and OutcomeUnknown when it is not found. own: paths of this try's files.
+        """
         try:
             with unanswered(self._table.layout.snapshot(snapshot.id)):
-                is_kept = late.is_base_kept(self._table, snapshot, found.base)
+                return late.is_base_kept(self._table, snapshot, found.base)
         except OutcomeUnknown as no_answer:
             if not self._table.file_io.atomic_create:
                 raise
             self.unanswered.append(Unanswered(snapshot, name, own, no_answer))
             if self.landed(self._table.snapshots.latest()) is None:
                 raise
-            return False
-        fault_point("commit.published")
-        if request.hint:
-            move_hint(self._table, snapshot, name)
-            if has_slept(found.seen_ms):
-                take_back_hint(self._table, snapshot)
-        fault_point("commit.hinted")
-        return not is_kept
+            return None
 
     def clean(self, ahead: Written | None, committed: Snapshot) -> None:
         """The commit exists, as this snapshot: delete what other tries have written, as far as nothing can come to name

@@ -4,17 +4,21 @@ Executor and driver.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.format.paths import bucket_dir, escape, partition_path
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import AtomicType, DataField
+from streamsink.journal.announced import Announcement, announce
 from streamsink.storage.calls import NameLimits, size_of
+from streamsink.storage.file_io import FileIO
+from streamsink.table.write.spec import WriteSpec
 from streamsink.table.write.split import WHY_NOT_UTF8, PartitionKey, not_utf8, split_with_places
 
 UNAWARE_BUCKET = 0
@@ -43,6 +47,7 @@ class Folders:
         self._default = options.get("partition.default-name", "__DEFAULT_PARTITION__")
         self._legacy = options.get("partition.legacy-name", "true").strip().lower() == "true"
         self._known: dict[bytes, str] = {}
+        self._announced: set[str] = set()
 
     def of(self, key: PartitionKey) -> str:
         """The folder of a partition's files, relative to the table.
@@ -62,6 +67,17 @@ class Folders:
                 )
             self._known[key.row] = folder
         return folder
+
+    def announce(self, file_io: FileIO, spec: WriteSpec, keys: Iterable[PartitionKey]) -> None:
+        """Say where files of these partitions come to be before they are there, unless that was said of all of them.
+
+        Only for files that get their final names at once, in a store where a file is not there before it is finished.
+        """
+        new = {self.of(key) for key in keys} - spec.announced - self._announced if spec.attempt else set()
+        if new:
+            said = Announcement(spec.attempt, tuple((folder, spec.beginning) for folder in sorted(new)), spec.since)
+            announce(file_io, spec.staging, said, IdSource().new_id())
+            self._announced |= new
 
     def unfit_rows(self, rows: pa.RecordBatch) -> list[tuple[int, str, str]]:
         """(index, reason, column) of each row for which no folder can be named. The batch has the table's columns."""

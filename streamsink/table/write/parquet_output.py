@@ -1,7 +1,7 @@
 """Writes data files as Paimon's readers want them: INT96 only for nanoseconds, and small decimals as integers."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -150,3 +150,11 @@ def _repeats(column: pa.ChunkedArray) -> bool:
     if pa.types.is_decimal(column.type) and column.type.precision > _LONG_DECIMAL:
         return False
     return pc.count_distinct(column, mode="all").as_py() <= len(column) * _REPEATS
+
+
+def row_groups(rows: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
+    """The rows in pieces of at most about ``most_bytes`` each, by the average size of a row."""
+    pieces = max(1, -(-rows.nbytes // most_bytes))
+    step = max(1, -(-rows.num_rows // pieces))
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)

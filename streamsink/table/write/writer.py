@@ -6,7 +6,6 @@ open; the largest one is closed to make room. Neither bound grows with the numbe
 """
 
 import os
-from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
@@ -15,14 +14,13 @@ from streamsink.faults import fault_point
 from streamsink.format.data_file import DataFileMeta
 from streamsink.format.schema import TableSchema
 from streamsink.format.stats import StatsCollector
-from streamsink.journal.announced import Announcement, announce
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.history.deletion import delete_staged
 from streamsink.table.write.buffers import SMALL_PIECE_ROWS, Buffer, Limits, size_of
 from streamsink.table.write.conform import Conform
 from streamsink.table.write.folders import TOKEN, Folders
-from streamsink.table.write.parquet_output import ParquetOutput
+from streamsink.table.write.parquet_output import ParquetOutput, row_groups
 from streamsink.table.write.spec import WriteSpec, WrittenFile
 from streamsink.table.write.split import PartitionKey, split_by_partition
 
@@ -206,7 +204,6 @@ class _FileSeries:
         largest = file_io.largest_written if spec.attempt else file_io.largest_file
         most = spec.target_file_bytes if largest is None else int(_ROLLED_AT * largest)
         self._roll_bytes = min(spec.target_file_bytes, most)
-        self._announced = set(spec.announced)
         self._limits = limits
         self._folders = folders
         self._created: list[str] = []
@@ -217,7 +214,7 @@ class _FileSeries:
         if file is None:
             self._limits.make_room()
             file = self._create(key, rows)
-        for part in _row_groups(rows):
+        for part in row_groups(rows, ROW_GROUP_BYTES):
             file.append(part)
         if file.bytes >= self._roll_bytes:
             self._finish(file)
@@ -226,7 +223,7 @@ class _FileSeries:
         self._finish(max(self.open.values(), key=lambda f: f.bytes))
 
     def close(self, group: FlushGroup) -> list[WrittenFile]:
-        self._announce(self.open.values())
+        self._folders.announce(self.io, self.spec, [file.key for file in self.open.values()])
         for file in list(self.open.values()):
             self._close(file, group)
         return self._done
@@ -250,22 +247,10 @@ class _FileSeries:
 
     def _finish(self, file: _OpenFile) -> None:
         """Finish a file before the others: it is made durable at once and then holds no resources any more."""
-        self._announce([file])
+        self._folders.announce(self.io, self.spec, [file.key])
         with self.io.flush_group() as group:
             self._close(file, group)
             group.flush()
-
-    def _announce(self, files: Iterable[_OpenFile]) -> None:
-        """Say where these files come to be before they are there, unless the driver has said so for all of them.
-
-        Only for files that get their final names at once, in a store where a file is not there before it is finished.
-        """
-        new = {self._folders.of(file.key) for file in files} - self._announced if self.spec.attempt else set()
-        if new:
-            places = tuple((folder, self.spec.beginning) for folder in sorted(new))
-            said = Announcement(self.spec.attempt, places, self.spec.since)
-            announce(self.io, self.spec.staging, said, IdSource().new_id())
-            self._announced |= new
 
     def _close(self, file: _OpenFile, group: FlushGroup) -> None:
         size = file.close(group)
@@ -285,11 +270,3 @@ class _FileSeries:
             creation_time=Clock().now_ms(),
         )
         return WrittenFile(file.key.row, file.staged, os.path.join(self._folders.of(file.key), file.name), meta)
-
-
-def _row_groups(rows: pa.Table) -> Iterator[pa.Table]:
-    """The rows in pieces of at most about ROW_GROUP_BYTES each, by the average size of a row."""
-    pieces = max(1, -(-rows.nbytes // ROW_GROUP_BYTES))
-    step = max(1, -(-rows.num_rows // pieces))
-    for start in range(0, rows.num_rows, step):
-        yield rows.slice(start, step)
