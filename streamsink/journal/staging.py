@@ -28,6 +28,7 @@ class Staging:
         self._folder = folder
         self._lock = threading.Lock()
         self._attempts = Announced(file_io, table, deleting)
+        self._names: list[str] | None = None  # as of ``look``
         # By number, the folders that its record may yet name.
         self._left: dict[int, list[str]] = {}
         # Such folders of numbers that this writer has taken.
@@ -43,6 +44,17 @@ class Staging:
         self._io.begin_dir(folder)
         return folder
 
+    def look(self) -> None:
+        """List the folders of a distant store together with the journal, for ``orphans``.
+
+        What a driver makes later that is fenced by then is found by the next start.
+        """
+        self._names = self._io.names(self._folder) if self._io.is_distant else None
+
+    def delete_unfinished(self) -> None:
+        """Delete the files that dead writers never finished."""
+        self._io.delete_unfinished(self._folder)
+
     def orphans(
         self, needed: Collection[int], last: int, load: Callable[[int], Committable | None]
     ) -> dict[str, list[str]]:
@@ -54,7 +66,8 @@ class Staging:
         load: reads the record of a number. It is called only where several epochs have a folder of that number, as
         after a power failure that brought back what the record's own writer had deleted.
         """
-        found = [(name, _NAME.fullmatch(name)) for name in self._io.names(self._folder)]
+        names, self._names = self._names, None
+        found = [(name, _NAME.fullmatch(name)) for name in self._listed(names)]
         epochs = {os.path.join(self._folder, name): (int(match[1]), int(match[2])) for name, match in found if match}
         numbers = {folder: number for folder, (_, number) in epochs.items()}
         several = [number for number, folders in Counter(numbers.values()).items() if folders > 1 and number in needed]
@@ -126,13 +139,11 @@ class Staging:
             self._io.delete_tree(staging)
 
     def remove(self, folders: Collection[str], load: Callable[[int], Committable | None]) -> list[str]:
-        """Delete these folders, the files whose places they announce, and those that dead writers never finished.
+        """Delete these folders, and the files whose places they announce.
 
         load: as in ``orphans``. Returns the paths of the files with final names that were deleted.
         """
-        found = [path for folder in folders for path in self._delete(folder, load)]
-        self._io.delete_unfinished(self._folder)
-        return found
+        return [path for folder in folders for path in self._delete(folder, load)]
 
     def take(self, sequence: int) -> None:
         """This writer's record has the number now, so no record will name what others had ready for it."""
@@ -154,7 +165,7 @@ class Staging:
             self._io.delete(path)
             self._attempts.forget(os.path.dirname(path))
         others = set(sequences) - known.keys()
-        names = [(name, _NAME.fullmatch(name)) for name in self._io.names(self._folder)] if others else []
+        names = [(name, _NAME.fullmatch(name)) for name in self._listed(self._names)] if others else []
         folders = [os.path.join(self._folder, name) for name, found in names if found and int(found[2]) in others]
         deletions: list[Callable[[], Any]] = [functools.partial(self._delete, folder, load) for folder in folders]
         if self._io.is_distant:
@@ -162,6 +173,8 @@ class Staging:
         else:
             for delete in deletions:
                 delete()
+        if self._names is not None:
+            self._names = [name for name in self._names if os.path.join(self._folder, name) not in folders]
 
     def _delete(self, folder: str, load: Callable[[int], Committable | None] | None = None) -> list[str]:
         """Delete the folder and, before that, the files that it announces. Idempotent. Returns these files.
@@ -179,6 +192,9 @@ class Staging:
         self._io.delete_tree(folder)
         self._attempts.forget(folder)
         return gone
+
+    def _listed(self, names: list[str] | None) -> list[str]:
+        return self._io.names(self._folder) if names is None else names
 
     def _files_below(self, folder: str) -> list[str]:
         """All files in the folder, and in the folders that Spark's own writer makes there."""

@@ -81,6 +81,15 @@ class LockedFileIO(FileIO):
     def asking_to_keep(self, questions: Questions) -> AbstractContextManager[None]:
         return self._inner.asking_to_keep(questions)
 
+    def proving(self) -> AbstractContextManager[None]:
+        return self._inner.proving()
+
+    def is_own(self, path: str) -> bool:
+        return self._inner.is_own(path)
+
+    def soon(self, action: Callable[[], None]) -> None:
+        self._inner.soon(action)
+
     def ask_beside(self, action: Callable[[], None], questions: Questions) -> None:
         self._inner.ask_beside(action, questions)
 

@@ -113,10 +113,11 @@ class Committer(ABC):
         """
         return list(records)
 
-    def asking(self, questions: Any) -> AbstractContextManager[Any]:
-        """Entered while ``history`` is called and the journal is asked who owns the application.
+    def asking(self, questions: Any, *, others: bool = False) -> AbstractContextManager[Any]:
+        """Entered while ``history`` is called and the journal is asked this.
 
-        A committer over a distant store asks both at once. questions: as in ``Fence``.
+        A committer over a distant store asks both at once. questions: as in ``Fence``. others: whether ``others`` will
+        be called, too.
         """
         return nullcontext()
 

@@ -9,7 +9,7 @@ The driver makes these calls unless a method says otherwise. Paths are absolute,
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import BinaryIO
 
@@ -19,7 +19,7 @@ from streamsink.storage.calls import Calls, PosixCalls, PosixLikeCalls
 from streamsink.storage.flush_group import FlushGroup, Unflushed
 from streamsink.storage.folders import Folders
 from streamsink.storage.hold import Flock, Hold
-from streamsink.storage.reading import AskedAhead, Questions
+from streamsink.storage.reading import AskedAhead, FileStatus, Questions
 
 
 class FileIO(Folders):
@@ -253,13 +253,16 @@ class DistantFileIO(FileIO):
 
     def __init__(self, calls: PosixLikeCalls, new_id: Callable[[], str], flush: bool = True):
         super().__init__(calls, new_id, flush)
-        self._ahead = AskedAhead(calls.read, calls.size, calls.at_once)
+        self._ahead = AskedAhead(calls.read, calls.size, calls.entries, calls.at_once)
 
     def asking(self, questions: Questions) -> AbstractContextManager[None]:
         return self._ahead.asking(questions)
 
     def asking_to_keep(self, questions: Questions) -> AbstractContextManager[None]:
         return self._ahead.keeping(questions)
+
+    def soon(self, action: Callable[[], None]) -> None:
+        self._ahead.soon(action)
 
     def ask_beside(self, action: Callable[[], None], questions: Questions) -> None:
         self._ahead.beside(action, questions)
@@ -275,6 +278,21 @@ class DistantFileIO(FileIO):
 
     def exists(self, path: str) -> bool:
         return self.size(path) is not None
+
+    def entries(self, path: str) -> list[FileStatus]:
+        return [FileStatus(*entry) for entry in sorted(self._ahead.entries(path))]
+
+    def names(self, path: str) -> list[str]:
+        return sorted(name for name, _, _ in self._ahead.entries(path))
+
+    def listed(self, path: str) -> Mapping[str, int | None]:
+        return {name: size if self.lists_sizes else None for name, size, _ in self._ahead.entries(path)}
+
+    def create_if_absent(
+        self, path: str, data: bytes, unique: str = "", *, prepared: bool = False, replaceable: bool = False
+    ) -> bool:
+        self._ahead.do_waiting()
+        return super().create_if_absent(path, data, unique, prepared=prepared, replaceable=replaceable)
 
 
 def is_there(file_io: FileIO, path: str, data: bytes, failed: OSError, replaceable: bool = False) -> bool:

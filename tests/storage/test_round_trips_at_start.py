@@ -65,7 +65,9 @@ def test_a_restart_with_nothing_pending():
     assert len(levels) <= 52
 
 
-@pytest.mark.parametrize(("published", "most_trips", "most_requests"), [("one-snapshot", 282, 13), ("snapshot-per-checkpoint", 900, 26)])
+@pytest.mark.parametrize(
+    ("published", "most_trips", "most_requests"), [("one-snapshot", 282, 13), ("snapshot-per-checkpoint", 900, 26)]
+)
 def test_a_restart_with_a_hundred_pending_records(published, most_trips, most_requests):
     """From the start of the query to the end of the restore."""
     run = _with_pending(100, **_GOES_ON, publish_as=published)

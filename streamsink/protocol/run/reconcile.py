@@ -6,6 +6,7 @@ Driver only. ``restore.py`` plans it; here the plan is carried out.
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from streamsink import events
@@ -54,13 +55,19 @@ class Reconciler:
         self._emit = emit
         self._queue = queue
 
-    def reconcile(self, writer: Writer) -> Reconciled:
-        """Publish what is pending and mark what is published, for this owner."""
-        with self._queue.alone(writer), self._journal.loading():
-            history = self._committer.history(self._options.application)
-            # A try of this run that fails is the end of the run, so nothing of what is pending was tried before.
-            untried = {entry.committable.state.sequence for entry in self._queue.pending()}
-            plan = plan_restore(self._to, history, self._journal, self._committer, self._options, untried=untried)
+    def reconcile(self, writer: Writer, identify: Callable[[], None]) -> Reconciled:
+        """Publish what is pending and mark what is published, for this owner.
+
+        identify: called first.
+        """
+        with self._queue.alone(writer), ExitStack() as loading:
+            with self._committer.asking(self._journal.questions_of_restore()):
+                loading.enter_context(self._journal.loading())
+                identify()
+                history = self._committer.history(self._options.application)
+                # A try of this run that fails is the end of the run, so nothing of what is pending was tried before.
+                untried = {entry.committable.state.sequence for entry in self._queue.pending()}
+                plan = plan_restore(self._to, history, self._journal, self._committer, self._options, untried=untried)
             lost = tuple(c.state.checkpoint_id for c in plan.publish if c.state.sequence in plan.rolled_back)
             for snapshot_id in plan.replaced:
                 self._emit(events.SnapshotReplaced(self._to.path, self._options.application, snapshot_id, lost))

@@ -88,9 +88,16 @@ def sweep_creations(table: Table) -> list[str]:
     Returns the paths of the deleted files. A creation that is running at this moment finds its file gone and tries
     again.
     """
-    folder = table.layout.schema_dir
-    paths = [os.path.join(folder, n) for n in table.file_io.names(folder) if n.startswith(".") and n.endswith(".tmp")]
-    return delete(table, paths, Look.ALL)
+    folder, io = table.layout.schema_dir, table.file_io
+    # A distant store has listed it when the table was opened: what came since is not of the dead.
+    paths = [
+        os.path.join(folder, n) for n in (table.schemas.hidden if io.is_distant else io.names(folder)) if _is_hidden(n)
+    ]
+    return delete(table, [path for path in paths if not io.is_own(path)], Look.ALL)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".tmp")
 
 
 def _is_leftover(name: str, commit_name: str, certain: bool, published: Snapshot | None) -> bool:
