@@ -72,7 +72,7 @@ class FileJournal(Journal):
         self._retain = retain
         self._dir = journal_dir(table, application)
         self._owners = Owners(file_io, table, application, self._dir)
-        self._staging = Staging(file_io, self._path("staging"), table, deleting)
+        self._staging = Staging(file_io, self._path("staging"), table, deleting, keeps=keep_staging)
         self.attempts = Attempts(self._staging)
         self._runs = Runs(file_io, self._path("runs"))
         self._listing = Listing(file_io, self._dir)
@@ -91,9 +91,9 @@ class FileJournal(Journal):
     def claim(self, query: str, above: int, run: str = "") -> Writer:
         epoch = self._owners.claim(query, above, run)
         self._io.soon(self._staging.delete_unfinished)
-        with self._io.asking(Questions(names=(self._dir, self._path("staging")))):
+        self._io.soon(self._staging.look)
+        with self._io.asking(Questions(names=(self._dir,))):
             self.read_listing()
-            self._staging.look()
         return Writer(self._application, query, epoch)
 
     def identify(self, published: int, new_id: Callable[[], str], anew: bool = False) -> JournalIdentity:
@@ -186,6 +186,10 @@ class FileJournal(Journal):
         elif where is not None:
             # The record was published again, because a snapshot was lost.
             self._io.replace(self._done(state.sequence), said, IdSource().new_id())
+
+    def mark_all(self, records: Sequence[Committable], where: Where | None = None) -> None:
+        marks = [functools.partial(self.mark_published, committable, where) for committable in records]
+        self._io.together(marks)
 
     def known_run(self, run: str, table_id: str) -> KnownRun:
         return self._runs.known(run, table_id)

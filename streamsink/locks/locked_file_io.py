@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import tenacity
 
@@ -87,6 +87,9 @@ class LockedFileIO(FileIO):
     def is_own(self, path: str) -> bool:
         return self._inner.is_own(path)
 
+    def together(self, actions: Sequence[Callable[[], Any]]) -> None:
+        self._inner.together(actions)
+
     def soon(self, action: Callable[[], None]) -> None:
         self._inner.soon(action)
 
@@ -101,6 +104,9 @@ class LockedFileIO(FileIO):
 
     def names(self, path: str) -> list[str]:
         return self._inner.names(path)
+
+    def files_below(self, path: str) -> list[str]:
+        return self._inner.files_below(path)
 
     def names_beginning(self, path: str, beginning: str) -> list[str]:
         return self._inner.names_beginning(path, beginning)

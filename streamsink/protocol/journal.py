@@ -227,6 +227,13 @@ class Journal(ABC):
         remembered for good, longer than its record.
         """
 
+    def mark_all(self, records: Sequence[Committable], where: Where | None = None) -> None:
+        """As ``mark_published``, of records that were published at one instant. After a crash any of them may be
+        marked.
+        """
+        for committable in records:
+            self.mark_published(committable, where)
+
     @abstractmethod
     def known_run(self, run: str, table_id: str) -> KnownRun:
         """Whether a bounded job's run was marked published in this table, however long ago, and what it was made of."""

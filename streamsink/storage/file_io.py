@@ -11,7 +11,7 @@ import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse, OutcomeUnknown
@@ -260,6 +260,9 @@ class DistantFileIO(FileIO):
 
     def asking_to_keep(self, questions: Questions) -> AbstractContextManager[None]:
         return self._ahead.keeping(questions)
+
+    def together(self, actions: Sequence[Callable[[], Any]]) -> None:
+        self._calls.at_once(actions)
 
     def soon(self, action: Callable[[], None]) -> None:
         self._ahead.soon(action)

@@ -6,6 +6,7 @@ asked together (``AskedAhead``), and the code that follows finds the answers.
 """
 
 import functools
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -91,6 +92,14 @@ class Reading:
         """Whether this object has made the file for such a try, and removes it."""
         return False
 
+    def together(self, actions: Sequence[Callable[[], Any]]) -> None:
+        """Run the actions: one after another, or at once in a distant store, where each takes a round trip.
+
+        Raises the first error, after all that were begun have ended.
+        """
+        for action in actions:
+            action()
+
     def soon(self, action: Callable[[], None]) -> None:
         """Run the action; in a distant store together with the next questions that this thread asks ahead.
 
@@ -120,6 +129,14 @@ class Reading:
         This is cheaper than ``entries`` where a store has to ask for the size of each file separately.
         """
         return sorted(self._calls.names(path))
+
+    def files_below(self, path: str) -> list[str]:
+        """The paths of all files in this folder and in the folders below it."""
+        found: list[str] = []
+        for entry in self.entries(path):
+            child = os.path.join(path, entry.name)
+            found += self.files_below(child) if entry.is_dir else [child]
+        return found
 
     def names_beginning(self, path: str, beginning: str) -> list[str]:
         """Those of ``names`` that begin with this text, at the cost of these alone where the store can tell them."""

@@ -157,6 +157,9 @@ class S3FileIO(DistantFileIO):
     def names_beginning(self, path: str, beginning: str) -> list[str]:
         return sorted(name for name, _, _ in self._s3.entries(path, beginning))
 
+    def files_below(self, path: str) -> list[str]:
+        return sorted(self._s3.below(path))
+
     def make_dir(self, path: str) -> None:
         """Does nothing: there are no folders."""
 

@@ -123,6 +123,12 @@ class Snapshots:
         known = self._newest[1].id
         return Questions(read=(self._at.snapshot(known),), size=(self._at.snapshot(known + 1),))
 
+    def questions_of_settling(self, snapshot_id: int, *, hint: bool) -> Questions:
+        """What is asked when this snapshot was created: what is before it, and where the hint points if it is moved."""
+        before = (self._at.snapshot(snapshot_id - 1),) if snapshot_id > 1 else ()
+        moves = hint and self._moved_to != snapshot_id - 1
+        return Questions(read=(*before, *((self._at.latest_hint,) if moves else ())))
+
     def _known_newest(self) -> tuple[int, bytes] | None:
         """Number and bytes of the newest snapshot of the last look-up, which mostly is the newest still; else None."""
         return self._if_last(self._newest[1].id) if self._newest is not None else None

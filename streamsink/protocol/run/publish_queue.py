@@ -184,8 +184,7 @@ class PublishQueue:
 
     def mark(self, unit: Committable, records: Sequence[Committable], outcome: Published, elapsed_ms: float) -> None:
         """The unit is visible: the journal marks its records, and the batch function is told."""
-        for committable in records:
-            self._journal.mark_published(committable, outcome.where)
+        self._journal.mark_all(records, outcome.where)
         if outcome.base_replaced:
             self._emit(events.SnapshotReplaced(self._to.path, self._options.application, outcome.snapshot_id - 1, ()))
         left = self._see_published(unit)

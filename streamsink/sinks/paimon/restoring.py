@@ -41,6 +41,8 @@ _MOST_ENTRIES = 5_000
 # Records that are prepared at once. Few, because files that have their final names and no snapshot are orphans to a
 # cleaner.
 _AHEAD = 16
+# Records of which the manifests, or the files, are asked about at once.
+_LOOKED_UP = 64
 
 
 class Live:
@@ -212,7 +214,7 @@ class Restart(Restored):
         """By manifest, the files of the records that are there, live or rewritten since, as of the first look."""
         wanted = {identity for added in self._added.values() for identity in added}
         bases = [c.payload["base"] for c in self._records if c.payload.get("base") is not None]
-        newest = self._table.snapshots.latest()
+        newest = self._table.snapshots.last_seen()  # the plan of the restart has just looked
         seen = self.presence.live(wanted, newest) if wanted else set()
         if wanted - seen and bases and newest is not None and newest.id > min(bases):
             seen |= named_since(self._table, min(bases), wanted - seen)
@@ -285,8 +287,8 @@ class Restart(Restored):
         appended = (c for c in self._records if c.payload["kind"] == APPEND)
         every = [manifest for committable in appended for manifest in staged_manifests(committable)]
         within = self._table.layout.within
-        for first in range(0, len(every), _AHEAD):
-            some = every[first : first + _AHEAD]
+        for first in range(0, len(every), _LOOKED_UP):
+            some = every[first : first + _LOOKED_UP]
             with self._table.file_io.asking(Questions(read=tuple(within(manifest["final"]) for manifest in some))):
                 yield from self._identities_of(some)
 

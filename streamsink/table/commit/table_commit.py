@@ -89,12 +89,13 @@ class TableCommit:
         return is_replaced
 
     def _check_and_hint(self, found: Found, tries: Tries, snapshot: Snapshot, name: str, own: list[str]) -> bool:
-        is_kept = tries.is_base_kept(found, snapshot, name, own)
-        if is_kept is None:
-            return False
-        fault_point("commit.published")
-        if found.request.hint:
-            hint(self._table, snapshot, name, found.seen_ms)
+        with self._io.asking(self._snapshots.questions_of_settling(snapshot.id, hint=found.request.hint)):
+            is_kept = tries.is_base_kept(found, snapshot, name, own)
+            if is_kept is None:
+                return False
+            fault_point("commit.published")
+            if found.request.hint:
+                hint(self._table, snapshot, name, found.seen_ms)
         fault_point("commit.hinted")
         return not is_kept
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from streamsink.format.snapshot import Snapshot
+from streamsink.storage.reading import Questions
 from streamsink.table.history.deletion import Look, delete
 from streamsink.table.table import Table
 
@@ -29,8 +30,10 @@ def look(table: Table, commit_names: Iterable[str]) -> Found:
     commit_names: UUIDs. The names of all tries of a commit contain its UUID, whoever made them.
     """
     wanted, found = set(commit_names), defaultdict(list)
-    for folder in (table.layout.manifest_dir, table.layout.snapshot_dir) if wanted else ():
-        names = table.file_io.names(folder)
+    folders = (table.layout.manifest_dir, table.layout.snapshot_dir) if wanted else ()
+    with table.file_io.asking(Questions(names=folders)):
+        listed = [(folder, table.file_io.names(folder)) for folder in folders]
+    for folder, names in listed:
         for commit_name, name in itertools.chain(_final(names, wanted), _temporary(names, wanted)):
             found[commit_name].append(os.path.join(folder, name))
     return found
@@ -67,11 +70,12 @@ def sweep(table: Table, commits: Mapping[str, Callable[[Snapshot], bool]], found
     under another name. found: what ``look`` returned, for these commits at least.
     """
     load = functools.cache(table.snapshots.load)
-    removed = []
+    removed, newest = [], None
+    if any(found.get(commit_name) for commit_name in commits):
+        with table.file_io.asking(table.snapshots.questions()):
+            newest = table.snapshots.latest()
     for commit_name, is_before in commits.items():
         if found.get(commit_name):
-            with table.file_io.asking(table.snapshots.questions()):
-                newest = table.snapshots.latest()
             certain, published = _published(newest, load, commit_name, is_before)
             removed += [
                 path
