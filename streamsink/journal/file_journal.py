@@ -187,9 +187,8 @@ class FileJournal(Journal):
             # The record was published again, because a snapshot was lost.
             self._io.replace(self._done(state.sequence), said, IdSource().new_id())
 
-    def mark_all(self, records: Sequence[Committable], where: Where | None = None) -> None:
-        marks = [functools.partial(self.mark_published, committable, where) for committable in records]
-        self._io.together(marks)
+    def mark_all(self, records: Sequence[tuple[Committable, Where | None]]) -> None:
+        self._io.together([functools.partial(self.mark_published, *each) for each in records])
 
     def known_run(self, run: str, table_id: str) -> KnownRun:
         return self._runs.known(run, table_id)

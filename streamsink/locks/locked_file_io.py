@@ -99,6 +99,9 @@ class LockedFileIO(FileIO):
     def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
         return self._inner.asked_recently(questions)
 
+    def known_still(self, questions: Questions, made: tuple[str, bytes], following: str) -> None:
+        self._inner.known_still(questions, made, following)
+
     def entries(self, path: str) -> list[FileStatus]:
         return self._inner.entries(path)
 

@@ -227,11 +227,9 @@ class Journal(ABC):
         remembered for good, longer than its record.
         """
 
-    def mark_all(self, records: Sequence[Committable], where: Where | None = None) -> None:
-        """As ``mark_published``, of records that were published at one instant. After a crash any of them may be
-        marked.
-        """
-        for committable in records:
+    def mark_all(self, records: Sequence[tuple[Committable, Where | None]]) -> None:
+        """As ``mark_published``, of several. After a crash any of them may be marked."""
+        for committable, where in records:
             self.mark_published(committable, where)
 
     @abstractmethod

@@ -273,6 +273,9 @@ class DistantFileIO(FileIO):
     def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
         return self._ahead.recent(questions)
 
+    def known_still(self, questions: Questions, made: tuple[str, bytes], following: str) -> None:
+        self._ahead.known_still(questions, made, following)
+
     def read(self, path: str) -> bytes:
         return self._ahead.read(path)
 

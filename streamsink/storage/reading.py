@@ -119,6 +119,12 @@ class Reading:
         """
         return nullcontext()
 
+    def known_still(self, questions: Questions, made: tuple[str, bytes], following: str) -> None:
+        """The answers to these questions that this thread has used last in ``asked_recently`` count once more there,
+        for as long as they would have. So does what this process knows because it has just made a file under a number
+        that was free: path and bytes of that, and that there is no file with the following number.
+        """
+
     def entries(self, path: str) -> list[FileStatus]:
         """The entries of a folder, sorted by name; empty when there is no such folder."""
         return [FileStatus(*entry) for entry in sorted(self._calls.entries(path))]
@@ -204,6 +210,8 @@ class _Answers(threading.local):
         self.now: dict[tuple[str, str], _Asked[Any]] = {}
         self.kept: dict[tuple[str, str], _Asked[Any]] = {}
         self.kept_ms = 0
+        self.used: dict[tuple[str, str], _Asked[Any]] = {}
+        self.used_ms = 0
 
 
 class AskedAhead:
@@ -271,8 +279,24 @@ class AskedAhead:
         is_recent = 0 <= now_ms - self._of.kept_ms < KEPT_MS
         kept = kept if is_recent and kept.keys() >= self._asks(questions).keys() else {}
         self._of.kept = {}
-        with self._within(kept, questions):
-            yield self._of.kept_ms if kept else now_ms
+        since_ms = self._of.kept_ms if kept else now_ms
+        with self._within(kept, questions) as asked:
+            yield since_ms
+        self._of.used, self._of.used_ms = asked, since_ms
+
+    def known_still(self, questions: Questions, made: tuple[str, bytes], following: str) -> None:
+        """See ``Reading.known_still``."""
+        used, (path, data) = self._of.used, made
+        kept = {
+            q: used[q] for q in self._asks(questions) if q in used and (used[q].is_nothing or not used[q].has_failed)
+        }
+        known: dict[tuple[str, str], _Asked[Any]] = {
+            (_READ, path): _Asked(lambda: data),
+            (_SIZE, following): _Asked(lambda: None),
+        }
+        for ask in known.values():
+            ask()
+        self._of.kept, self._of.kept_ms = kept | known, self._of.used_ms
 
     @contextmanager
     def _within(

@@ -14,7 +14,7 @@ Two threads meet here: the batch function records checkpoints, and whoever publi
 import functools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -28,6 +28,9 @@ from streamsink.protocol.journal import Journal
 from streamsink.protocol.run.first_name import check_name_before
 from streamsink.protocol.run.publish_thread import QueuedRecord
 from streamsink.protocol.sink import Committer, Destination, Fence, Published
+
+# (what was published at one instant, the records that it stands for, where)
+Done = tuple[Committable, Sequence[Committable], Published]
 
 
 class PublishQueue:
@@ -147,7 +150,7 @@ class PublishQueue:
     def _finish(self, unit: Committable, records: Sequence[Committable], outcome: Published, elapsed_ms: float) -> None:
         if outcome.settle is not None:
             outcome = replace(outcome, base_replaced=outcome.settle(), settle=None)
-        self.mark(unit, records, outcome, elapsed_ms)
+        self.mark([(unit, records, outcome)], elapsed_ms)
         self._journal.forget([committable.state.sequence for committable in records])
 
     def units(self, queued: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:
@@ -182,9 +185,15 @@ class PublishQueue:
         fence = Fence(ask, self._journal.questions(self._writer))
         return self._committer.publish(unit, expect=expect, restored=restored, fence=fence)
 
-    def mark(self, unit: Committable, records: Sequence[Committable], outcome: Published, elapsed_ms: float) -> None:
-        """The unit is visible: the journal marks its records, and the batch function is told."""
-        self._journal.mark_all(records, outcome.where)
+    def mark(self, done: Sequence[Done], elapsed_ms: float) -> None:
+        """These units are visible: the journal marks their records, and the batch function is told."""
+        self._journal.mark_all(
+            [(committable, outcome.where) for _, records, outcome in done for committable in records]
+        )
+        for unit, records, outcome in done:
+            self._say_published(unit, records, outcome, elapsed_ms)
+
+    def _say_published(self, unit: Committable, records: Sized, outcome: Published, elapsed_ms: float) -> None:
         if outcome.base_replaced:
             self._emit(events.SnapshotReplaced(self._to.path, self._options.application, outcome.snapshot_id - 1, ()))
         left = self._see_published(unit)

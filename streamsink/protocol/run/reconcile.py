@@ -15,7 +15,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.journal import Journal, Mark, Where, comes_again, readable
-from streamsink.protocol.run.publish_queue import PublishQueue
+from streamsink.protocol.run.publish_queue import Done, PublishQueue
 from streamsink.protocol.run.restore import RestorePlan, plan_restore
 from streamsink.protocol.sink import Committer, Destination
 
@@ -83,25 +83,33 @@ class Reconciler:
         never looked at again. They are looked for by each record's name, whichever group its dead tries were made for.
         """
         leftovers = self._committer.sweep(plan.mark)
-        for committable in plan.mark:
-            is_older = self._journal.is_marked(committable.state.sequence)
-            self._journal.mark_published(committable, self._where(committable) if is_older else None)
+        older = [self._journal.is_marked(committable.state.sequence) for committable in plan.mark]
+        self._journal.mark_all([(c, self._where(c) if is_older else None) for c, is_older in zip(plan.mark, older)])
         self._say_where(plan.last)
         self._queue.begin_behind(plan.last)
-        over = plan.over
+        over, done = plan.over, list[Done]()
         for unit, records in self._units([c.published_by(writer.epoch) for c in plan.publish]):
             fault_point("restore.before_publish")
             expect, over = records[0].state.sequence - 1 if over is None else over, None
             outcome = self._queue.publish(
                 unit, records, expect=expect, restored=True, before=functools.partial(self._doubt_marks, records)
             )
-            # The first publishing of one that was rolled back may still be held by a tag.
-            leftovers += self._committer.sweep([c for c in records if c.state.sequence not in plan.rolled_back])
-            self._queue.mark(unit, records, outcome, 0.0)
+            done.append((unit, records, outcome))
+            if len(done) >= self._committer.marked_at_once:
+                leftovers, done = leftovers + self._sweep_and_mark(done, plan), []
+        leftovers += self._sweep_and_mark(done, plan)
         fault_point("restore.published")
         if plan.publish:
             self._journal.forget([committable.state.sequence for committable in plan.publish])
         return leftovers
+
+    def _sweep_and_mark(self, done: Sequence[Done], plan: RestorePlan) -> list[str]:
+        """Returns the files of dead tries that were deleted."""
+        # The first publishing of one that was rolled back may still be held by a tag.
+        again = set(plan.rolled_back)
+        found = self._committer.sweep([c for _, records, _ in done for c in records if c.state.sequence not in again])
+        self._queue.mark(done, 0.0)
+        return found
 
     def _units(self, records: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:
         """As ``PublishQueue.units``.

@@ -24,6 +24,8 @@ from streamsink.table.history.lineage import were_named
 from streamsink.table.history.whole import Whole
 from streamsink.table.table import Table
 
+_MARKED_AT_ONCE = 16
+
 
 class PaimonHistory(Committer):
     """The side of a ``PaimonCommitter`` that only reads."""
@@ -47,6 +49,10 @@ class PaimonHistory(Committer):
         self._whole = Whole(table, started=is_running)
         self._commit = TableCommit(table, options, self._whole)
         self._checked_schema = -1
+
+    @property
+    def marked_at_once(self) -> int:  # type: ignore[override]  # nobody sets what the contract names
+        return _MARKED_AT_ONCE if self._table.file_io.is_distant else 1
 
     def asking(self, questions: Any, *, others: bool = False) -> AbstractContextManager[Any]:
         more = questions if isinstance(questions, Questions) else Questions()

@@ -137,6 +137,9 @@ class TableCommit:
         published_ms = self._clock.now_ms()
         self._manifests.remember(snapshot, files.metas)
         self._deltas.published(snapshot)
+        if not request.hint:  # another commit follows at once: what this one has asked counts for that, too
+            made, following = self._at.snapshot(snapshot.id), self._at.snapshot(snapshot.id + 1)
+            self._io.known_still(self._table.questions() + guard.questions(), (made, prepared.data), following)
         settle = functools.partial(self._check_and_hint, found, tries, snapshot, name, files.own)
         if found.base.is_long_ago():  # others may have changed history, and nobody shall read this meanwhile
             is_replaced = settle()

@@ -154,7 +154,7 @@ class Looking:
         """What was written for the first try, if it is built on what this try has found; else that is deleted."""
         if ahead is None:
             return None
-        if isinstance(found, Found) and found.newest == ahead.newest and not (found.delta.unwritten or found.is_alone):
+        if isinstance(found, Found) and ahead.is_on(found.newest) and not (found.delta.unwritten or found.is_alone):
             return ahead.files
         delete(self._table, ahead.files.own, Look.SINCE_TRY, durable=False)
         return None

@@ -56,6 +56,11 @@ def try_name(commit_name: str, number: int, attempt: int) -> str:
     return f"{commit_name}-s{number}-{attempt}"
 
 
+def is_of_a_try(name: str) -> bool:
+    """Whether a file of this name may be one that ``delete`` deletes: a record's own manifest is none."""
+    return bool(_HIDDEN.fullmatch(name) or _OF_TRIES.fullmatch(name))
+
+
 def delete(table: "Table", paths: Sequence[str], look: Look, *, durable: bool = True) -> list[str]:
     """Delete those of the files that tries of commits made and that nothing names, and return their paths. Idempotent.
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.reading import Questions
-from streamsink.table.history.deletion import Look, delete
+from streamsink.table.history.deletion import Look, delete, is_of_a_try
 from streamsink.table.table import Table
 
 # The form of a commit's name, which is the id of its record.
@@ -35,7 +35,8 @@ def look(table: Table, commit_names: Iterable[str]) -> Found:
         listed = [(folder, table.file_io.names(folder)) for folder in folders]
     for folder, names in listed:
         for commit_name, name in itertools.chain(_final(names, wanted), _temporary(names, wanted)):
-            found[commit_name].append(os.path.join(folder, name))
+            if is_of_a_try(name):
+                found[commit_name].append(os.path.join(folder, name))
     return found
 
 
