@@ -56,6 +56,8 @@ class Owners:
         for _ in range(_CLAIM_ATTEMPTS):
             epochs = self._epochs()
             owner = _load(self._io, self._path(epochs[-1])) if epochs else None
+            if epochs and owner is None:
+                continue  # since the listing others have claimed it twice
             self._check_run(owner, run)
             rival = epochs[-1] if owner is not None and owner.get("query") != query else None
             if not self._hold.allows(rival):
@@ -179,9 +181,12 @@ def _id_of(owner: Mapping[str, Any] | None) -> str:
     return owner.get("id", "") if owner else ""
 
 
-def _load(file_io: FileIO, path: str) -> dict[str, Any]:
+def _load(file_io: FileIO, path: str) -> dict[str, Any] | None:
+    """None when the file is gone."""
     try:
         return dict(json.loads(file_io.read(path)))
+    except FileNotFoundError:
+        return None
     except (ValueError, TypeError) as broken:
         raise Corrupt(
             f"{path}: not a valid owner record ({type(broken).__name__}). It holds no data: make sure that no "

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from streamsink.clock import Clock, IdSource
+from streamsink.errors import StreamsinkError
 from streamsink.faults import fault_point
 from streamsink.format.manifest import FileKind, ManifestEntry, write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
@@ -238,6 +239,9 @@ class PaimonCommitter(PaimonHistory):
         self._restart = Restart(self._table, records, self._entries, ahead, self._commit.files.write_chain)
         try:
             yield
+        except StreamsinkError as failed:
+            self._restart.clean(failed)
+            raise
         finally:
             self._restart = None
 

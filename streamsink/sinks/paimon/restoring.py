@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from streamsink.clock import Clock
-from streamsink.errors import Corrupt
+from streamsink.errors import Corrupt, Fenced, Retryable, StreamsinkError
 from streamsink.events import log
 from streamsink.format.manifest import Identity, ManifestEntry
 from streamsink.format.manifest_list import ManifestFileMeta
@@ -31,6 +31,7 @@ from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.reading import Questions
 from streamsink.table.commit.changes import Ahead
 from streamsink.table.history import leftovers
+from streamsink.table.history.deletion import Look, delete
 from streamsink.table.history.lineage import named_since
 from streamsink.table.history.presence import Presence
 from streamsink.table.table import Table
@@ -156,6 +157,7 @@ class Restart(Restored):
         self._sweeps = 0
         # By record, what is written for its commit.
         self._prepared: dict[str, Ahead | None] = {}
+        self._tried: Ahead | None = None
         # Records of which all files were there, as was looked up at ``_looked_ms``.
         self._whole: set[str] = set()
         self._looked_ms: float = math.inf
@@ -182,7 +184,24 @@ class Restart(Restored):
         return record_id in self._prepared
 
     def ahead_of(self, committable: Committable) -> Ahead | None:
-        return self._prepared.get(committable.state.record_id)
+        record_id = committable.state.record_id
+        self._tried, self._prepared[record_id] = self._prepared.get(record_id), None
+        return self._tried
+
+    def clean(self, failed: StreamsinkError) -> None:
+        """The restart ends with this error: delete what was written for commits that will not be made.
+
+        Whoever has published their records has looked for such files by then. What the last try has written stays when
+        its snapshot may yet come.
+        """
+        left = [*self._prepared.values(), self._tried if isinstance(failed, Fenced | Retryable) else None]
+        lists = [ahead.files.shared_delta_list for ahead in left if ahead is not None]
+        paths = [path for ahead in left if ahead is not None for path in ahead.files.own]
+        paths += [self._table.layout.manifest(written[0]) for written in lists if written is not None]
+        try:
+            delete(self._table, paths, Look.SINCE_TRY)
+        except (OSError, StreamsinkError) as stays:  # the error of the restart is the one to be seen
+            log.warning("%s: %d files of commits that were not made stay: %s", self._table.root, len(paths), stays)
 
     def named_ms(self, committable: Committable) -> float:
         return self._looked_ms if committable.state.record_id in self._whole else super().named_ms(committable)
@@ -309,20 +328,20 @@ class Restart(Restored):
                     group.sync_dir(folder)
                 done[committable.state.record_id] = None
                 manifests = self._added_by(committable)
-                if manifests and len(chain) == len(done) - 1:  # those before it are prepared, too
+                if manifests is not None and len(chain) == len(done) - 1:  # those before it are prepared, too
                     names[committable.state.record_id] = commit_name(committable)
                     chain.append((names[committable.state.record_id], manifests))
             written = self._write(chain, group) if chain else {}
             group.flush()
         self._prepared |= done | {record: written[name] for record, name in names.items() if name in written}
 
-    def _added_by(self, committable: Committable) -> Sequence[ManifestFileMeta]:
-        """Empty when what the record adds may depend on what is in the table, or would have to be read again."""
+    def _added_by(self, committable: Committable) -> Sequence[ManifestFileMeta] | None:
+        """None when what the record adds may depend on what is in the table, or would have to be read again."""
         manifests = staged_manifests(committable)
         found = [self._entries.get(os.path.basename(manifest["final"])) for manifest in manifests]
         known = [entries for entries in found if entries is not None]
-        if committable.payload["kind"] != APPEND or not manifests or len(known) < len(found):
-            return ()
+        if committable.payload["kind"] != APPEND or committable.payload.get("held") or len(known) < len(found):
+            return None
         return [manifest_meta(self._table, *each) for each in zip(manifests, known)]
 
     def _identities(self) -> Iterator[tuple[str, list[Identity]]]:

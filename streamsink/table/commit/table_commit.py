@@ -77,10 +77,11 @@ class TableCommit:
         policy = RetryPolicy.of(self._at.root, self._options, self._table.known_schema.options)
         ahead = request.ahead.files.shared_delta_list if request.ahead else request.delta_list
         tries = Tries(self._table, ahead)
-        for attempt in policy.attempts(self._clock):
-            done = self._try_once(request, guard, tries, attempt)
-            if done is not None:
-                return replace(done, settle=functools.partial(self._settle, done, tries, ahead))
+        with tries.cleared():
+            for attempt in policy.attempts(self._clock):
+                done = self._try_once(request, guard, tries, attempt)
+                if done is not None:
+                    return replace(done, settle=functools.partial(self._settle, done, tries, ahead))
         raise tries.gave_up(policy)
 
     def _settle(self, done: Committed, tries: Tries, ahead: Written | None) -> bool:

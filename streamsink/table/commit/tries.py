@@ -1,9 +1,11 @@
 """What the tries of one commit find, what they know of each other, and what is cleaned up behind them. Driver only."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import cast
 
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import OutcomeUnknown, Retryable
+from streamsink.errors import Conflict, Fenced, OutcomeUnknown, Retryable, StreamsinkError
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.reading import Questions
 from streamsink.table.application_states import States
@@ -95,6 +97,17 @@ class Tries:
         # A try that gave no answer may have used it, even if its snapshot is not found any more.
         if ahead and not self.unanswered and ahead[0] != committed.delta_manifest_list:
             delete(self._table, [self._table.layout.manifest(ahead[0])], Look.SINCE_TRY)
+
+    @contextmanager
+    def cleared(self) -> Iterator[None]:
+        """Within it the tries are made. After an error with which no snapshot came, the list that they share goes."""
+        try:
+            yield
+        except (Conflict, Fenced, Retryable):
+            if self.delta_list is not None and not self.unanswered:
+                with suppress(OSError, StreamsinkError):  # the error of the commit is the one to be seen
+                    delete(self._table, [self._table.layout.manifest(self.delta_list[0])], Look.SINCE_TRY)
+            raise
 
     def gave_up(self, policy: RetryPolicy) -> Exception:
         """The error of a commit that no try has published."""
