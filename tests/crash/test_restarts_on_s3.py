@@ -12,7 +12,6 @@ import pytest
 from streamsink.clock import IdSource
 from streamsink.errors import StreamsinkError
 from streamsink.options import SinkOptions
-from streamsink.protocol.run import reconcile
 from streamsink.sinks.paimon import history, restoring
 from streamsink.storage.s3 import S3FileIO
 from streamsink.testing.crashing import CrashingCalls, Mode
@@ -24,7 +23,7 @@ ROOT = "s3://bucket/shop.db/orders"
 BATCHES = (3, 5, 5, 8, 9, 11, 14)
 PUBLISHED_AS = ["snapshot-per-checkpoint", "one-snapshot"]
 # Of the requests each so-manieth is tried, other ones in each run of the suite.
-SOME = 9
+SOME = 23
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +87,7 @@ def test_death_at_any_request(pending, published_as, stride, rng):
                 break
             ends_right(world, f"{mode.value} at call {n}, {published_as}", BATCHES)
             n, tried = n + stride, tried + 1
-    assert tried * stride > 200
+    assert tried * stride > 150
 
 
 class _Interrupted(CrashingCalls):
@@ -139,6 +138,26 @@ def test_a_second_driver_at_any_request(pending, published_as, stride, rng):
 
 
 @pytest.mark.parametrize("stride", [SOME, pytest.param(1, marks=pytest.mark.soak)])
+def test_another_application_at_any_request(pending, stride, rng):
+    """Its snapshot comes between two of ours, whose lists were written before."""
+    n, is_there = rng.randrange(stride) + 1, True
+    while is_there:
+
+        def other_writes(world):
+            other = _world(world.calls, application="other")
+            other.driver.first_file = 100
+            other.run(boundaries=(103,))
+
+        world, is_there = _interrupted(pending, n, other_writes)
+        world.run(boundaries=BATCHES)
+        others = [100, 101, 102] if is_there else []
+        assert world.ids() == [*expected(BATCHES), *others], f"another application at call {n}"
+        assert world.unknown_files() == []
+        n += stride
+    assert n > 100
+
+
+@pytest.mark.parametrize("stride", [SOME, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_table_that_goes_back_at_any_request(pending, stride, rng):
     """To the snapshot that was there before the restart: what was published since is published again."""
     n, is_there = rng.randrange(stride) + 1, True
@@ -159,7 +178,7 @@ def test_a_table_that_goes_back_at_any_request(pending, stride, rng):
 
 def test_the_records_are_more_than_are_prepared_at_once(pending):
     """Else these tests would not see what is between two lots."""
-    assert len(BATCHES) - 1 > 2 * 2 and reconcile is not None
+    assert len(BATCHES) - 1 > restoring._AHEAD > history._MARKED_AT_ONCE
     world = _restarting(pending)
     world.run(boundaries=BATCHES)
     assert world.ids() == expected(BATCHES) and world.unknown_files() == []

@@ -6,7 +6,7 @@ Run with ``-s`` to see the requests, level by level: ``pytest -s tests/storage/t
 import pytest
 
 from streamsink.options import SinkOptions
-from tests.storage.test_round_trips import ROOT, Run
+from tests.storage.test_round_trips import PUBLISHED, RECORDED, ROOT, WRITTEN, Run
 
 _GOES_ON = {"restore": "restore-and-continue"}
 
@@ -45,12 +45,13 @@ def _with_pending(count: int, **options) -> Run:
 
 
 def test_the_first_batch_of_a_fresh_table():
-    """From the start of the query to the end of its first batch."""
+    """From the start of the query to the end of its first batch. docs/design/0015-object-stores.md has each level."""
     run = Run()
     start = run.calls.take()
     batch, _ = run.batch(0)
     levels, _ = _shown("a fresh table", start, batch)
-    assert len(levels) <= 47
+    assert len(levels) <= 12
+    assert levels[-4:] == [["PUT at"], WRITTEN, RECORDED, PUBLISHED]
 
 
 def test_a_restart_with_nothing_pending():
@@ -62,25 +63,29 @@ def test_a_restart_with_nothing_pending():
     start = _restarted(run, 3)
     batch, _ = run.batch(3)
     levels, _ = _shown("a restart", start, batch)
-    assert len(levels) <= 52
+    assert len(levels) <= 16
 
 
 @pytest.mark.parametrize(
-    ("published", "most_trips", "most_requests"), [("one-snapshot", 282, 13), ("snapshot-per-checkpoint", 900, 26)]
+    ("published", "most_trips", "most_requests"), [("one-snapshot", 24, 6), ("snapshot-per-checkpoint", 260, 10)]
 )
 def test_a_restart_with_a_hundred_pending_records(published, most_trips, most_requests):
-    """From the start of the query to the end of the restore."""
+    """From the start of the query to the end of the restore.
+
+    A snapshot each: two round trips a record, because each is known to have come in time before the next one does.
+    """
     run = _with_pending(100, **_GOES_ON, publish_as=published)
     levels, requests = _shown(f"100 pending, {published}", _restarted(run, 102))
     assert len(levels) <= most_trips and requests <= 100 * most_requests
 
 
 def test_ten_batches_published_as_one():
-    """In the mean, and none of them much more than others."""
+    """In the mean, and none of them much more than others. The look comes before, beside Spark's job."""
     run = Run(publish_every_batches=10, publish_as="one-snapshot")
     run.checkpoint.ends[:] = [10 * (number + 1) for number in range(40)]
     found = [run.batch(number)[0] for number in range(40)][20:]
     levels, _ = _shown("the last of ten batches", found[-1])
-    trips = [len(batch.round_trips()) for batch in found]
+    trips = [len(batch.round_trips()[1:]) for batch in found]
     print(trips)
-    assert sum(trips) / len(trips) <= 6 and max(trips) <= 30
+    assert all(batch.round_trips()[0][0] == "GET owner" for batch in found)
+    assert sum(trips) / len(trips) <= 2.5 and max(trips) <= 7  # 5, and where manifests are merged 2 more

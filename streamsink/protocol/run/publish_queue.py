@@ -14,7 +14,7 @@ Two threads meet here: the batch function records checkpoints, and whoever publi
 import functools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -26,11 +26,8 @@ from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.journal import Journal
 from streamsink.protocol.run.first_name import check_name_before
-from streamsink.protocol.run.publish_thread import QueuedRecord
+from streamsink.protocol.run.publish_thread import Done, QueuedRecord, published_event
 from streamsink.protocol.sink import Committer, Destination, Fence, Published
-
-# (what was published at one instant, the records that it stands for, where)
-Done = tuple[Committable, Sequence[Committable], Published]
 
 
 class PublishQueue:
@@ -187,31 +184,14 @@ class PublishQueue:
 
     def mark(self, done: Sequence[Done], elapsed_ms: float) -> None:
         """These units are visible: the journal marks their records, and the batch function is told."""
-        self._journal.mark_all(
-            [(committable, outcome.where) for _, records, outcome in done for committable in records]
-        )
-        for unit, records, outcome in done:
-            self._say_published(unit, records, outcome, elapsed_ms)
-
-    def _say_published(self, unit: Committable, records: Sized, outcome: Published, elapsed_ms: float) -> None:
-        if outcome.base_replaced:
-            self._emit(events.SnapshotReplaced(self._to.path, self._options.application, outcome.snapshot_id - 1, ()))
-        left = self._see_published(unit)
-        fault_point("commit.marked")
-        self._emit(
-            events.CheckpointPublished(
-                self._to.path,
-                self._options.application,
-                outcome.checkpoint_id,
-                outcome.snapshot_id,
-                unit.rows,
-                len(unit.files),
-                left,
-                outcome.attempts,
-                elapsed_ms,
-                len(records),
-            )
-        )
+        path, application = self._to.path, self._options.application
+        self._journal.mark_all([(record, outcome.where) for _, records, outcome in done for record in records])
+        for each in done:
+            if each[2].base_replaced:
+                self._emit(events.SnapshotReplaced(path, application, each[2].snapshot_id - 1, ()))
+            left = self._see_published(each[0])
+            fault_point("commit.marked")
+            self._emit(published_event(path, application, each, left, elapsed_ms))
 
     def _see_published(self, unit: Committable) -> int:
         """The unit is visible. Returns how many records are pending."""

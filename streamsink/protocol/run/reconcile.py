@@ -15,7 +15,8 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.journal import Journal, Mark, Where, comes_again, readable
-from streamsink.protocol.run.publish_queue import Done, PublishQueue
+from streamsink.protocol.run.publish_queue import PublishQueue
+from streamsink.protocol.run.publish_thread import Done
 from streamsink.protocol.run.restore import RestorePlan, plan_restore
 from streamsink.protocol.sink import Committer, Destination
 
