@@ -1,16 +1,16 @@
 """The journal in files, below ``<table>/streamsink/<application>/``. Paimon never lists that folder.
 
-    hold                     held (flock) while a driver lives; on a store without locks hold-<epoch>, which the driver
-                             keeps changing
-    journal-<n>              identity of the journal, of which the newest counts: a journal that was removed or restored
-                             gets a new one
-    owner-<epoch>            who claimed the application; created once, so epochs never repeat
-    record-<sequence>.json   a pre-commit: one header line (version, length, SHA-256), one body line; never changed
-    done-<sequence>          the record is published, as the name says; in it, as JSON, the snapshot's number and uuid
-                             and the time by our clock, for several tables by table
-    files-<level>-<first>-<last>   which files the records of these numbers were made of (``known_files.py``)
-    staging/<epoch>-<sequence>/    files of a checkpoint that is not published yet
-    runs/<run id>            a bounded run is published, and what it was made of (kept unless it is given up)
+hold                     held (flock) while a driver lives; on a store without locks hold-<epoch>, which the driver
+                         keeps changing
+journal-<n>              identity of the journal, of which the newest counts: a journal that was removed or restored
+                         gets a new one
+owner-<epoch>            who claimed the application; created once, so epochs never repeat
+record-<sequence>.json   a pre-commit: one header line (version, length, SHA-256), one body line; never changed
+done-<sequence>          the record is published, as the name says; in it, as JSON, the snapshot's number and uuid
+                         and the time by our clock, for several tables by table
+files-<level>-<first>-<last>   which files the records of these numbers were made of (``known_files.py``)
+staging/<epoch>-<sequence>/    files of a checkpoint that is not published yet
+runs/<run id>            a bounded run is published, and what it was made of (kept unless it is given up)
 """
 
 import functools

@@ -58,6 +58,7 @@ class LockedFileIO(FileIO):
         def create() -> bool:
             return self._inner.create_new(path, data, unique, prepared=prepared)
 
+        self._inner.do_waiting()
         with self._turn:
             won = self._retrying(create_under, self._lock, self._inner, path, data, create)
         if prepared and not won:
@@ -92,6 +93,9 @@ class LockedFileIO(FileIO):
 
     def soon(self, action: Callable[[], None]) -> None:
         self._inner.soon(action)
+
+    def do_waiting(self) -> None:
+        self._inner.do_waiting()
 
     def ask_beside(self, action: Callable[[], None], questions: Questions) -> None:
         self._inner.ask_beside(action, questions)

@@ -267,6 +267,9 @@ class DistantFileIO(FileIO):
     def soon(self, action: Callable[[], None]) -> None:
         self._ahead.soon(action)
 
+    def do_waiting(self) -> None:
+        self._ahead.do_waiting()
+
     def ask_beside(self, action: Callable[[], None], questions: Questions) -> None:
         self._ahead.beside(action, questions)
 
@@ -297,7 +300,7 @@ class DistantFileIO(FileIO):
     def create_if_absent(
         self, path: str, data: bytes, unique: str = "", *, prepared: bool = False, replaceable: bool = False
     ) -> bool:
-        self._ahead.do_waiting()
+        self.do_waiting()
         return super().create_if_absent(path, data, unique, prepared=prepared, replaceable=replaceable)
 
 

@@ -108,6 +108,9 @@ class Reading:
         """
         action()
 
+    def do_waiting(self) -> None:
+        """Run now what ``soon`` has left to the next questions of this thread."""
+
     def ask_beside(self, action: Callable[[], None], questions: Questions) -> None:
         """Run the action. A distant store is asked this at the same time, for ``asked_recently``."""
         action()

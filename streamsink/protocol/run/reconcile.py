@@ -98,7 +98,7 @@ class Reconciler:
             done.append((unit, records, outcome))
             if len(done) >= self._committer.marked_at_once:
                 leftovers, done = leftovers + self._sweep_and_mark(done, plan), []
-        leftovers += self._sweep_and_mark(done, plan)
+        leftovers += self._sweep_and_mark(done, plan) if done else []
         fault_point("restore.published")
         if plan.publish:
             self._journal.forget([committable.state.sequence for committable in plan.publish])
