@@ -90,7 +90,7 @@ class FileJournal(Journal):
 
     def claim(self, query: str, above: int, run: str = "") -> Writer:
         epoch = self._owners.claim(query, above, run)
-        self._io.soon(self._staging.delete_unfinished)
+        self._io.soon(self._staging.end_unfinished)
         self._io.soon(self._staging.look)
         with self._io.asking(Questions(names=(self._dir,))):
             self.read_listing()

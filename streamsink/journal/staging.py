@@ -67,7 +67,7 @@ class Staging:
             self._files.setdefault(os.path.join(self._folder, name), []).append(path)
         self._names = [os.path.basename(folder) for folder in self._files]
 
-    def delete_unfinished(self) -> None:
+    def end_unfinished(self) -> None:
         """Delete the files that dead writers never finished."""
         self._io.delete_unfinished(self._folder)
 
