@@ -182,9 +182,10 @@ class Manifests:
         """
         options = MergeOptions.of(table_options)
         output = _RollingOutput(self._write, self._partition_types, options.target_bytes, f"manifest-{name}-m")
-        return ManifestMerge(options, self._partition_types, self._records, output, self._reading).merge(metas)
+        return ManifestMerge(options, self._partition_types, self._records, output, self.reading).merge(metas)
 
-    def _reading(self, metas: Sequence[ManifestFileMeta]) -> AbstractContextManager[None]:
+    def reading(self, metas: Sequence[ManifestFileMeta]) -> AbstractContextManager[None]:
+        """Within it these manifests are read once, at once where the store is distant."""
         return self._io.asking(Questions(read=tuple(self._at.manifest(meta.file_name) for meta in metas)))
 
     def _write(self, name: str, data: bytes) -> None:

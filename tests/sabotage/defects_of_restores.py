@@ -111,7 +111,7 @@ OF_RESTORES = (
     Defect("a mark that was to be replaced stays where no snapshot tells", "protocol/run/reconcile.py:Reconciler._say_where",
            "self._committer.where_is if mark is None else self._where", "self._committer.where_is", (_AGAIN,)),
     Defect("an older mark denies what is published behind a record that came again", "protocol/run/reconcile.py:Reconciler._filter_and_publish",
-           "self._where(committable) if is_older else None", "None", (_AGAIN,)),
+           "self._where(c) if is_older else None", "None", (_AGAIN,)),
     Defect("another name begins where the first one's record was before it came again", "sinks/paimon/past/history_of.py:last_of", " or mark.again", "",
            (_AGAIN,)),
     Defect("another name does not believe the first one that has found its record", "sinks/paimon/past/history_of.py:has_record",
