@@ -12,7 +12,9 @@ EVENTS = 1_000_000
 def of_main_job(description: str, given: list[str]) -> argparse.Namespace:
     """Parse and check the arguments; end the process with a usage message when they make no sense."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--warehouse", default="lake", help="folder or URI of the tables; checkpoints go to ckpt/ beside it")
+    parser.add_argument(
+        "--warehouse", default="lake", help="folder or URI of the tables; checkpoints go to ckpt/ beside it"
+    )
     parser.add_argument(
         "--store-option",
         action="append",

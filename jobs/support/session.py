@@ -7,11 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
-}
+SETTINGS = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC"}
 # What spark-submit says of these things is not overruled.
 ALONE = {
     "spark.driver.host": "127.0.0.1",

@@ -70,22 +70,22 @@ class Cluster:
 
     def executors(self) -> dict:
         """Settings of a driver: one executor with one core on each host, as cheap as the driver's JVM."""
-        settings = json.loads(Path(os.environ["STREAMSINK_TEST_SPARK_CONF"]).read_text())
         return {
             "spark.master": self.master,
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
-            "spark.executor.extraJavaOptions": settings.get("spark.driver.extraJavaOptions", ""),
+            "spark.executor.extraJavaOptions": _settings().get("spark.driver.extraJavaOptions", ""),
         }
 
     def work_dir(self, number: int) -> Path:
         """Where a worker gives each executor a folder: ``<application>/<executor>``."""
         return self._folder / f"work-{number}"
 
-    def executors_of(self, number: int) -> list[int]:
-        """The process ids of the executors that a worker runs now."""
+    def executors_of(self, number: int, application: str) -> list[int]:
+        """The process ids of the executors that a worker runs now for an application, given by its id."""
         worker = self._workers.get(number)
-        return [] if worker is None else [pid for pid in children(worker.pid) if EXECUTOR in _command(pid)]
+        pids = [] if worker is None else children(worker.pid)
+        return [pid for pid in pids if {EXECUTOR, application} <= set(command_of(pid))]
 
     def kill_worker(self, number: int) -> None:
         """Send SIGKILL to the worker, its executors and their Python, as the loss of a machine does. Idempotent."""
@@ -109,7 +109,12 @@ class Cluster:
         """Start a daemon as one does by hand, in a process group and a folder of its own."""
         folder, log = self._folder / name, self._folder / f"{name}.log"
         folder.mkdir(parents=True)
-        daemon = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": JVM, "SPARK_LAUNCHER_OPTS": JVM}
+        settings = _settings()
+        daemon = {
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": settings.get("spark.driver.extraJavaOptions", ""),
+            "SPARK_DAEMON_CLASSPATH": settings.get("spark.driver.extraClassPath", ""),
+        }
         command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.{main}", *arguments]
         return process.spawn(command, log, machine(folder) | daemon, folder), log
 
@@ -122,14 +127,20 @@ class Cluster:
             time.sleep(0.1)
 
 
+def _settings() -> dict[str, str]:
+    """What the tests start Spark with. An archive of classes belongs to its class path."""
+    return json.loads(Path(os.environ["STREAMSINK_TEST_SPARK_CONF"]).read_text())
+
+
 def machine(folder: Path) -> dict[str, str]:
     """The environment of a process on a machine whose own disk is ``folder``: Spark and Java are installed, and nothing
     is said of Python, of keys or of the tests."""
     own = folder / "tmp"
     own.mkdir(parents=True, exist_ok=True)
-    (folder / "conf").mkdir(exist_ok=True)  # without anybody's spark-defaults.conf
     kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "PATH", "USER") if name in os.environ}
+    # There is no such folder of settings: one that exists would stand on the class path, for which there is no archive.
     spark = {"SPARK_HOME": str(HOME), "SPARK_CONF_DIR": str(folder / "conf"), "SPARK_LOCAL_DIRS": str(own)}
+    spark["SPARK_LAUNCHER_OPTS"] = JVM
     return kept | spark | {"HOME": str(folder), "TMPDIR": str(own), "JAVA_HOME": find_java().home}
 
 
@@ -145,18 +156,31 @@ def end_group(one: subprocess.Popen) -> None:
 def children(pid: int) -> list[int]:
     """The process ids of a process's children."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError):
-            continue  # it has ended meanwhile
-        if parent == pid:
-            found.append(int(path.parent.name))
+            found += map(int, path.read_text().split())
+        except OSError:
+            continue  # the thread has ended meanwhile
     return found
 
 
-def _command(pid: int) -> str:
+def command_of(pid: int) -> list[str]:
+    """The command by which a process was started; [] when it has ended."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """The environment that a process was started with."""
+    pairs = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+
+
+def state_of(pid: int) -> str:
+    """R, S, T, ... as the system says it; '' when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return ""

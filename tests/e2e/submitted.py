@@ -10,13 +10,13 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.e2e.cluster import HOME, children, end_group, machine
+from tests.e2e.cluster import HOME, children, end_group, machine, state_of
 from tests.e2e.harness import ROOT, WAIT_S, until
 from tests.services import process
 
 ARCHIVE = "streamsink.zip"
 DAEMON = "streamsink.spark.worker_daemon"
-KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+_APPLICATION = re.compile(r"Connected to Spark cluster with app ID (\S+)")
 _BATCH = re.compile(r"^batch +(\d+)  rows", re.MULTILINE)
 
 
@@ -46,9 +46,7 @@ class Submitted:
     what it is given.
     """
 
-    def __init__(
-        self, folder: Path, host: str, conf: Mapping[str, str], arguments: list[str], env: Mapping[str, str]
-    ):
+    def __init__(self, folder: Path, host: str, conf: Mapping[str, str], arguments: list[str], env: Mapping[str, str]):
         here = folder / "work"
         here.mkdir(parents=True)
         self.output = folder / "driver.log"
@@ -66,6 +64,12 @@ class Submitted:
     def said(self) -> str:
         return self.output.read_text(errors="replace")
 
+    @property
+    def application(self) -> str:
+        """The id that the master has given it."""
+        until(lambda: _APPLICATION.search(self.said()), self.check)
+        return _APPLICATION.search(self.said())[1]
+
     def batches(self) -> list[int]:
         """The batches that it has said to be published."""
         return [int(number) for number in _BATCH.findall(self.said())]
@@ -75,7 +79,7 @@ class Submitted:
 
     def wait_stopped(self) -> None:
         """Wait until the fault that was ordered has paused its Python."""
-        until(lambda: any(_state(pid) == "T" for pid in children(self.process.pid)), self.check)
+        until(lambda: any(state_of(pid) == "T" for pid in children(self.process.pid)), self.check)
 
     def wait(self) -> int:
         """Wait for its end. Returns the exit code."""
@@ -89,25 +93,3 @@ class Submitted:
         """Fail when it has ended."""
         if self.process.poll() is not None:
             raise AssertionError(f"the driver ended ({self.process.returncode}): {self.said()[-4000:]}")
-
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
-
-
-def environment_of(pid: int) -> dict[str, str]:
-    """The environment that a process was started with."""
-    pairs = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
-    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
-
-
-def keys_of_s3() -> dict[str, str]:
-    """The keys of the tests' S3 server, as boto3 and Spark's S3A find them in the environment."""
-    from tests.services.s3 import ACCESS_KEY, SECRET_KEY
-
-    return dict(zip(KEYS, (ACCESS_KEY, SECRET_KEY)))
-
-
