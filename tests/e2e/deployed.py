@@ -91,19 +91,24 @@ class Deployed:
             **self._cluster.executors(),
             "spark.driver.memory": "512m",
             "spark.sql.shuffle.partitions": "2",
+            "spark.sql.adaptive.enabled": "false",
+            # Compiling what runs for a second takes longer than running it as it is.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.pyspark.python": str(self.python),
             "spark.python.daemon.module": DAEMON,
             "spark.executorEnv.PYTHONPATH": self._archive.name,
             **self._lake.conf,
         }
 
-    def submit(self, fault: str = "") -> Submitted:
-        """Start the job on another machine than the last time."""
+    def submit(self, fault: str = "", cores: int = 2) -> Submitted:
+        """Start the job on another machine than the last time. cores: of all executors, each of which has one."""
         options = [f"--store-option={name}={value}" for name, value in self._lake.store_options.items()]
         program = [str(ROOT / "jobs" / "kafka_to_lake.py"), "--warehouse", self._lake.warehouse, *options]
         program += ["--brokers", self._broker, "--topic", self.topic, "--until-caught-up"]
         program += ["--rows-per-batch", str(A_BATCH)]
-        return self.start(program, {"STREAMSINK_FAULT": fault} if fault else {})
+        conf = self.conf() | {"spark.cores.max": str(cores)}
+        return self.start(program, {"STREAMSINK_FAULT": fault} if fault else {}, conf)
 
     def start(self, program: list[str], env: dict[str, str], conf: dict[str, str] | None = None) -> Submitted:
         """Start a program on another machine than the last time. conf: instead of ``conf()``."""

@@ -7,11 +7,12 @@ import re
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from tests.e2e.cluster import HOME, children, end_group, machine, state_of
-from tests.e2e.harness import ROOT, WAIT_S, until
+from tests.e2e.harness import LOOK_S, ROOT, WAIT_S, until
 from tests.services import process
 
 ARCHIVE = "streamsink.zip"
@@ -79,7 +80,16 @@ class Submitted:
 
     def wait_stopped(self) -> None:
         """Wait until the fault that was ordered has paused its Python."""
-        until(lambda: any(state_of(pid) == "T" for pid in children(self.process.pid)), self.check)
+        until(self._is_stopped, self.check)
+
+    def is_over(self, wait_s: float) -> bool:
+        """Whether it ends, or is paused, within so many seconds."""
+        end = time.monotonic() + wait_s
+        while self.process.poll() is None and not self._is_stopped():
+            if time.monotonic() > end:
+                return False
+            time.sleep(LOOK_S)
+        return True
 
     def wait(self) -> int:
         """Wait for its end. Returns the exit code."""
@@ -88,6 +98,9 @@ class Submitted:
     def kill(self) -> None:
         """Send SIGKILL to Python and to the JVM at once."""
         end_group(self.process)
+
+    def _is_stopped(self) -> bool:
+        return any(state_of(pid) == "T" for pid in children(self.process.pid))
 
     def check(self) -> None:
         """Fail when it has ended."""

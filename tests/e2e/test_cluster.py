@@ -1,19 +1,53 @@
 """The main job on a cluster whose machines share nothing but a store: workers, executors and drivers die, and each
 message is in the table once."""
 
+import contextlib
+import json
 import os
+import random
+import re
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import Cluster, children, command_of, environment_of
-from tests.e2e.deployed import A_BATCH, KEYS, Deployed, on_s3
-from tests.e2e.harness import until
+import streamsink
+from tests.compat.java import JavaPaimon
+from tests.e2e.cluster import HOSTS, Cluster, children, command_of, environment_of
+from tests.e2e.deployed import A_BATCH, KEYS, Deployed, on_hdfs, on_s3
+from tests.e2e.harness import WAIT_S, until
 from tests.e2e.submitted import ARCHIVE, DAEMON, Submitted
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.usefixtures("spark_settings")]
+
+# What is wrong with a deployment, one thing after another, and where its tasks have the library from in the end.
+MISTAKES = """
+import json, sys
+from pyspark.sql import SparkSession
+import streamsink
+table, options, *sessions = map(json.loads, sys.argv[1:])
+
+def where(_):
+    import streamsink
+    return streamsink.__file__
+
+found = []
+for conf in sessions:
+    builder = SparkSession.builder
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    by_tasks = {"driver_max_rows": 0, "large_batches": "tasks"}
+    try:
+        rows = streamsink.write(spark.range(4), table, "run", store_options=options, **by_tasks)
+        places = spark.sparkContext.parallelize(range(4), 4).map(where).collect()
+        found.append([rows, *sorted(set(places)), streamsink.__file__])
+    except streamsink.errors.StreamsinkError as refused:
+        found.append([refused.kind, str(refused)])
+    spark.stop()
+print("FOUND=" + json.dumps(found))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +96,7 @@ def test_on_s3_a_driver_and_an_executor_are_killed(tmp_path, cluster, kafka_brok
     dies while its tasks write."""
     job = Deployed(tmp_path, cluster, kafka_broker.bootstrap, on_s3(s3_server))
     job.send(3 * A_BATCH)
-    with job.submit(fault="precommit.saved@1:stop") as first:
+    with job.submit(fault="precommit.saved@1:stop", cores=1) as first:
         first.wait_stopped()
         first.kill()
     assert first.batches() == []
@@ -74,3 +108,81 @@ def test_on_s3_a_driver_and_an_executor_are_killed(tmp_path, cluster, kafka_brok
     assert "Lost executor" in second.said()
     assert second.batches() == [0, 1, 2]
     job.check()
+
+
+@pytest.mark.in_turn("tasks of a cluster", 1)
+def test_what_executors_lack_is_said_before_anything_is_recorded(tmp_path, cluster, kafka_broker, s3_server, keys):
+    """The archive is not on the path of their Python, then they have no keys; with both, tasks have the library from
+    the archive in the executor's folder, and the rows are there once."""
+    lake = on_s3(s3_server)
+    job = Deployed(tmp_path, cluster, kafka_broker.bootstrap, lake)
+    conf = job.conf()
+    path = {"spark.executorEnv.PYTHONPATH": conf.pop("spark.executorEnv.PYTHONPATH")}
+    env = {name: conf.pop(name) for name in list(conf) if name.startswith("spark.executorEnv.AWS_")}
+    # Nobody answers there, where boto3 would ask a machine for the keys of its role.
+    env_less = {"spark.executorEnv.AWS_EC2_METADATA_DISABLED": "true"}
+    program = tmp_path / "mistakes.py"
+    program.write_text(MISTAKES)
+    table = f"{lake.warehouse}/mistakes"
+    given = [table, lake.store_options, env_less, env_less | path, path | env]
+    with job.start([str(program), *map(json.dumps, given)], {}, conf) as driver:
+        assert driver.wait() == 0, driver.said()[-5_000:]
+    [line] = re.findall(r"^FOUND=(.*)$", driver.said(), re.MULTILINE)
+    [no_library, said], [no_keys, said_of_keys], [rows, *places] = json.loads(line)
+    assert no_library == "worker.no-streamsink" and "spark.executorEnv.PYTHONPATH" in said
+    assert no_keys == "store.credentials" and "executors" in said_of_keys
+    assert rows == 4 and len(places) >= 2
+    *of_tasks, of_driver = places
+    inside = f"{ARCHIVE}/streamsink/__init__.py"
+    assert of_driver == str(tmp_path / inside)
+    work = [str(cluster.work_dir(number)) for number in range(len(HOSTS))]
+    assert all(place.endswith(inside) and place.startswith(tuple(work)) for place in of_tasks), places
+    assert sorted(streamsink.read_arrow(table, store_options=lake.store_options)["id"].to_pylist()) == [0, 1, 2, 3]
+
+
+# Where drivers die, besides at any moment: (step, at which of its arrivals there).
+STEPS = ("write.begin@1", "write.staged@2", "precommit.before_record@1", "precommit.saved@2", "commit.before_publish@2")
+STEPS += ("commit.published@1", "commit.marked@2", "restore.claimed@1", "restore.before_sweep@1", "batch.end@2")
+LIVES = 4
+MOST_ACCIDENTS = 2  # of one life: Spark gives a task up that has lost four executors
+LONGEST_PAUSE_S = 20
+
+
+def accidents(cluster: Cluster, driver: Submitted, rng: random.Random) -> None:
+    """Kill executors or a worker, which then starts anew, at random moments until the driver is over."""
+    application = driver.application
+    for _ in range(MOST_ACCIDENTS):
+        if driver.is_over(rng.uniform(0, LONGEST_PAUSE_S)):
+            return
+        number, what = rng.randrange(len(HOSTS)), rng.choice(["worker", "executor", "executor"])
+        print(f"{what} {number} dies after batches {driver.batches()}")
+        if what == "worker":
+            cluster.kill_worker(number)
+            cluster.start_worker(number)
+        for pid in cluster.executors_of(number, application) if what == "executor" else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("store", ["hdfs", "s3"])
+def test_everything_dies_at_any_moment(store, request, tmp_path, cluster, kafka_broker, keys, rng):
+    """In each life of the driver executors and workers die; then it dies itself, at a step or at any moment."""
+    lake = on_hdfs(request.getfixturevalue("hdfs_cluster")) if store == "hdfs" else None
+    job = Deployed(tmp_path, cluster, kafka_broker.bootstrap, lake or on_s3(request.getfixturevalue("s3_server")))
+    for _ in range(LIVES):
+        job.send(2 * A_BATCH)
+        step = rng.choice([*STEPS, *[""] * (len(STEPS) // 2)])
+        with job.submit(fault=f"{step}:stop" if step else "") as driver:
+            accidents(cluster, driver, rng)
+            driver.is_over(WAIT_S if step else rng.uniform(0, LONGEST_PAUSE_S))
+            print(f"the driver dies at {step or 'any moment'} after batches {driver.batches()}")
+        assert driver.process.returncode in (0, -signal.SIGKILL), driver.said()[-5_000:]
+    with job.submit() as driver:
+        accidents(cluster, driver, rng)
+        assert driver.wait() == 0, driver.said()[-5_000:]
+    job.check()
+    if store == "hdfs":
+        spark = request.getfixturevalue("spark")
+        read = JavaPaimon(spark, on=job.table).read(job.table, columns=["order_id"])
+        assert sorted(number for (number,) in read) == list(range(job.sent))
