@@ -145,16 +145,16 @@ STEPS = ("write.begin@1", "write.staged@2", "precommit.before_record@1", "precom
 STEPS += ("commit.published@1", "commit.marked@2", "restore.claimed@1", "restore.before_sweep@1", "batch.end@2")
 LIVES = 4
 MOST_ACCIDENTS = 2  # of one life: Spark gives a task up that has lost four executors
-LONGEST_PAUSE_S = 20
+LONGEST_PAUSE_S = 10
 
 
 def accidents(cluster: Cluster, driver: Submitted, rng: random.Random) -> None:
     """Kill executors or a worker, which then starts anew, at random moments until the driver is over."""
     application = driver.application
-    for _ in range(MOST_ACCIDENTS):
+    for what in rng.sample(["worker", "executor", "executor"], MOST_ACCIDENTS):
         if driver.is_over(rng.uniform(0, LONGEST_PAUSE_S)):
             return
-        number, what = rng.randrange(len(HOSTS)), rng.choice(["worker", "executor", "executor"])
+        number = rng.randrange(len(HOSTS))
         print(f"{what} {number} dies after batches {driver.batches()}")
         if what == "worker":
             cluster.kill_worker(number)
