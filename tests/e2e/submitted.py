@@ -3,7 +3,9 @@
 The Python of drivers and executors has what the library needs, and not the library: that comes by ``--py-files``.
 """
 
+import os
 import re
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -81,6 +83,11 @@ class Submitted:
     def wait_stopped(self) -> None:
         """Wait until the fault that was ordered has paused its Python."""
         until(self._is_stopped, self.check)
+
+    def wake(self) -> None:
+        """Let its Python go on, which a fault has paused."""
+        for pid in children(self.process.pid):
+            os.kill(pid, signal.SIGCONT)
 
     def is_over(self, wait_s: float) -> bool:
         """Whether it ends, or is paused, within so many seconds."""

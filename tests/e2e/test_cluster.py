@@ -33,14 +33,14 @@ def where(_):
     return streamsink.__file__
 
 found = []
-for conf in sessions:
+for number, conf in enumerate(sessions):
     builder = SparkSession.builder
     for name, value in conf.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     by_tasks = {"driver_max_rows": 0, "large_batches": "tasks"}
     try:
-        rows = streamsink.write(spark.range(4), table, "run", store_options=options, **by_tasks)
+        rows = streamsink.write(spark.range(4), table, f"run-{number}", store_options=options, **by_tasks)
         places = spark.sparkContext.parallelize(range(4), 4).map(where).collect()
         found.append([rows, *sorted(set(places)), streamsink.__file__])
     except streamsink.errors.StreamsinkError as refused:
@@ -112,32 +112,47 @@ def test_on_s3_a_driver_and_an_executor_are_killed(tmp_path, cluster, kafka_brok
 
 @pytest.mark.in_turn("tasks of a cluster", 1)
 def test_what_executors_lack_is_said_before_anything_is_recorded(tmp_path, cluster, kafka_broker, s3_server, keys):
-    """The archive is not on the path of their Python, then they have no keys; with both, tasks have the library from
-    the archive in the executor's folder, and the rows are there once."""
+    """With Spark's own daemon the archive is enough. Ours must find it before there is a task; then keys are missing.
+    With all of it tasks have the library from the archive in the executor's folder."""
     lake = on_s3(s3_server)
     job = Deployed(tmp_path, cluster, kafka_broker.bootstrap, lake)
     conf = job.conf()
-    path = {"spark.executorEnv.PYTHONPATH": conf.pop("spark.executorEnv.PYTHONPATH")}
+    daemon, path = ({name: conf.pop(name)} for name in ("spark.python.daemon.module", "spark.executorEnv.PYTHONPATH"))
     env = {name: conf.pop(name) for name in list(conf) if name.startswith("spark.executorEnv.AWS_")}
-    # Nobody answers there, where boto3 would ask a machine for the keys of its role.
-    env_less = {"spark.executorEnv.AWS_EC2_METADATA_DISABLED": "true"}
+    # Else boto3 would ask the machine for the keys of its role, where nobody answers.
+    no_keys = {"spark.executorEnv.AWS_EC2_METADATA_DISABLED": "true"}
     program = tmp_path / "mistakes.py"
     program.write_text(MISTAKES)
     table = f"{lake.warehouse}/mistakes"
-    given = [table, lake.store_options, env_less, env_less | path, path | env]
+    given = [table, lake.store_options, env, env | daemon, no_keys | daemon | path, env | daemon | path]
     with job.start([str(program), *map(json.dumps, given)], {}, conf) as driver:
         assert driver.wait() == 0, driver.said()[-5_000:]
     [line] = re.findall(r"^FOUND=(.*)$", driver.said(), re.MULTILINE)
-    [no_library, said], [no_keys, said_of_keys], [rows, *places] = json.loads(line)
+    plain, [no_library, said], [keyless, said_of_keys], whole = json.loads(line)
     assert no_library == "worker.no-streamsink" and "spark.executorEnv.PYTHONPATH" in said
-    assert no_keys == "store.credentials" and "executors" in said_of_keys
-    assert rows == 4 and len(places) >= 2
-    *of_tasks, of_driver = places
+    assert keyless == "store.credentials" and "executors" in said_of_keys
     inside = f"{ARCHIVE}/streamsink/__init__.py"
-    assert of_driver == str(tmp_path / inside)
-    work = [str(cluster.work_dir(number)) for number in range(len(HOSTS))]
-    assert all(place.endswith(inside) and place.startswith(tuple(work)) for place in of_tasks), places
-    assert sorted(streamsink.read_arrow(table, store_options=lake.store_options)["id"].to_pylist()) == [0, 1, 2, 3]
+    work = tuple(str(cluster.work_dir(number)) for number in range(len(HOSTS)))
+    for rows, *of_tasks, of_driver in (plain, whole):
+        assert rows == 4 and of_driver == str(tmp_path / inside)
+        assert of_tasks and all(place.endswith(inside) and place.startswith(work) for place in of_tasks), of_tasks
+    read = streamsink.read_arrow(table, store_options=lake.store_options)["id"].to_pylist()
+    assert sorted(read) == sorted([0, 1, 2, 3] * 2)
+
+
+@pytest.mark.soak
+def test_a_driver_that_wakes_up_behind_its_successor_is_fenced(tmp_path, cluster, kafka_broker, s3_server, keys):
+    """It sleeps before its record, with its executor. Its successor on another machine writes everything."""
+    job = Deployed(tmp_path, cluster, kafka_broker.bootstrap, on_s3(s3_server))
+    job.send(2 * A_BATCH)
+    with job.submit(fault="precommit.before_record@1:stop", cores=1) as first:
+        first.wait_stopped()
+        with job.submit(cores=1) as second:
+            assert second.wait() == 0, second.said()[-5_000:]
+        first.wake()
+        assert first.wait() == 1
+    assert first.batches() == [] and "another driver" in first.said(), first.said()[-5_000:]
+    job.check()
 
 
 # Where drivers die, besides at any moment: (step, at which of its arrivals there).
