@@ -23,14 +23,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mar
 
 # What is wrong with a deployment, one thing after another, and where its tasks have the library from in the end.
 MISTAKES = """
-import json, sys
+import json, os, sys
 from pyspark.sql import SparkSession
 import streamsink
 table, options, *sessions = map(json.loads, sys.argv[1:])
 
 def where(_):
     import streamsink
-    return streamsink.__file__
+    return os.path.abspath(streamsink.__file__)
 
 found = []
 for number, conf in enumerate(sessions):
