@@ -16,7 +16,7 @@ import streamsink
 from tests.compat.java import JavaPaimon
 from tests.e2e.cluster import HOSTS, Cluster, children, command_of, environment_of
 from tests.e2e.deployed import A_BATCH, KEYS, Deployed, on_hdfs, on_s3
-from tests.e2e.harness import WAIT_S, until
+from tests.e2e.harness import ROOT, WAIT_S, until
 from tests.e2e.submitted import ARCHIVE, DAEMON, Submitted
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.usefixtures("spark_settings")]
@@ -89,6 +89,24 @@ def busy_executor(job: Deployed, cluster: Cluster, driver: Submitted) -> tuple[i
 
     until(has_a_task, driver.check)
     return found[0]
+
+
+def test_the_guide_gives_the_settings_that_are_tried():
+    """Its command is the one of ``Deployed``, and its list of packages is that of the library."""
+    section = re.search(r"\n## On a cluster\n(.*?)\n## ", (ROOT / "docs" / "GUIDE.md").read_text(), re.DOTALL)[1]
+    assert dict(re.findall(r"--conf (\S+?)=(\S+)", section)) == {
+        "spark.pyspark.python": "/opt/streaming/bin/python",
+        "spark.python.daemon.module": DAEMON,
+        "spark.executorEnv.PYTHONPATH": ARCHIVE,
+    }
+    project = (ROOT / "pyproject.toml").read_text()
+    needed = re.findall(
+        r'^    "([^"]+)",', project.partition("\ndependencies = [")[2].partition("\n]")[0], re.MULTILINE
+    )
+    needed += re.findall(r'^(?:s3|hdfs) = \["([^"]+)"\]', project, re.MULTILINE)
+    said = " ".join(section.split())
+    assert len(needed) == 7
+    assert [package for package in needed if not package.startswith("pyspark") and package not in said] == []
 
 
 def test_on_s3_a_driver_and_an_executor_are_killed(tmp_path, cluster, kafka_broker, s3_server, keys):
