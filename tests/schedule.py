@@ -32,6 +32,7 @@ UNITS = {
     "HDFS and S3": (
         "e2e/test_stores",
         "e2e/test_holds",
+        "e2e/test_cluster",
         "crash/test_stores",
         "storage/test_accidents",
         "storage/test_conformance",

@@ -20,6 +20,9 @@ from streamsink.protocol.committable import AppState, Batch, Committable, KnownR
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group, Journal, Mark, Where
 
+# Of this library. What travels to executors must be taken up by the version that sent it.
+VERSION = "0.1.0"
+
 
 @dataclass(frozen=True)
 class Destination:

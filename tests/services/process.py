@@ -18,8 +18,13 @@ def _die_with_parent() -> None:
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def spawn(command: list[str], log: Path, env: dict[str, str] | None = None) -> subprocess.Popen:
-    """Start `command`, its output appended to `log`."""
+def spawn(
+    command: list[str], log: Path, env: dict[str, str] | None = None, folder: Path | None = None
+) -> subprocess.Popen:
+    """Start `command`, its output appended to `log`.
+
+    folder: where it works; it is then the first of a process group of its own, which can be ended with it.
+    """
     # The signal is tied to the thread that starts the child, so only the main thread may ask for it.
     main_thread = threading.current_thread() is threading.main_thread()
     hook = _die_with_parent if _LIBC and main_thread else None
@@ -31,6 +36,8 @@ def spawn(command: list[str], log: Path, env: dict[str, str] | None = None) -> s
             stderr=output,
             env=env or dict(os.environ),
             preexec_fn=hook,
+            cwd=folder,
+            start_new_session=folder is not None,
         )
 
 

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from streamsink.errors import Corrupt
+from streamsink.errors import Corrupt, StreamsinkError
 from streamsink.events import log
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
@@ -111,7 +111,7 @@ def delete_staged(file_io: FileIO, paths: Sequence[str]) -> None:
     try:
         for path in paths:
             file_io.delete(path)
-    except OSError as failed:
+    except (OSError, StreamsinkError) as failed:
         log.warning("a staged file could not be deleted, and stays until its folder is swept: %s", failed)
 
 
