@@ -278,8 +278,8 @@ OF_BATCHES = (
            "one, other = shortened(one), shortened(other)", "return True", (_SHORTENED,)),
     Defect("a shortened id is another id", "protocol/positions.py:same_id",
            "if _SHORT in one or _SHORT in other:", "if False:", (_SHORTENED,)),
-    Defect("a state of very many topics takes more than a snapshot has room for", "protocol/committable.py:AppState.to_json",
-           "len(recorded.topics) > _MOST_WHOLE_IDS", "False", (_SHORTENED,)),
+    Defect("a state of very many topics takes more than a snapshot has room for", "protocol/committable.py:AppState._positions",
+           "len(self.recorded.topics) > _MOST_WHOLE_IDS", "False", (_SHORTENED,)),
     Defect("a compressed state that was altered is taken", "table/application_states.py:_from_text",
            "zlib.crc32(data) != int(crc)", "False", ("tests/table/test_state_size.py",)),
     # -- owners and fences

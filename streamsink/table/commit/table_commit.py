@@ -135,6 +135,7 @@ class TableCommit:
             return None
         published_ms = self._clock.now_ms()
         self._manifests.remember(snapshot, files.metas)
+        self._table.states.published(snapshot, found.states.with_state(request.application, request.state))
         self._deltas.published(snapshot)
         settle = functools.partial(self._check_and_hint, found, tries, snapshot, name, files.own)
         if found.base.is_long_ago():  # others may have changed history, and nobody shall read this meanwhile
