@@ -239,6 +239,8 @@ def pack(parts: Mapping[str, int]) -> list[Any] | dict[str, Any]:
 
     It stays an object where most places of the array would be empty.
     """
+    if len(parts) == 1 and "0" in parts:
+        return [*parts.values()]
     if len(parts) <= len(_NUMBERS):
         packed = list(map(parts.get, _NUMBERS[: len(parts)]))
         if None not in packed:

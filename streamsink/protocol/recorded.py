@@ -173,9 +173,9 @@ def _moved(
     Where several records differ the lowest position counts, because nothing is lost by it. choose: takes the offset
     where the batch ends in a partition and the recorded one, and returns the new one.
     """
-    before: Mapping[str, int] = {}
-    for record in known:
-        before = _lowest(before, record.next) if before else record.next
+    before: Mapping[str, int] = known[0].next if known else {}
+    for record in known[1:]:
+        before = _lowest(before, record.next)
     end = source.end[topic]
     after = {part: choose(at, before.get(part, at)) for part, at in end.items()}
     cluster = source.cluster or _one(record.cluster for record in known)

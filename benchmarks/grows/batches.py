@@ -1,0 +1,129 @@
+"""Thousands of micro-batches in one driver: its threads, open files, references to JVM objects, and memory.
+
+Without Spark, and as a real query, whose batches take longer, so that there are fewer of them.
+"""
+
+import gc
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import streamsink
+from benchmarks import data
+from benchmarks.grows.grown import Grown, report
+from benchmarks.machine import load
+from benchmarks.operations import QUERY, numbers
+from benchmarks.ways import ended
+from streamsink.storage.file_io import local_file_io
+from streamsink.testing.driver import SparkCheckpoint
+
+_MIB = 1024  # KiB
+# What the allocator keeps, more or less, of a process that takes nothing.
+MOST_MORE_MIB = 8.0
+_OPTIONS = {"journal_retain": 5}
+# Spark's thread of a foreachBatch callback, and others that come and go with a batch.
+_WARM_UP = 2
+_FRAME = "org.apache.spark.sql.classic.Dataset"
+
+
+@dataclass(frozen=True)
+class Held:
+    """What this process holds. java: objects of the JVM that Python refers to. memory: resident, in MiB.
+
+    frames: DataFrames that live in the JVM; 0 without Spark.
+    """
+
+    threads: int
+    files: int
+    java: int
+    frames: int
+    memory: float
+
+    @classmethod
+    def now(cls, spark=None) -> "Held":
+        """As of now, without what only waits to be collected."""
+        gc.collect()
+        lines = Path("/proc/self/status").read_text().splitlines()
+        kib = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+        frames = java_frames(spark) if spark is not None else 0
+        return cls(threading.active_count(), len(os.listdir("/proc/self/fd")), java_objects(), frames, kib / _MIB)
+
+
+def java_objects() -> int:
+    """Objects of the JVM that Python's side of py4j keeps alive: each has a finalizer until Python lets go of it."""
+    from py4j.finalizer import ThreadSafeFinalizer
+
+    return len(ThreadSafeFinalizer.finalizers)
+
+
+def java_frames(spark) -> int:
+    """DataFrames that are alive in the JVM, by its own count after a collection."""
+    jvm, new_array = spark._jvm, spark.sparkContext._gateway.new_array
+    none, kinds = new_array(jvm.java.lang.Object, 1), new_array(jvm.java.lang.String, 1)
+    none[0], kinds[0] = new_array(jvm.java.lang.String, 0), "[Ljava.lang.String;"
+    beans = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
+    commands = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
+    counted = str(beans.invoke(commands, "gcClassHistogram", none, kinds))
+    return sum(int(line.split()[1]) for line in counted.splitlines() if line.split()[3:4] == [_FRAME])
+
+
+def batches(spark, folder: Path, sizes: data.Sizes) -> list:
+    """Both kinds of driver."""
+    alone = without_spark(folder / "batches", sizes.grown_batches)
+    query = of_a_query(spark, folder, sizes.grown_spark_batches)
+    return [
+        *_report("Micro-batches in one driver, without Spark", alone),
+        *_report("Micro-batches of one query", query),
+    ]
+
+
+def _report(title: str, held: Mapping[int, Held]) -> list:
+    def flat(what: str, value: Callable[[Held], float], limit: float = 0, how: str = "{:,.0f}") -> Grown:
+        return Grown(what, {number: value(each) for number, each in held.items()}, limit, "flat", how)
+
+    grown = [
+        flat("threads", lambda each: each.threads),
+        flat("open files", lambda each: each.files),
+        flat("objects of the JVM that Python holds", lambda each: each.java),
+        flat("DataFrames that live in the JVM", lambda each: each.frames),
+        flat("resident memory, MiB", lambda each: each.memory, MOST_MORE_MIB, "{:,.1f}"),
+    ]
+    return report(title, "batches", grown, f"After a collection. Load {load()}.")
+
+
+def without_spark(folder: Path, marks: Sequence[int]) -> dict[int, Held]:
+    """What is held after each of these numbers of batches."""
+    driver = numbers(folder, _OPTIONS, 10)
+    checkpoint = SparkCheckpoint(QUERY, [10 * number for number in range(1, max(marks) + 1)])
+    sink, found = driver.start(local_file_io(flush=False), checkpoint), {}
+    for number in range(max(marks)):
+        sink.batch(driver.describe(checkpoint, number))
+        driver.events.clear()
+        if number + 1 in marks:
+            found[number + 1] = Held.now()
+            print(f"  {number + 1:,} batches (load {load()})", flush=True)
+    sink.close()
+    shutil.rmtree(folder)
+    return found
+
+
+def of_a_query(spark, folder: Path, marks: Sequence[int], **options) -> dict[int, Held]:
+    """What the driver of a real query holds after each of these numbers of batches, in the middle of a batch."""
+    at, found = folder / "query", {}
+    data.add_json(at / "in", 0, max(marks) + _WARM_UP, 10)
+    sink = streamsink.to_table(str(at / "shop.db" / "orders"), lambda event: None, journal_retain=5, **options)
+
+    def batch(df, batch_id: int) -> None:
+        sink(df, batch_id)
+        if batch_id + 1 - _WARM_UP in marks:
+            found[batch_id + 1 - _WARM_UP] = Held.now(spark)
+            print(f"  {batch_id + 1:,} batches of a query (load {load()})", flush=True)
+
+    stream = data.json_stream(spark, at / "in").selectExpr("id", "note name").writeStream.foreachBatch(batch)
+    ended(stream.option("checkpointLocation", str(at / "checkpoint")).trigger(availableNow=True).start())
+    sink.close()
+    shutil.rmtree(at)
+    return found
