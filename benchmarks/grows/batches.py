@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +27,14 @@ MOST_MORE_MIB = 8.0
 _OPTIONS = {"journal_retain": 5}
 # Spark's thread of a foreachBatch callback, and others that come and go with a batch.
 _WARM_UP = 2
-_FRAME = "org.apache.spark.sql.classic.Dataset"
+_LOOKS, _LOOK_S = 5, 0.2
 
 
 @dataclass(frozen=True)
 class Held:
     """What this process holds. java: objects of the JVM that Python refers to. memory: resident, in MiB.
 
-    frames: DataFrames that live in the JVM; 0 without Spark.
+    frames: DataFrames of batches that live in the JVM; 0 without Spark.
     """
 
     threads: int
@@ -43,12 +44,11 @@ class Held:
     memory: float
 
     @classmethod
-    def now(cls, spark=None) -> "Held":
+    def now(cls, frames: int = 0) -> "Held":
         """As of now, without what only waits to be collected."""
         gc.collect()
         lines = Path("/proc/self/status").read_text().splitlines()
         kib = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
-        frames = java_frames(spark) if spark is not None else 0
         return cls(threading.active_count(), len(os.listdir("/proc/self/fd")), java_objects(), frames, kib / _MIB)
 
 
@@ -59,15 +59,26 @@ def java_objects() -> int:
     return len(ThreadSafeFinalizer.finalizers)
 
 
-def java_frames(spark) -> int:
-    """DataFrames that are alive in the JVM, by its own count after a collection."""
-    jvm, new_array = spark._jvm, spark.sparkContext._gateway.new_array
-    none, kinds = new_array(jvm.java.lang.Object, 1), new_array(jvm.java.lang.String, 1)
-    none[0], kinds[0] = new_array(jvm.java.lang.String, 0), "[Ljava.lang.String;"
-    beans = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
-    commands = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
-    counted = str(beans.invoke(commands, "gcClassHistogram", none, kinds))
-    return sum(int(line.split()[1]) for line in counted.splitlines() if line.split()[3:4] == [_FRAME])
+class Frames:
+    """Remembers the DataFrames of all batches without keeping them alive."""
+
+    def __init__(self, spark):
+        self._jvm = spark._jvm
+        self._known = self._jvm.java.util.ArrayList()
+
+    def add(self, df) -> None:
+        """Remember the rows of one batch."""
+        self._known.add(self._jvm.java.lang.ref.WeakReference(df._jdf))
+
+    def alive(self) -> int:
+        """How many of them the JVM keeps after a collection."""
+        found = []
+        for _ in range(_LOOKS):
+            gc.collect()
+            time.sleep(_LOOK_S)  # a thread of py4j tells the JVM what Python has let go of
+            self._jvm.System.gc()
+            found.append(sum(self._known.get(number).get() is not None for number in range(self._known.size())))
+        return min(found)
 
 
 def batches(spark, folder: Path, sizes: data.Sizes) -> list:
@@ -116,10 +127,13 @@ def of_a_query(spark, folder: Path, marks: Sequence[int], **options) -> dict[int
     data.add_json(at / "in", 0, max(marks) + _WARM_UP, 10)
     sink = streamsink.to_table(str(at / "shop.db" / "orders"), lambda event: None, journal_retain=5, **options)
 
+    frames = Frames(spark)
+
     def batch(df, batch_id: int) -> None:
         sink(df, batch_id)
+        frames.add(df)
         if batch_id + 1 - _WARM_UP in marks:
-            found[batch_id + 1 - _WARM_UP] = Held.now(spark)
+            found[batch_id + 1 - _WARM_UP] = Held.now(frames.alive())
             print(f"  {batch_id + 1:,} batches of a query (load {load()})", flush=True)
 
     stream = data.json_stream(spark, at / "in").selectExpr("id", "note name").writeStream.foreachBatch(batch)

@@ -3,6 +3,7 @@
 The files are real. One task writes them; what the other nine would write are links to these, under names of their own.
 """
 
+import contextlib
 import os
 import shutil
 import time
@@ -17,15 +18,16 @@ from benchmarks.data import Sizes
 from benchmarks.grows.grown import Grown, report
 from benchmarks.machine import load
 from benchmarks.operations import QUERY
-from streamsink.clock import IdSource
+from benchmarks.stores import NO_SERVER
 from streamsink.options import SinkOptions
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group
-from streamsink.storage.calls import PosixCalls
-from streamsink.storage.file_io import FileIO
+from streamsink.storage.file_io import FileIO, local_file_io
+from streamsink.storage.s3_calls import S3Calls
 from streamsink.table.write.spec import WrittenFile
-from streamsink.testing.crashing import MeteredCalls
 from streamsink.testing.driver import MicroBatchDriver, NumberedRows, SparkCheckpoint, columns
+from tests.services.s3 import S3Server
+from tests.storage.back_ends import BackEnd
 
 TASKS = 10
 _TYPES = {"part": pa.string(), "id": pa.int64(), "price": pa.float64(), "at": pa.timestamp("us"), "city": pa.string()}
@@ -72,21 +74,23 @@ class HandedOver(NumberedRows):
             first = writer.close(flushed)
             flushed.flush()
         texts = [writing.encode(file) for file in first]
-        for _ in range(TASKS - 1):
-            texts += [writing.encode(self._linked(file)) for file in first]
+        for task in range(1, TASKS):
+            texts += [writing.encode(self._copied(file, task)) for file in first]
         self.seen.begin(texts)
         return [writing.decode(text) for text in texts]
 
-    def _linked(self, file: WrittenFile) -> WrittenFile:
-        name = f"data-{IdSource().new_id()}-0.parquet"
+    def _copied(self, file: WrittenFile, task: int) -> WrittenFile:
+        """The same file under the name that another task would give it."""
+        name = file.meta.file_name.replace(".parquet", f"{task:03}.parquet")
         staged, final = (os.path.join(os.path.dirname(path), name) for path in (file.staged, file.final))
-        os.link(file.staged, staged)
+        if self._io.names_at_once:
+            self._io.write(staged, self._io.read(file.staged))
+        else:
+            os.link(file.staged, staged)
         return replace(file, staged=staged, final=final, meta=replace(file.meta, file_name=name))
 
 
-def batch_of(
-    root: str, files: int, *, traced: bool = False, calls: PosixCalls | MeteredCalls | None = None, batches: int = 2
-) -> Seen:
+def batch_of(root: str, files: int, file_io: FileIO, *, traced: bool = False, batches: int = 2, **options) -> Seen:
     """Write batches of so many files each into a new table, and return what was seen of the last one.
 
     The first one makes the folders of all partitions as well.
@@ -100,9 +104,10 @@ def batch_of(
         "city": [f"city-{number % 1000:03}" for number in range(partitions)],
     }
     rows = pa.RecordBatch.from_pydict(values, schema=SCHEMA)
-    driver = MicroBatchDriver(root, SCHEMA, lambda start, end: rows, SinkOptions.of(root, {"partition_by": ("part",)}))
+    driver = MicroBatchDriver(
+        root, SCHEMA, lambda start, end: rows, SinkOptions.of(root, {"partition_by": ("part",), **options})
+    )
     checkpoint = SparkCheckpoint(QUERY, list(range(1, batches + 1)))
-    file_io = FileIO(calls or PosixCalls(), IdSource().new_id, flush=False)
     sink = driver.start(file_io, checkpoint)
     for number in range(batches):
         handed_over = HandedOver(driver, file_io, sink.opened)
@@ -114,12 +119,36 @@ def batch_of(
 
 
 def files(folder: Path, sizes: Sizes) -> list:
-    """The driver's time and memory, and what tasks send back."""
+    """The driver's time and memory, and what tasks send back; on a disk, and on S3, where each file is a request."""
+    return [*_on_disk(folder, sizes), *_on_s3(folder, sizes)]
+
+
+def _on_s3(folder: Path, sizes: Sizes) -> list:
+    ms = {}
+    with contextlib.ExitStack() as servers:
+        try:
+            server = S3Server(folder / "s3")
+            servers.callback(server.kill)
+            server.start().client().create_bucket(Bucket=server.bucket)
+        except NO_SERVER as why:
+            print(f"  not measured on S3: {str(why).splitlines()[0]}")
+            return []
+        made = BackEnd("s3", f"s3://{server.bucket}/bench", S3Calls(server.options))
+        for count in sizes.grown_s3_files:
+            ms[count] = batch_of(f"{made.root}/{count}/shop.db/orders", count, made.io()).ms
+            print(f"  {count:,} files on S3 (load {load()})", flush=True)
+    grown = [Grown("driver's processor ms, partitions known", ms, MOST_MS, "slope")]
+    return report("A batch of many data files on S3 (SeaweedFS)", "data files", grown, f"Load {load()}.")
+
+
+def _on_disk(folder: Path, sizes: Sizes) -> list:
     new, ms, sent, memory = {}, {}, {}, {}
     for count in sizes.grown_files:
         for number, (batches, traced) in enumerate(((1, False), (2, False), (2, True))):
             root = folder / f"files-{count}-{number}"
-            seen = batch_of(str(root / "shop.db" / "orders"), count, batches=batches, traced=traced)
+            seen = batch_of(
+                str(root / "shop.db" / "orders"), count, local_file_io(flush=False), batches=batches, traced=traced
+            )
             shutil.rmtree(root)
             (new if batches == 1 else memory if traced else ms)[count] = seen.memory if traced else seen.ms
             sent[count] = seen.sent

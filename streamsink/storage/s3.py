@@ -73,6 +73,9 @@ class S3FileIO(DistantFileIO):
     def names_beginning(self, path: str, beginning: str) -> list[str]:
         return sorted(name for name, _, _ in self._s3.entries(path, beginning))
 
+    def sizes_beginning(self, path: str, beginning: str) -> dict[str, int]:
+        return {name: size for name, size, _ in self._s3.entries(path, beginning)}
+
     def make_dir(self, path: str) -> None:
         """Does nothing: there are no folders."""
 
