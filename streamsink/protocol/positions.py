@@ -29,6 +29,8 @@ _MOST_SHORTENED = 8_192
 # The names of these partitions are compared as a whole.
 _NUMBERS = tuple(map(str, range(10_000)))
 _NUMBER_SET = frozenset(_NUMBERS)
+# The partitions of a topic that has one.
+_ONE = {"0"}
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,9 @@ class SourceRange:
         end, start = self.end.get(topic), (self.start or {}).get(topic)
         topic_id = self.topic_ids.get(topic, "")
         value: list[Any] = [topic, shortened(topic_id) if short else topic_id, None if end is None else pack(end), None]
-        if start is not None and end is not None and start.keys() <= end.keys():
+        if start is not None and end is not None and start.keys() == end.keys() == _ONE:
+            value[3] = [end["0"] - start["0"]]
+        elif start is not None and end is not None and start.keys() <= end.keys():
             value[3] = pack({part: end[part] - first for part, first in start.items()})
         elif start is not None:
             value[3] = pack({part: (end or {})[part] - first for part, first in start.items() if part in (end or {})})
@@ -239,7 +243,7 @@ def pack(parts: Mapping[str, int]) -> list[Any] | dict[str, Any]:
 
     It stays an object where most places of the array would be empty.
     """
-    if len(parts) == 1 and "0" in parts:
+    if parts.keys() == _ONE:
         return [*parts.values()]
     if len(parts) <= len(_NUMBERS):
         packed = list(map(parts.get, _NUMBERS[: len(parts)]))
