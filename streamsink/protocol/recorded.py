@@ -121,7 +121,7 @@ class Recorded:
             source.numeric
             and bool(start)
             and source.newest is None
-            and len(self.topics) == len(end) == len(start)
+            and len(end) == len(start)
             and {record.topic: record.next for record in self.topics} == start
             and all(
                 record.source == key

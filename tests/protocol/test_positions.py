@@ -133,7 +133,8 @@ def _next(rng, place, read):
         ids.pop(topic, None)
     elif accident == "c":
         cluster = "other"
-    newest = end if rng.random() < 0.2 else None
+    less = rng.choice([0, 0, 4])  # a topic that has shrunk
+    newest = {t: {p: at - less for p, at in parts.items()} for t, parts in end.items()} if rng.random() < 0.3 else None
     return source(start, end, cluster, ids, newest=newest)
 
 
