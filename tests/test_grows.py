@@ -190,6 +190,4 @@ def test_what_the_driver_of_a_query_holds_does_not_grow(spark, tmp_path, marks, 
     What other tests of this process have left open may come and go meanwhile, but not with every batch.
     """
     early, late = batches.of_a_query(spark, tmp_path, marks, **options).values()
-    most = (marks[1] - marks[0]) // 4
-    assert late.threads < early.threads + most and late.files < early.files + most
-    assert late.java <= early.java and late.frames <= early.frames
+    batches.check_flat(early, late, marks)

@@ -24,10 +24,12 @@ from streamsink.testing.driver import SparkCheckpoint
 _MIB = 1024  # KiB
 # What the allocator keeps, more or less, of a process that takes nothing.
 MOST_MORE_MIB = 8.0
+# Threads that look now and then whether a query has ended hold some objects while they ask.
+MOST_MORE = 4
 _OPTIONS = {"journal_retain": 5}
 # Spark's thread of a foreachBatch callback, and others that come and go with a batch.
-_WARM_UP = 2
-_LOOKS, _LOOK_S = 5, 0.2
+WARM_UP = 2
+_LOOKS, _LOOK_S, _OF_NOW = 20, 0.5, 1
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,16 @@ class Frames:
 
     def alive(self) -> int:
         """How many of them the JVM keeps after a collection."""
-        found = []
+        found = self._known.size()
         for _ in range(_LOOKS):
             gc.collect()
-            time.sleep(_LOOK_S)  # a thread of py4j tells the JVM what Python has let go of
+            time.sleep(_LOOK_S)  # a thread of py4j tells the JVM, once a second, what Python has let go of
             self._jvm.System.gc()
-            found.append(sum(self._known.get(number).get() is not None for number in range(self._known.size())))
-        return min(found)
+            alive = sum(self._known.get(number).get() is not None for number in range(self._known.size()))
+            found = min(found, alive)
+            if found <= _OF_NOW:
+                break
+        return found
 
 
 def batches(spark, folder: Path, sizes: data.Sizes) -> list:
@@ -96,10 +101,10 @@ def _report(title: str, held: Mapping[int, Held]) -> list:
         return Grown(what, {number: value(each) for number, each in held.items()}, limit, "flat", how)
 
     grown = [
-        flat("threads", lambda each: each.threads),
-        flat("open files", lambda each: each.files),
-        flat("objects of the JVM that Python holds", lambda each: each.java),
-        flat("DataFrames that live in the JVM", lambda each: each.frames),
+        flat("threads", lambda each: each.threads, MOST_MORE),
+        flat("open files", lambda each: each.files, MOST_MORE),
+        flat("objects of the JVM that Python holds", lambda each: each.java, MOST_MORE),
+        flat("DataFrames that live in the JVM", lambda each: each.frames, MOST_MORE),
         flat("resident memory, MiB", lambda each: each.memory, MOST_MORE_MIB, "{:,.1f}"),
     ]
     return report(title, "batches", grown, f"After a collection. Load {load()}.")
@@ -121,10 +126,15 @@ def without_spark(folder: Path, marks: Sequence[int]) -> dict[int, Held]:
     return found
 
 
-def of_a_query(spark, folder: Path, marks: Sequence[int], **options) -> dict[int, Held]:
-    """What the driver of a real query holds after each of these numbers of batches, in the middle of a batch."""
+def of_a_query(spark, folder: Path, marks: Sequence[int], rows=None, **options) -> dict[int, Held]:
+    """What the driver of a real query holds after each of these numbers of batches, in the middle of a batch.
+
+    rows: a stream of ``WARM_UP`` batches more; without it the rows come from JSON files.
+    """
     at, found = folder / "query", {}
-    data.add_json(at / "in", 0, max(marks) + _WARM_UP, 10)
+    if rows is None:
+        data.add_json(at / "in", 0, max(marks) + WARM_UP, 10)
+        rows = data.json_stream(spark, at / "in").selectExpr("id", "note name")
     sink = streamsink.to_table(str(at / "shop.db" / "orders"), lambda event: None, journal_retain=5, **options)
 
     frames = Frames(spark)
@@ -132,12 +142,25 @@ def of_a_query(spark, folder: Path, marks: Sequence[int], **options) -> dict[int
     def batch(df, batch_id: int) -> None:
         sink(df, batch_id)
         frames.add(df)
-        if batch_id + 1 - _WARM_UP in marks:
-            found[batch_id + 1 - _WARM_UP] = Held.now(frames.alive())
+        if batch_id + 1 - WARM_UP in marks:
+            found[batch_id + 1 - WARM_UP] = Held.now(frames.alive())
             print(f"  {batch_id + 1:,} batches of a query (load {load()})", flush=True)
 
-    stream = data.json_stream(spark, at / "in").selectExpr("id", "note name").writeStream.foreachBatch(batch)
-    ended(stream.option("checkpointLocation", str(at / "checkpoint")).trigger(availableNow=True).start())
+    ended(
+        rows.writeStream.foreachBatch(batch)
+        .option("checkpointLocation", str(at / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
     sink.close()
     shutil.rmtree(at)
     return found
+
+
+def check_flat(early: Held, late: Held, marks: Sequence[int]) -> None:
+    """Raises AssertionError when something came with every second batch between these two, or ten of it came."""
+    most = min(10, (marks[1] - marks[0]) // 2)
+    for what in ("threads", "files", "java", "frames"):
+        before, after = getattr(early, what), getattr(late, what)
+        if after >= before + most:
+            raise AssertionError(f"{what}: {before} after {marks[0]} batches, {after} after {marks[1]}")
