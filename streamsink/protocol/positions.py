@@ -113,10 +113,10 @@ class SourceRange:
         """
         end, start = self.end.get(topic), (self.start or {}).get(topic)
         topic_id = self.topic_ids.get(topic, "")
+        if end is not None and start is not None and end.keys() == start.keys() == _ONE:
+            return [topic, shortened(topic_id) if short else topic_id, [end["0"]], [end["0"] - start["0"]]]
         value: list[Any] = [topic, shortened(topic_id) if short else topic_id, None if end is None else pack(end), None]
-        if start is not None and end is not None and start.keys() == end.keys() == _ONE:
-            value[3] = [end["0"] - start["0"]]
-        elif start is not None and end is not None and start.keys() <= end.keys():
+        if start is not None and end is not None and start.keys() <= end.keys():
             value[3] = pack({part: end[part] - first for part, first in start.items()})
         elif start is not None:
             value[3] = pack({part: (end or {})[part] - first for part, first in start.items() if part in (end or {})})
