@@ -22,6 +22,7 @@ UNITS = {
         "e2e/test_kafka_kills",
         "e2e/test_accidents_kafka",
         "e2e/test_kafka_identity",
+        "e2e/test_many_batches",
         "e2e/test_real_walks",
         "e2e/test_other_query",
         "e2e/test_position_columns",

@@ -151,6 +151,10 @@ class Reading:
         """Those of ``names`` that begin with this text, at the cost of these alone where the store can tell them."""
         return [name for name in self.names(path) if name.startswith(beginning)]
 
+    def sizes_beginning(self, path: str, beginning: str) -> dict[str, int]:
+        """The sizes in bytes of the same, by name, at the cost of these alone where the store can tell them."""
+        return {entry.name: entry.size for entry in self.entries(path) if entry.name.startswith(beginning)}
+
     def listed(self, path: str) -> Mapping[str, int | None]:
         """The names in a folder, each with its size if the listing itself tells sizes, and with None otherwise."""
         if not self.lists_sizes:

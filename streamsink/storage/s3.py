@@ -160,6 +160,9 @@ class S3FileIO(DistantFileIO):
     def files_below(self, path: str) -> list[str]:
         return sorted(self._s3.below(path))
 
+    def sizes_beginning(self, path: str, beginning: str) -> dict[str, int]:
+        return {name: size for name, size, _ in self._s3.entries(path, beginning)}
+
     def make_dir(self, path: str) -> None:
         """Does nothing: there are no folders."""
 

@@ -55,6 +55,7 @@ class Table:
         """Let another opening of the same table, for another thread, know the snapshots that this one publishes."""
         self.snapshots.told += (other.snapshots,)
         self.manifests.told += (other.manifests,)
+        self.states.told += (other.states,)
 
     @property
     def root(self) -> str:

@@ -37,7 +37,7 @@ OF_RESTORES = (
            "return said == _COMPLETE", "return True", (_KNOWN, _RUNS)),
     Defect("A5: the next commit forgets that it is incomplete", "table/application_states.py:States.properties",
            "_COMPLETE if self.complete else _INCOMPLETE", "_COMPLETE", (_KNOWN, _RUNS)),
-    Defect("states of others are not carried forward", "table/application_states.py:States.properties",
+    Defect("states of others are not carried forward", "table/application_states.py:States.with_state",
            "if name != application", "if False", ("tests/table/test_many_writers.py", _RETIRE)),
     Defect("A6: a journal without its identity knows all", "journal/identity.py:identify", "published if behind or anew else 0", "published if behind else 0", (_RUNS,)),
     Defect("A6: an older copy of the journal keeps its identity", "journal/identity.py:identify",

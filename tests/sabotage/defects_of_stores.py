@@ -78,6 +78,8 @@ OF_STORES = (
            "is_recent and kept.keys() >= self._asks(questions).keys()", "is_recent", (_ASKED_AHEAD,)),
     Defect("what an attempt began on is told by its number alone", "table/history/deletion.py:_is_named",
            "before is None or not uuid or before.uuid != uuid", "False", (_FINAL_NAMES,)),
+    Defect("files of a folder that has many are taken for those that tasks have written", "sinks/paimon/promise.py:see",
+           "_found(file_io, sizes), sizes", "sizes, sizes", ("tests/test_grows.py",)),
     Defect("lists of a snapshot made after a sleep are not looked for", "table/history/whole.py:Whole.has_all_of",
            "knows_lists=False", "knows_lists=True", (_FINAL_NAMES,)),
     Defect("a snapshot made after a sleep is checked beside the next batch", "table/commit/table_commit.py:TableCommit._try_once",

@@ -137,6 +137,7 @@ class TableCommit:
             return None
         published_ms = self._clock.now_ms()
         self._manifests.remember(snapshot, files.metas)
+        self._table.states.published(snapshot, found.states.with_state(request.application, request.state))
         self._deltas.published(snapshot)
         if not request.hint:  # another commit follows at once: what this one has asked counts for that, too
             made, following = self._at.snapshot(snapshot.id), self._at.snapshot(snapshot.id + 1)
