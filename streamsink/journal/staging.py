@@ -23,7 +23,7 @@ class Staging:
     """
 
     def __init__(self, file_io: FileIO, folder: str, table: str, deleting: Deleting | None = None):
-        """table: the journal's, to which announced places are relative. deleting: as of ``Announced``."""
+        """table: path of the folder that holds the journal. deleting: as of ``Announced``."""
         self._io = file_io
         self._folder = folder
         self._lock = threading.Lock()

@@ -19,10 +19,12 @@ from streamsink.options import (
 )
 from streamsink.protocol import ways
 from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable, StagedFile
+from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Mark
 from streamsink.protocol.run.restore import IS_PUBLISHED, MAY_OVERWRITE, token_of
 from streamsink.protocol.sink import History
 from streamsink.sinks.paimon.committer import PaimonCommitter
+from streamsink.sinks.paimon.past.records import named_in
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.table import Table, is_table, open_table
 from streamsink.table.write.spec import WrittenFile
@@ -106,27 +108,39 @@ class LetterTables:
     # -- pre-commit ------------------------------------------------------------------------------------------------
 
     def stage(
-        self, staging: str, sequence: int, name: str, written: Sequence[WrittenFile], group: FlushGroup
+        self,
+        checkpoint: Checkpoint,
+        name: str,
+        written: Sequence[WrittenFile],
+        group: FlushGroup,
+        *,
+        at_once: tuple[str, int] | None,
     ) -> Mapping[str, Any]:
-        """What the payload of record ``sequence`` is to say of these dead letters; durable when ``group`` is flushed.
+        """What the payload of the checkpoint's record is to say of these dead letters.
 
-        Raises Misuse when their table is not as the last record has left it: then nothing is recorded.
+        Durable when ``group`` is flushed. at_once: as of ``PaimonCommitter.stage``. Raises Misuse when their table is
+        not as the last record has left it: then nothing is recorded.
         """
         (table, committer), key = self.open(name), self._key
+        staging, sequence = checkpoint.staging, checkpoint.sequence
         with self.unless_replaced(name):
             previous, had = self._previous(name, sequence), self.heads().get(name, {})
-            files, payload = committer.stage(staging, written, group)
+            files, payload = committer.stage(staging, written, group, at_once=at_once)
         folder, manifest = self._table.layout.relative(staging), payload["manifest"]
+
+        def from_table(staged: str, final: str) -> str:
+            """Where a file is staged, relative to the table of the journal; its final name if it has that already."""
+            return final if staged == final else os.path.join(folder, os.path.basename(staged))
+
         part = {
             "name": name,
             "table_id": table.table_id,
             "key": key,
             "previous": previous,
             "base": payload["base"],
-            "manifest": {**manifest, "staged": os.path.join(folder, os.path.basename(manifest["staged"]))},
-            "files": [
-                replace(file, staged=os.path.join(folder, os.path.basename(file.staged))).to_json() for file in files
-            ],
+            "manifest": {**manifest, "staged": from_table(manifest["staged"], manifest["final"])},
+            "files": [replace(file, staged=from_table(file.staged, file.final)).to_json() for file in files],
+            **named_in(payload),
             **({_HAD_AT: had[_AT]} if previous and _AT in had else {}),
         }
         heads = {**self.heads(), name: {"table_id": table.table_id, "key": key, "sequence": sequence}}
@@ -186,15 +200,18 @@ class LetterTables:
 
     def parts(self, records: Iterable[Committable]) -> list[tuple[Mapping[str, Any], Committable]]:
         """(the part, its dead letters as a record of their own table) of each of these records that has some."""
-        found, within = [], self._table.layout.within
+        found = []
+
+        def in_letters(file: Mapping[str, Any]) -> dict[str, Any]:
+            has_its_name = file["staged"] == file["final"]
+            return {**file, "staged": file["final"] if has_its_name else self._table.layout.within(file["staged"])}
+
         for record in records:
             part = record.payload.get(DEAD_LETTERS)
             if part is not None:
-                manifest = {**part["manifest"], "staged": within(part["manifest"]["staged"])}
-                files = tuple(
-                    StagedFile.from_json({**file, "staged": within(file["staged"])}) for file in part["files"]
-                )
-                payload = {"kind": APPEND, "manifest": manifest, "base": part["base"]}
+                manifest = in_letters(part["manifest"])
+                files = tuple(StagedFile.from_json(in_letters(file)) for file in part["files"])
+                payload = {"kind": APPEND, "manifest": manifest, "base": part["base"], **named_in(part)}
                 found.append((part, Committable(record.state, part["key"], record.watermark_ms, files, payload)))
         return found
 

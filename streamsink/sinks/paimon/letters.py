@@ -6,6 +6,7 @@ docs/design/0011-dead-letters.md.
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, cast
 
@@ -130,9 +131,14 @@ class TableAndLetters:
             return Member(*self._committer.letters.open(name))
         return Member(self._table, self._committer)
 
+    def at(self, name: str, path: str) -> str:
+        """As ``ManyTables.at``: the journal lies in the table."""
+        return f"../{name}" if name == self._letters else ""
+
     def check_there(self, name: str, path: str) -> None:
         """As ``ManyTables.check_there``."""
-        self.member(name, path).table.check_identity()
+        with self._committer.letters.unless_replaced(name) if name == self._letters else nullcontext():
+            self.member(name, path).table.check_identity()
 
     def had_before(self, checkpoint: Checkpoint, path_of: Callable[[str], str | None]) -> tuple[()]:
         """Nothing: of one table the restore looks up what it has of the query's name before."""
@@ -146,6 +152,7 @@ class TableAndLetters:
         group: FlushGroup,
         *,
         had: Sequence[Any],
+        at_once: Mapping[str, tuple[str, int]],
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """As ``ManyTables.stage``: the files and the payload of the one record, durable when ``group`` is flushed."""
         staging, letters = checkpoint.staging, self._committer.letters
@@ -157,8 +164,10 @@ class TableAndLetters:
             letters.check_known(self._letters)
             self._is_checked = True
         own = [file for mine in files.values() for file in mine]
-        staged, payload = self._committer.stage(staging, own, group, leads_on=checkpoint.decision.leads_on)
+        named, leads_on = next((at_once[name] for name in files if name in at_once), None), checkpoint.decision.leads_on
+        staged, payload = self._committer.stage(staging, own, group, leads_on=leads_on, at_once=named)
         if dead_letters:
-            part = letters.stage(staging, checkpoint.sequence, self._letters, dead_letters, group)
+            named = at_once.get(self._letters)
+            part = letters.stage(checkpoint, self._letters, dead_letters, group, at_once=named)
             payload = {**payload, **part}
         return staged, payload

@@ -105,6 +105,10 @@ class ManyTables(Committer):
             )
         return self._members[name]
 
+    def at(self, name: str, path: str) -> str:
+        """Path of the table as of ``InTable``. path: relative to the folder of the tables."""
+        return path
+
     def check_there(self, name: str, path: str) -> None:
         """Raises Misuse when this table was dropped, or dropped and created again, since this process opened it."""
         self._progress().check_there(self.member(name, path))
@@ -128,13 +132,15 @@ class ManyTables(Committer):
         group: FlushGroup,
         *,
         had: Sequence[Had],
+        at_once: Mapping[str, tuple[str, int]],
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """Stage each table's manifest. Returns the files and the payload of the one record that names them all.
 
         All of it is durable when ``group`` is flushed. written: by table name, its path and its files. dead: numbers of
         dead letters, by the table that they were meant for. had: the result of ``had_before``; each of these tables
-        gets a part, without files where it has no rows. Raises Misuse when a table is not as the journal says, or when
-        the record could not be published: then nothing is recorded.
+        gets a part, without files where it has no rows. at_once: by table name, as of ``PaimonCommitter.stage``. Raises
+        Misuse when a table is not as the journal says, or when the record could not be published: then nothing is
+        recorded.
         """
         staging, heads = checkpoint.staging, dict(heads_in(self._journal.newest()))
         of_before = {each.name: each.to_json() for each in had}
@@ -146,7 +152,8 @@ class ManyTables(Committer):
             member = self.member(name, path)
             previous = self._check_untouched(name, path, heads)
             own = [replace(file, handed_over=False) for file in mine]
-            staged, of_table = part_from_root(self.place, staging, path, *member.committer.stage(staging, own, group))
+            parts = member.committer.stage(staging, own, group, at_once=at_once.get(name))
+            staged, of_table = part_from_root(self.place, staging, path, *parts)
             files += staged
             entries.append(
                 of_before.get(name, {})

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -13,8 +13,8 @@ from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.routed.dead_letters import BadRow, DeadLetters, Screen
 from streamsink.table.routed.rules import ROUTE, UNROUTED_DEAD_LETTER, Routing
 from streamsink.table.write.buffers import Limits
-from streamsink.table.write.folders import Folders
-from streamsink.table.write.spec import WriteSpec, WrittenFile
+from streamsink.table.write.folders import Folders, announce_places
+from streamsink.table.write.spec import AtOnce, WriteSpec, WrittenFile
 from streamsink.table.write.split import NotUtf8, split_by_text
 from streamsink.table.write.writer import TableWriter
 
@@ -33,7 +33,8 @@ class RoutedSpec:
 
     limits: the staging folder and the bounds; its schema is not used. targets: by name, of the tables that exist.
     templates: by rule, of tables that do not exist yet; a rule without one creates no table. dead: what dead letters
-    have in common; with None the first bad row raises an error.
+    have in common; with None the first bad row raises an error. at_once: by name, of the tables whose files get their
+    final names at once.
     """
 
     limits: WriteSpec
@@ -41,6 +42,12 @@ class RoutedSpec:
     targets: Mapping[str, Target]
     templates: Mapping[str, Target]
     dead: DeadLetters | None
+    at_once: Mapping[str, AtOnce] = field(default_factory=dict)
+
+    @property
+    def attempt(self) -> str:
+        """Id of the record that is to name files with final names; '' without such files."""
+        return next((each.attempt for each in self.at_once.values()), "")
 
     def target_of(self, name: str) -> Target | None:
         """What the table of this name takes; None when no rule covers the name, or its rule creates no table."""
@@ -89,6 +96,8 @@ class RoutedWriter:
         # All buffers are written before the first writer is closed, since its files then stay open until the flush.
         for writer in self._writers.values():
             writer.write_buffered()
+        unsaid = [places for writer in self._writers.values() for places in writer.unsaid()]
+        announce_places(self._io, self._spec.limits.staging, self._spec.attempt, unsaid)
         files = tuple((name, file) for name, writer in self._writers.items() for file in writer.close(group))
         return [RoutedFiles(files, self._rows_in, self._dead)]
 
@@ -108,8 +117,9 @@ class RoutedWriter:
         screen = self._screens.get(name)
         if screen is None:
             schema = TableSchema.from_json(target.schema_json, "the writer's schema")
-            root = self._root_of(name)
-            screen = self._screens[name] = Screen(schema, Folders(schema, root, self._io.name_limits(root)))
+            root, at_once = self._root_of(name), name in self._spec.at_once
+            folders = Folders(schema, root, self._io.name_limits(root), names_at_once=at_once)
+            screen = self._screens[name] = Screen(schema, folders)
         good, bad = screen(taken)
         if good.num_rows:
             self._writer(name, target.schema_json).write(good)
@@ -143,15 +153,8 @@ class RoutedWriter:
     def _writer(self, name: str, schema_json: bytes) -> TableWriter:
         writer = self._writers.get(name)
         if writer is None:
-            limits = self._spec.limits
-            spec = WriteSpec(
-                limits.staging,
-                schema_json,
-                limits.target_file_bytes,
-                limits.max_open,
-                limits.memory_bytes,
-                self._root_of(name),
-            )
+            at_once, root = self._spec.at_once.get(name), self._root_of(name)
+            spec = replace(self._spec.limits, schema_json=schema_json, table=root, at_once=at_once)
             writer = self._writers[name] = TableWriter(self._io, spec, self._limits)
         return writer
 

@@ -6,6 +6,7 @@ open; the largest one is closed to make room. Neither bound grows with the numbe
 """
 
 import os
+from collections.abc import Iterable
 
 import pyarrow as pa
 
@@ -14,12 +15,13 @@ from streamsink.faults import fault_point
 from streamsink.format.data_file import DataFileMeta
 from streamsink.format.schema import TableSchema
 from streamsink.format.stats import StatsCollector
+from streamsink.journal.announced import InTable
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.history.deletion import delete_staged
 from streamsink.table.write.buffers import SMALL_PIECE_ROWS, Buffer, Limits, size_of
 from streamsink.table.write.conform import Conform
-from streamsink.table.write.folders import TOKEN, Folders
+from streamsink.table.write.folders import TOKEN, Folders, announce_places
 from streamsink.table.write.parquet_output import ParquetOutput, row_groups
 from streamsink.table.write.spec import WriteSpec, WrittenFile
 from streamsink.table.write.split import PartitionKey, split_by_partition
@@ -49,7 +51,7 @@ class TableWriter:
         self._limits = limits or Limits(spec.max_open, spec.memory_bytes)
         self._limits.join(self)
         limits_of_names = file_io.name_limits(spec.table or spec.staging)
-        self._folders = Folders(self._schema, spec.table, limits_of_names, names_at_once=bool(spec.attempt))
+        self._folders = Folders(self._schema, spec.table, limits_of_names, names_at_once=spec.at_once is not None)
         self._files = _FileSeries(file_io, spec, self._schema, self._limits, folders=self._folders)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
@@ -107,6 +109,10 @@ class TableWriter:
         self._split()
         for buffer in list(self._buffers.values()):
             self._flush(buffer)
+
+    def unsaid(self) -> list[InTable]:
+        """Where ``close`` will put files and nobody has said so yet. The caller says it: several writers at once."""
+        return self._folders.unsaid(self._spec, [file.key for file in self._files.open.values()])
 
     def close(self, group: FlushGroup) -> list[WrittenFile]:
         """Write and close everything. Every file is durable once ``group`` is flushed, and stays open until then."""
@@ -198,10 +204,10 @@ class _FileSeries:
         self.codec = schema.options.get("file.compression", "zstd").lower()
         self.level = int(schema.options.get("file.compression.zstd-level", "1")) if self.codec == "zstd" else None
         token = IdSource().new_id()
-        self._names = spec.beginning + (token.replace("-", "")[:TOKEN] if spec.attempt else token)
+        self._names = spec.beginning + (token.replace("-", "")[:TOKEN] if spec.at_once else token)
         self.count = 0
         self.open: dict[bytes, _OpenFile] = {}
-        largest = file_io.largest_written if spec.attempt else file_io.largest_file
+        largest = file_io.largest_written if spec.at_once else file_io.largest_file
         most = spec.target_file_bytes if largest is None else int(_ROLLED_AT * largest)
         self._roll_bytes = min(spec.target_file_bytes, most)
         self._limits = limits
@@ -223,7 +229,7 @@ class _FileSeries:
         self._finish(max(self.open.values(), key=lambda f: f.bytes))
 
     def close(self, group: FlushGroup) -> list[WrittenFile]:
-        self._folders.announce(self.io, self.spec, [file.key for file in self.open.values()])
+        self._announce(self.open.values())
         for file in list(self.open.values()):
             self._close(file, group)
         return self._done
@@ -237,7 +243,7 @@ class _FileSeries:
         self._done.clear()
 
     def _create(self, key: PartitionKey, first: pa.Table) -> _OpenFile:
-        folder = os.path.join(self.spec.table, self._folders.of(key)) if self.spec.attempt else self.spec.staging
+        folder = os.path.join(self.spec.table, self._folders.of(key)) if self.spec.at_once else self.spec.staging
         staged = os.path.join(folder, f"{self._names}-{self.count}.parquet")
         self.count += 1
         self._created.append(staged)  # before it is opened: a file that fails to open may be there
@@ -247,10 +253,14 @@ class _FileSeries:
 
     def _finish(self, file: _OpenFile) -> None:
         """Finish a file before the others: it is made durable at once and then holds no resources any more."""
-        self._folders.announce(self.io, self.spec, [file.key])
+        self._announce([file])
         with self.io.flush_group() as group:
             self._close(file, group)
             group.flush()
+
+    def _announce(self, files: Iterable[_OpenFile]) -> None:
+        at, unsaid = self.spec.at_once, self._folders.unsaid(self.spec, [file.key for file in files])
+        announce_places(self.io, self.spec.staging, at.attempt if at else "", unsaid)
 
     def _close(self, file: _OpenFile, group: FlushGroup) -> None:
         size = file.close(group)

@@ -76,6 +76,11 @@ def places_of_metadata(layout: Layout, attempt: str) -> list[tuple[str, str]]:
     return [(folder, f"manifest-{attempt}-"), (folder, f"manifest-list-{attempt}-")]
 
 
+def named_in(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """What a payload says of when files got their final names; nothing where they are staged."""
+    return {"named_ms": payload["named_ms"]} if "named_ms" in payload else {}
+
+
 def renames(committable: Committable) -> list[tuple[str, str]]:
     """(staged, final) paths of the data files and then of the manifests, relative to the table's root.
 
