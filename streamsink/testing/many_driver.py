@@ -1,6 +1,7 @@
 """Micro-batches into several tables without Spark: what ``driver.py`` is for one table, with rules and dead letters."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -66,9 +67,7 @@ class NumberedRoutes(DrivenRows):
     def write(self, checkpoint: Checkpoint, group: Group) -> list[RoutedFiles]:
         source = checkpoint.batch.sources[0]
         start, end = (number_of(side) for side in (source.start, source.end))
-        return written(
-            self._opened.writing(checkpoint, columns(self._driver.schema), ()),
-            self._io,
-            self._driver.rows(start, end),
-            group,
+        writing = self._opened.writing(
+            replace(checkpoint, is_small=self._driver.is_small), columns(self._driver.schema), ()
         )
+        return written(writing, self._io, self._driver.rows(start, end), group)

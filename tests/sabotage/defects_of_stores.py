@@ -6,6 +6,7 @@ _CLIENT = "tests/storage/test_s3_client.py"
 _HOLDS = "tests/e2e/test_holds.py"
 _KEYS = "tests/storage/test_s3_keys.py"
 _FINAL_NAMES = "tests/crash/test_final_names.py"
+_FINAL_NAMES_OF_TABLES = "tests/crash/test_final_names_of_tables.py"
 _ASKED_AHEAD = "tests/storage/test_asked_ahead.py"
 _SLEEPERS = "tests/protocol/test_sleepers.py"
 
@@ -36,8 +37,23 @@ OF_STORES = (
            "not self.asks or any(", "any(", (_FINAL_NAMES, _SLEEPERS)),
     Defect("an incomplete attempt of many rows stays", "journal/announced.py:Announcement.may_get_its_record",
            "not self.asks or any(", "True or any(", (_FINAL_NAMES, _SLEEPERS)),
-    Defect("writers do not say where their files come to be", "table/write/folders.py:Folders.announce",
-           "        if new:\n", "        if False:\n", (_FINAL_NAMES,)),
+    Defect("writers do not say where their files come to be", "table/write/folders.py:Folders.unsaid",
+           "or not new:", "or new:", (_FINAL_NAMES,)),
+    Defect("writers of several tables do not say where their files come to be", "table/routed/routed_writer.py:RoutedWriter.close",
+           "self._spec.attempt, unsaid)", "self._spec.attempt, [])", (_FINAL_NAMES_OF_TABLES,)),
+    Defect("writers do not say where a table's metadata comes to be", "table/write/folders.py:Folders.unsaid",
+           "(*places, *at.metadata)", "places", (_FINAL_NAMES_OF_TABLES,)),
+    Defect("what one of several tables names goes from the others", "table/history/deletion.py:delete_unrecorded",
+           "        if is_named:\n", "        if is_named:\n            left = [other for other in left if other is not each]\n"
+           "            break\n        if False:\n", (_FINAL_NAMES_OF_TABLES,)),
+    Defect("what goes where one of several tables cannot be read", "table/history/deletion.py:delete_unrecorded",
+           "            return False\n", "            continue\n", (_FINAL_NAMES_OF_TABLES,)),
+    Defect("what is left where a table was dropped stays", "table/history/deletion.py:_is_named_at",
+           "    return False\n", "    return True\n", (_FINAL_NAMES_OF_TABLES,)),
+    Defect("files that are staged beside others stay", "sinks/paimon/writing.py:FinalNames.named",
+           "if unsaid or not self._told.keys() >= folders.keys():", "if unsaid:", (_FINAL_NAMES_OF_TABLES,)),
+    Defect("a record of dead letters with final names looks like one of earlier code", "journal/record_format.py:encode_record",
+           " or any(named)", "", (_FINAL_NAMES_OF_TABLES,)),
     Defect("what a failed attempt announced is forgotten", "journal/staging.py:Staging.discard",
            "            self.has_more(int(match[2]), staging)\n", "            self._io.delete_tree(staging)\n", (_FINAL_NAMES,)),
     Defect("lists that were written for another base are used", "table/commit/tries.py:Looking.usable_ahead",
