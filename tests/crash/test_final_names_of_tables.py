@@ -247,9 +247,7 @@ def test_tables_that_are_new_in_a_batch_are_announced_with_one_object():
 def test_rows_that_begin_a_table_beside_others_leave_nothing_in_staging():
     """They are copied, as nobody could tell files in a folder without a table from those of one that is damaged."""
     world = TablesWorld(small=True)
-    world.run(boundaries=(2,))
-    assert {name for name, _, _ in world.rows()} == {"a"}
-    world.run(boundaries=(2, 4, 18))
-    world.check_complete((2, 4, 18))
+    world.run(boundaries=(1, 3))
+    assert [name for name, _, _ in sorted(world.rows())] == ["a", "more_x", "more_y"]
     assert world.unknown_files() == []
     assert [path for path in world.calls._objects if path.startswith(f"{world.journal}/staging/")] == []
