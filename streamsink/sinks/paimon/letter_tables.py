@@ -26,6 +26,7 @@ from streamsink.protocol.sink import History
 from streamsink.sinks.paimon.committer import PaimonCommitter
 from streamsink.sinks.paimon.past.records import named_in
 from streamsink.storage.flush_group import FlushGroup
+from streamsink.table.layout import Layout
 from streamsink.table.table import Table, is_table, open_table
 from streamsink.table.write.spec import WrittenFile
 
@@ -127,19 +128,14 @@ class LetterTables:
             previous, had = self._previous(name, sequence), self.heads().get(name, {})
             files, payload = committer.stage(staging, written, group, at_once=at_once)
         folder, manifest = self._table.layout.relative(staging), payload["manifest"]
-
-        def from_table(staged: str, final: str) -> str:
-            """Where a file is staged, relative to the table of the journal; its final name if it has that already."""
-            return final if staged == final else os.path.join(folder, os.path.basename(staged))
-
         part = {
             "name": name,
             "table_id": table.table_id,
             "key": key,
             "previous": previous,
             "base": payload["base"],
-            "manifest": {**manifest, "staged": from_table(manifest["staged"], manifest["final"])},
-            "files": [replace(file, staged=from_table(file.staged, file.final)).to_json() for file in files],
+            "manifest": _staged_in(folder, manifest),
+            "files": [_staged_in(folder, file.to_json()) for file in files],
             **named_in(payload),
             **({_HAD_AT: had[_AT]} if previous and _AT in had else {}),
         }
@@ -200,17 +196,12 @@ class LetterTables:
 
     def parts(self, records: Iterable[Committable]) -> list[tuple[Mapping[str, Any], Committable]]:
         """(the part, its dead letters as a record of their own table) of each of these records that has some."""
-        found = []
-
-        def in_letters(file: Mapping[str, Any]) -> dict[str, Any]:
-            has_its_name = file["staged"] == file["final"]
-            return {**file, "staged": file["final"] if has_its_name else self._table.layout.within(file["staged"])}
-
+        found, layout = [], self._table.layout
         for record in records:
             part = record.payload.get(DEAD_LETTERS)
             if part is not None:
-                manifest = in_letters(part["manifest"])
-                files = tuple(StagedFile.from_json(in_letters(file)) for file in part["files"])
+                manifest = _from_staging(layout, part["manifest"])
+                files = tuple(StagedFile.from_json(_from_staging(layout, file)) for file in part["files"])
                 payload = {"kind": APPEND, "manifest": manifest, "base": part["base"], **named_in(part)}
                 found.append((part, Committable(record.state, part["key"], record.watermark_ms, files, payload)))
         return found
@@ -295,6 +286,17 @@ class LetterTables:
             if self.is_there(part):
                 by_name.setdefault(part["name"], []).append(mine)
         return [path for name, mine in by_name.items() for path in self.open(name)[1].sweep(mine)]
+
+
+def _staged_in(folder: str, file: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a part says of a file. folder: for staged files, relative to the table that has the journal."""
+    has_its_name = file["staged"] == file["final"]
+    return file if has_its_name else {**file, "staged": os.path.join(folder, os.path.basename(file["staged"]))}
+
+
+def _from_staging(layout: Layout, file: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inverse of ``_staged_in``, with an absolute path. layout: of the table that has the journal."""
+    return file if file["staged"] == file["final"] else {**file, "staged": layout.within(file["staged"])}
 
 
 def heads_of(state: AppState) -> Mapping[str, Mapping[str, Any]]:

@@ -164,8 +164,10 @@ class TableAndLetters:
             letters.check_known(self._letters)
             self._is_checked = True
         own = [file for mine in files.values() for file in mine]
-        named, leads_on = next((at_once[name] for name in files if name in at_once), None), checkpoint.decision.leads_on
-        staged, payload = self._committer.stage(staging, own, group, leads_on=leads_on, at_once=named)
+        named = next((at_once[name] for name in files if name in at_once), None)
+        staged, payload = self._committer.stage(
+            staging, own, group, leads_on=checkpoint.decision.leads_on, at_once=named
+        )
         if dead_letters:
             named = at_once.get(self._letters)
             part = letters.stage(checkpoint, self._letters, dead_letters, group, at_once=named)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from streamsink.format.types import DataField
@@ -85,20 +85,19 @@ class OpenTable(Opened):
             options.max_open_writers,
             options.writer_memory_bytes,
             self.to.path,
+            self._names.announced(checkpoint, {"": self.table}).get(""),
         )
-        told = self._names.announced(checkpoint, {"": self.table}) if self._names else {}
-        return TableWriting(replace(spec, at_once=told.get("")))
+        return TableWriting(spec)
 
     def stage(
         self, checkpoint: Checkpoint, written: Sequence[WrittenFile], group: Group
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         decision, seen = checkpoint.decision, checkpoint.decision.verdict is Verdict.SEEN
         own = cast(FlushGroup, group)  # it is one that ``group`` has opened
-        at_once = self._names.named(checkpoint, {"": written}).get("") if self._names else None
+        at_once = self._names.named(checkpoint, {"": written}).get("")
         staging = checkpoint.staging
         staged = self.committer.stage(staging, written, own, seen=seen, leads_on=decision.leads_on, at_once=at_once)
-        if self._names:
-            self._names.announce_following(checkpoint, {"": self.table})
+        self._names.announce_following(checkpoint, {"": self.table})
         return staged
 
 

@@ -29,13 +29,8 @@ class RoutedTables:
     """
 
     def __init__(
-        self,
-        committer: ManyTables | TableAndLetters,
-        routing: Routing,
-        options: SinkOptions,
-        names: FinalNames | None = None,
+        self, committer: ManyTables | TableAndLetters, routing: Routing, options: SinkOptions, names: FinalNames
     ):
-        """names: None where files are staged."""
         self._names = names
         self._to = committer
         self._io = committer.place.file_io
@@ -88,7 +83,7 @@ class RoutedTables:
         if self._dead is not None:
             names = tuple(field.name for field in positions)
             dead = DeadLetters(*self._dead, options.application, checkpoint.batch.batch_id, names)
-        told = self._names.announced(checkpoint, self._open_tables()) if self._names else {}
+        told = self._names.announced(checkpoint, self._open_tables())
         at_once = {name: told[at] for name in self._there if (at := self._at(name)) in told}
         return RoutedSpec(limits, routing, dict(self._targets), dict(self._templates), dead, at_once)
 
@@ -113,13 +108,10 @@ class RoutedTables:
         had = self._to.had_before(checkpoint, self._path_now)  # first, or a table that is gone would be created again
         for name in sorted(files):
             self._create_missing(name)
-        named = (
-            self._names.named(checkpoint, {self._at(name): mine for name, mine in files.items()}) if self._names else {}
-        )
+        named = self._names.named(checkpoint, {self._at(name): mine for name, mine in files.items()})
         at_once = {name: named[at] for name in files if (at := self._at(name)) in named}
         staged = self._to.stage(checkpoint, by_table, dead, group, had=had, at_once=at_once)
-        if self._names:
-            self._names.announce_following(checkpoint, self._open_tables())
+        self._names.announce_following(checkpoint, self._open_tables())
         return staged
 
     # -- parts -----------------------------------------------------------------------------------------------------

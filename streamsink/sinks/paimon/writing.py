@@ -95,10 +95,12 @@ class Fitted:
 class FinalNames:
     """What writers need where files get their final names when they are written, in one table or several. Driver only.
 
-    Tables are named by their paths relative to the folder that holds the journal, as in ``InTable``.
+    Tables are named by their paths relative to the folder that holds the journal, as in ``InTable``. Nothing is said of
+    any table where files are staged.
     """
 
-    def __init__(self, attempts: Attempts):
+    def __init__(self, attempts: Attempts | None):
+        """attempts: None where files are staged."""
         self._attempts = attempts
         # Folders of each table's last files, relative to it; the tables that were written last come last.
         self._folders: dict[str, frozenset[str]] = {}
@@ -111,20 +113,20 @@ class FinalNames:
         self._is_small = False
 
     @classmethod
-    def of(cls, file_io: FileIO, journal: FileJournal, options: SinkOptions) -> "FinalNames | None":
-        """None where files are staged.
-
-        That is so in a store that places them without a copy, and where a second copy of them is kept, from which they
-        are published again after a rollback.
+    def of(cls, file_io: FileIO, journal: FileJournal, options: SinkOptions) -> "FinalNames":
+        """Files are staged in a store that places them without a copy, and where a second copy of them is kept, from
+        which they are published again after a rollback.
         """
         at_once = file_io.names_at_once and options.on_rollback != ON_ROLLBACK_REPUBLISH
-        return cls(journal.attempts) if at_once else None
+        return cls(journal.attempts if at_once else None)
 
     def announced(self, checkpoint: Checkpoint, tables: Mapping[str, Table]) -> Mapping[str, AtOnce]:
         """Say where files will be; in most checkpoints they are where those of the last one are.
 
         tables: those that exist. Returns by table what its writers need.
         """
+        if self._attempts is None:
+            return {}
         attempt = checkpoint.attempt
         self._named_ms, self._is_small = Clock().now_ms(), checkpoint.is_small
         said = self._expected(tables)
@@ -143,6 +145,8 @@ class FinalNames:
 
     def named(self, checkpoint: Checkpoint, written: Mapping[str, Sequence[WrittenFile]]) -> Named:
         """What a commit takes of each table whose files have their final names. written: by table, its files."""
+        if self._attempts is None:
+            return {}
         folders = {name: [os.path.dirname(file.final) for file in mine] for name, mine in written.items() if mine}
         beginning = beginning_of(checkpoint.attempt)
         unsaid = [
@@ -163,6 +167,8 @@ class FinalNames:
 
         tables: those that exist now.
         """
+        if self._attempts is None:
+            return
         self._folders = {name: mine for name, mine in self._folders.items() if name in self._expected(tables)}
         places = functools.partial(_places, self._expected(tables), tables)
         self._attempts.announce_following(checkpoint, places, is_small=self._is_small)

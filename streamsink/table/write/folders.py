@@ -68,6 +68,10 @@ class Folders:
             self._known[key.row] = folder
         return folder
 
+    def announce(self, file_io: FileIO, spec: WriteSpec, keys: Iterable[PartitionKey]) -> None:
+        """Say where files of these partitions come to be, before they are there, unless that was said."""
+        announce_places(file_io, spec.staging, spec.at_once.attempt if spec.at_once else "", self.unsaid(spec, keys))
+
     def unsaid(self, spec: WriteSpec, keys: Iterable[PartitionKey]) -> list[InTable]:
         """Where files of these partitions come to be, unless that was said of all of them. The caller says it.
 

@@ -6,7 +6,6 @@ open; the largest one is closed to make room. Neither bound grows with the numbe
 """
 
 import os
-from collections.abc import Iterable
 
 import pyarrow as pa
 
@@ -21,7 +20,7 @@ from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.history.deletion import delete_staged
 from streamsink.table.write.buffers import SMALL_PIECE_ROWS, Buffer, Limits, size_of
 from streamsink.table.write.conform import Conform
-from streamsink.table.write.folders import TOKEN, Folders, announce_places
+from streamsink.table.write.folders import TOKEN, Folders
 from streamsink.table.write.parquet_output import ParquetOutput, row_groups
 from streamsink.table.write.spec import WriteSpec, WrittenFile
 from streamsink.table.write.split import PartitionKey, split_by_partition
@@ -229,7 +228,7 @@ class _FileSeries:
         self._finish(max(self.open.values(), key=lambda f: f.bytes))
 
     def close(self, group: FlushGroup) -> list[WrittenFile]:
-        self._announce(self.open.values())
+        self._folders.announce(self.io, self.spec, [file.key for file in self.open.values()])
         for file in list(self.open.values()):
             self._close(file, group)
         return self._done
@@ -253,14 +252,10 @@ class _FileSeries:
 
     def _finish(self, file: _OpenFile) -> None:
         """Finish a file before the others: it is made durable at once and then holds no resources any more."""
-        self._announce([file])
+        self._folders.announce(self.io, self.spec, [file.key])
         with self.io.flush_group() as group:
             self._close(file, group)
             group.flush()
-
-    def _announce(self, files: Iterable[_OpenFile]) -> None:
-        at, unsaid = self.spec.at_once, self._folders.unsaid(self.spec, [file.key for file in files])
-        announce_places(self.io, self.spec.staging, at.attempt if at else "", unsaid)
 
     def _close(self, file: _OpenFile, group: FlushGroup) -> None:
         size = file.close(group)
