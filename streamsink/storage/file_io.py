@@ -258,11 +258,11 @@ class DistantFileIO(FileIO):
     def asking(self, questions: Questions) -> AbstractContextManager[None]:
         return self._ahead.asking(questions)
 
-    def asking_to_keep(self, questions: Questions) -> AbstractContextManager[None]:
-        return self._ahead.keeping(questions)
+    def asking_to_keep(self, questions: Questions, *, more: bool = False) -> AbstractContextManager[None]:
+        return self._ahead.keeping(questions, more=more)
 
-    def ask_beside(self, action: Callable[[], None], questions: Questions) -> None:
-        self._ahead.beside(action, questions)
+    def ask_beside(self, action: Callable[[], None], questions: Questions, *, shared: Questions = Questions()) -> None:
+        self._ahead.beside(action, questions, shared=shared)
 
     def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
         return self._ahead.recent(questions)

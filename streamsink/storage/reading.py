@@ -7,7 +7,7 @@ asked together (``AskedAhead``), and the code that follows finds the answers.
 
 import functools
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Generic, TypeVar
@@ -74,12 +74,18 @@ class Reading:
         """
         return nullcontext()
 
-    def asking_to_keep(self, questions: Questions) -> AbstractContextManager[None]:
-        """As ``asking``. The thread may use the answers once more, in a block of ``asked_recently``."""
+    def asking_to_keep(self, questions: Questions, *, more: bool = False) -> AbstractContextManager[None]:
+        """As ``asking``. The thread may use the answers once more, in a block of ``asked_recently``.
+
+        more: those of the block before this one count as well, as this one looks at something else.
+        """
         return self.asking(questions)
 
-    def ask_beside(self, action: Callable[[], None], questions: Questions) -> None:
-        """Run the action. A distant store is asked this at the same time, for ``asked_recently``."""
+    def ask_beside(self, action: Callable[[], None], questions: Questions, *, shared: Questions = Questions()) -> None:
+        """Run the action. A distant store is asked this at the same time, for ``asked_recently``.
+
+        shared: questions whose answers count in each of several such blocks that follow.
+        """
         action()
 
     def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
@@ -156,12 +162,16 @@ class _Asked(Generic[_Answer]):
 
 
 class _Answers(threading.local):
-    """What one thread has asked ahead and not used yet. kept_ms: a time before the first of ``kept`` was asked."""
+    """What one thread has asked ahead and not used yet. kept_ms: a time before the first of ``kept`` was asked.
+
+    shared: those of ``kept`` that are used more than once.
+    """
 
     def __init__(self) -> None:
         self.now: dict[tuple[str, str], _Asked[Any]] = {}
         self.kept: dict[tuple[str, str], _Asked[Any]] = {}
         self.kept_ms = 0
+        self.shared: Collection[tuple[str, str]] = ()
 
 
 class AskedAhead:
@@ -192,24 +202,27 @@ class AskedAhead:
             yield
 
     @contextmanager
-    def keeping(self, questions: Questions) -> Iterator[None]:
+    def keeping(self, questions: Questions, *, more: bool = False) -> Iterator[None]:
         """As ``asking``; ``recent`` may use the answers again, unless the block ends with an error.
 
-        What was kept before is forgotten: this look may find that it is true no more.
+        What was kept before is forgotten: this look may find that it is true no more. more: it counts still, if it was
+        asked a moment ago.
         """
-        self._of.kept = {}
         begun_ms = self._clock.now_ms()
+        before, before_ms = (self._of.kept, self._of.kept_ms) if more and self._are_recent(begun_ms) else ({}, begun_ms)
+        self._of.kept = {}
         with self._within({}, questions) as asked:
             yield
         kept = {question: ask for question, ask in asked.items() if not ask.has_failed}
-        self._of.kept, self._of.kept_ms = kept, begun_ms
+        self._of.kept, self._of.kept_ms = before | kept, before_ms if before else begun_ms
 
-    def beside(self, action: Callable[[], None], questions: Questions) -> None:
+    def beside(self, action: Callable[[], None], questions: Questions, *, shared: Questions = Questions()) -> None:
         """Run the action, and ask at the same time; ``recent`` may use the answers.
 
         When something is there by now, or cannot be told, others have been here, and nothing is kept. Raises what the
-        action raises.
+        action raises. shared: of these the answers are used in each of the blocks that follow.
         """
+        self._of.shared = self._asks(shared).keys()
         kept, self._of.kept = self._of.kept, {}
         asked = self._asks(questions)
         self._at_once([action, *asked.values()])
@@ -217,17 +230,26 @@ class AskedAhead:
 
     @contextmanager
     def recent(self, questions: Questions) -> Iterator[int]:
-        """As ``asking``, with the answers that were kept a moment ago. They are forgotten then.
+        """As ``asking``, with the answers that were kept a moment ago. Those that are not shared are forgotten then.
 
         Where they do not answer all of these questions, all are asked: answers from before and after a change would
         together tell of a table that never was. Yields a time in ms before the first of the answers.
         """
-        now_ms, kept = self._clock.now_ms(), self._of.kept
-        is_recent = 0 <= now_ms - self._of.kept_ms < KEPT_MS
-        kept = kept if is_recent and kept.keys() >= self._asks(questions).keys() else {}
-        self._of.kept = {}
+        now_ms, every, asks = self._clock.now_ms(), self._of.kept, self._asks(questions).keys()
+        kept = (
+            {question: every[question] for question in asks}
+            if self._are_recent(now_ms) and every.keys() >= asks
+            else {}
+        )
+        self._of.kept = {
+            question: ask for question, ask in every.items() if question not in asks or question in self._of.shared
+        }
         with self._within(kept, questions):
             yield self._of.kept_ms if kept else now_ms
+
+    def _are_recent(self, now_ms: int) -> bool:
+        """Whether what is kept was asked a moment ago."""
+        return 0 <= now_ms - self._of.kept_ms < KEPT_MS
 
     @contextmanager
     def _within(

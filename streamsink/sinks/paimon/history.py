@@ -49,10 +49,14 @@ class PaimonHistory(Committer):
 
     def asking(self, questions: Any) -> AbstractContextManager[Any]:
         others = questions if isinstance(questions, Questions) else Questions()
-        return self._table.file_io.asking_to_keep(self._table.questions() + self._whole.questions() + others)
+        return self._table.file_io.asking_to_keep(self.questions() + others)
+
+    def questions(self) -> Questions:
+        """What ``history`` will ask."""
+        return self._table.questions() + self._whole.questions()
 
     def history(self, application: str) -> History:
-        with self._table.file_io.asking(self._table.questions() + self._whole.questions()):
+        with self._table.file_io.asking(self.questions()):
             self._table.check_identity()
             self._check_schema()
             newest = self._whole.look(self._table.snapshots.latest())

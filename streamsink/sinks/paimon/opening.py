@@ -16,11 +16,12 @@ from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.sink import Destination, Sink
 from streamsink.sinks.paimon.letters import TableAndLetters, TableCommitter
-from streamsink.sinks.paimon.many_tables import ManyTables, check_options
+from streamsink.sinks.paimon.many_tables import ManyTables
 from streamsink.sinks.paimon.opened import OpenTable, OpenTables
 from streamsink.sinks.paimon.past.earlier_name import goes_on_under
 from streamsink.sinks.paimon.past.place import open_place
 from streamsink.sinks.paimon.routed import RoutedTables
+from streamsink.sinks.paimon.trouble import check_options
 from streamsink.sinks.paimon.writing import FinalNames
 from streamsink.storage.file_io import FileIO
 from streamsink.table.history.deletion import delete_unrecorded

@@ -206,6 +206,8 @@ class RoutedTables:
 
     def _create_missing(self, name: str) -> None:
         path = self._to.place.absolute(self.routing.path_of(name))
+        if name in self._there and self._io.is_distant:
+            return  # it was there when the batch was admitted, or it is looked at in a moment
         if is_table(self._io, path):
             return
         if name in self._there:
