@@ -49,10 +49,11 @@ class LettersWorld(ManyWorld):
         dead_letters: str = "rejected",
         make_io: Callable | None = None,
         small: bool = False,
+        delay: int | None = 0,
         **options,
     ):
-        """make_io, small: as of ``ManyWorld``."""
-        self._make_io, self._small = make_io, small
+        """make_io, small: as of ``ManyWorld``. delay: as of ``World``."""
+        self._make_io, self._small, self._delay = make_io, small, delay
         self.calls = calls or MemoryCalls()
         self.root, self.name, self.path = root, name, f"{root}/{name}"
         self.dead_letters = dead_letters
@@ -70,7 +71,7 @@ class LettersWorld(ManyWorld):
         """One start of the query, and its restarts, over these calls."""
         calls = calls or CrashingCalls(self.calls)
         driver = self.driver_of(how, **options)
-        driver.background = lambda step: Stepping(step, calls, 0)
+        driver.background = lambda step: Stepping(step, calls, self._delay)
         driver.events, driver.is_small = self.events, self._small
         driver.run(self.file_io(calls), self.checkpoint, boundaries)
 

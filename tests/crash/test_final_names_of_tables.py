@@ -14,6 +14,7 @@ from streamsink.table.routed.dead_letters import dead_letter_fields
 from streamsink.table.table import create_table, new_schema
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash, arm, crash
+from streamsink.testing.stepping import Stepping
 from tests.crash.letters_world import LETTERS, NAME, PLAIN, LettersWorld
 from tests.crash.many_world import BOUNDARIES, ManyWorld, check_complete, check_readable
 from tests.storage.memory_s3 import MemoryS3Calls
@@ -31,8 +32,15 @@ class TablesWorld(ManyWorld):
 
     journal = f"{ROOT}/streamsink/streamsink"
 
-    def __init__(self, **settings):
+    def __init__(self, delay=0, **settings):
+        """delay: of what is left to be done beside the next batch, as ``Stepping`` has it."""
         super().__init__(MemoryS3Calls(), ROOT, make_io=_s3, restore="restore-and-continue", **settings)
+        self._delay = delay
+
+    def run(self, calls=None, boundaries=BOUNDARIES) -> None:
+        calls = calls or CrashingCalls(self.calls)
+        self.driver.background = lambda step: Stepping(step, calls, self._delay)
+        super().run(calls, boundaries)
 
     def check_readable(self) -> None:
         check_readable(self.rows())
@@ -66,8 +74,10 @@ class WithLetters(LettersWorld):
 WORLDS = {
     "tables": lambda: TablesWorld(),
     "tables, few rows": lambda: TablesWorld(small=True),
+    "tables, settled late": lambda: TablesWorld(small=True, delay=9),
     "letters": lambda: WithLetters(),
     "letters, few rows": lambda: WithLetters(small=True),
+    "letters, settled late": lambda: WithLetters(small=True, delay=9),
     "letters, then without": lambda: WithLetters((LETTERS, PLAIN), small=True),
     "without, then letters": lambda: WithLetters((PLAIN, LETTERS), small=True),
 }

@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from streamsink.errors import Corrupt, Misuse, Retryable
+from streamsink.clock import Clock
+from streamsink.errors import Corrupt, Misuse, Retryable, StreamsinkError
 from streamsink.format.snapshot import APPEND
 from streamsink.options import (
     MODE_APPEND,
@@ -26,6 +27,7 @@ from streamsink.protocol.sink import History
 from streamsink.sinks.paimon.committer import PaimonCommitter
 from streamsink.sinks.paimon.past.records import named_in
 from streamsink.storage.flush_group import FlushGroup
+from streamsink.storage.reading import KEPT_MS, Questions
 from streamsink.table.layout import Layout
 from streamsink.table.table import Table, is_table, open_table
 from streamsink.table.write.spec import WrittenFile
@@ -53,10 +55,49 @@ class LetterTables:
         self._options = options
         self._opened: dict[str, tuple[Table, PaimonCommitter]] = {}
         self._history = History(None, complete=False)
+        self._clock = Clock()
+        # Names of the tables that get dead letters of the record that is made, or that the last one had some for.
+        self._used: list[str] = []
+        # What these say, in a distant store, and when they were asked.
+        self._looked: tuple[Mapping[str, History], float] = ({}, 0)
 
     def see(self, history: History) -> None:
         """history: what the table says now; nothing is known of it before the first call."""
         self._history = history
+        self._looked = {}, 0  # dead letters may have been published since
+
+    def questions(self) -> Questions:
+        """What ``look`` asks."""
+        return sum((self._opened[name][1].questions() for name in self._used), Questions())
+
+    def look(self) -> None:
+        """In a distant store, ask the tables to which the last dead letters went, as it is asked of others anyway.
+
+        The answers count in ``stage``, if that follows within a few seconds. One that has an error to tell tells it
+        then.
+        """
+        found = {}
+        for name in self._used if self._table.file_io.is_distant else ():
+            with suppress(StreamsinkError, OSError):
+                found[name] = self._opened[name][1].history(self._key)
+        self._looked = found, self._clock.monotonic_ms()
+
+    def next_snapshots(self) -> list[str]:
+        """Paths of the snapshots that the record's dead letters will be in, if nobody else is first."""
+        return [path for name in self._used for path in self._opened[name][0].snapshots.questions().size]
+
+    def begin(self) -> None:
+        """A record is made; ``stage`` is called if it has dead letters."""
+        self._used = []
+
+    def _history_of(self, name: str) -> History:
+        """What the table for dead letters, which is open, says now, or has said a moment ago."""
+        found, at_ms = self._looked
+        if name in found and self._clock.monotonic_ms() - at_ms < KEPT_MS:
+            return found[name]
+        committer = self._opened[name][1]
+        with self._table.file_io.asking_to_keep(committer.questions(), more=True):
+            return committer.history(self._key)
 
     def path_of(self, name: str) -> str:
         """Path of the table for dead letters with this name: it lies beside the table."""
@@ -79,12 +120,13 @@ class LetterTables:
             )
             table = open_table(self._table.file_io, self.path_of(name), for_writing=True)
             committer = PaimonCommitter(table, options, journal_of=self._table.root, is_undone=lambda sequence: False)
+            committer.settles_later = table.file_io.is_distant
             self._opened[name] = (table, committer)
         return self._opened[name]
 
     def look_after(self, name: str) -> None:
         """Open this table for dead letters if it exists, so that a restore sweeps what dead processes left in it."""
-        if is_table(self._table.file_io, self.path_of(name)):
+        if name not in self._opened and is_table(self._table.file_io, self.path_of(name)):
             self.open(name)
 
     @contextmanager
@@ -124,6 +166,7 @@ class LetterTables:
         """
         (table, committer), key = self.open(name), self._key
         staging, sequence = checkpoint.staging, checkpoint.sequence
+        self._used = [name]
         with self.unless_replaced(name):
             previous, had = self._previous(name, sequence), self.heads().get(name, {})
             files, payload = committer.stage(staging, written, group, at_once=at_once)
@@ -147,20 +190,21 @@ class LetterTables:
         """The name under which tables for dead letters know this application of this table. No query can have it."""
         return f"{self._options.application}@{self._table.root.rpartition('/')[2]}@{self._table.table_id[:_ID_LETTERS]}"
 
-    def check_known(self, name: str) -> None:
+    def check_known(self, name: str) -> History | None:
         """Raises Misuse when the table for dead letters, if there is one, has a record that this table does not know.
 
         Called when nothing is pending, because the dead letters of a pending record may be published without the rest
-        of it.
+        of it. Returns what the table says of this one, None when there is no table.
         """
         self.look_after(name)
         head = self.heads().get(name)
         with self.unless_replaced(name):
-            history = self.open(name)[1].history(self._key) if name in self._opened else None
+            history = self._history_of(name) if name in self._opened else None
         found = history.state.sequence if history and history.state else 0
         known = head["sequence"] if head and head["key"] == self._key else 0
         if found > known and (self._history.state is not None or self._history.complete):
             raise _unknown(self.path_of(name), self._table.root, self._options.application, found)
+        return history
 
     def heads(self) -> Mapping[str, Mapping[str, Any]]:
         """What the table says now of each of its tables for dead letters; see ``heads_of``."""
@@ -172,17 +216,19 @@ class LetterTables:
         sequence: of the record that is about to name some; the table takes only numbers above the last one that it has.
         Raises Misuse unless that is the last record that has put dead letters there.
         """
-        self.check_known(name)
+        history = self.check_known(name) or self._history_of(name)
         table, committer = self.open(name)
         head = self.heads().get(name)
-        history = committer.history(self._key)
         found = history.state.sequence if history.state else 0
         if found >= sequence:
             raise _unknown(self.path_of(name), self._table.root, self._options.application, found)
         if head is None or head["key"] != self._key:
             return found
         last: int = head["sequence"]
-        if head["table_id"] == table.table_id and _has_reached(committer, self._key, last, head.get(_AT)):
+        is_told = history.state is not None or history.complete
+        if head["table_id"] == table.table_id and (
+            found >= last if is_told else _has_reached(committer, self._key, last, head.get(_AT))
+        ):
             return last
         raise Misuse(
             f"{table.root}: record {last} of application '{self._options.application}' of {self._table.root} has dead "

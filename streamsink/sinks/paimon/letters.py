@@ -6,7 +6,7 @@ docs/design/0011-dead-letters.md.
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, cast
 
@@ -16,13 +16,15 @@ from streamsink.format.manifest import ManifestEntry
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import DEAD_LETTERS, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint
-from streamsink.protocol.sink import History
+from streamsink.protocol.journal import Mark, Where
+from streamsink.protocol.sink import History, Published
 from streamsink.sinks.paimon import promise
 from streamsink.sinks.paimon.committer import PaimonCommitter
 from streamsink.sinks.paimon.letter_tables import LetterTables, saying_where
 from streamsink.sinks.paimon.many_tables import Member
 from streamsink.sinks.paimon.past.place import Place
 from streamsink.storage.flush_group import FlushGroup
+from streamsink.storage.reading import Questions
 from streamsink.table.table import Table
 from streamsink.table.write.spec import WrittenFile
 
@@ -42,6 +44,8 @@ class TableCommitter(PaimonCommitter):
         super().__init__(table, options, entries)
         self._emit = emit
         self.letters = LetterTables(table, options)
+        # What is left to be done where dead letters were published with the record that is published now.
+        self._unsettled: list[Callable[[], bool]] = []
 
     @property
     def settles_later(self) -> bool:  # type: ignore[override]  # nobody sets what the contract names
@@ -53,10 +57,34 @@ class TableCommitter(PaimonCommitter):
         other._emit = self._emit
         return other
 
+    def asking(self, questions: Any) -> AbstractContextManager[Any]:
+        others = questions if isinstance(questions, Questions) else Questions()
+        return super().asking(others + self.letters.questions())
+
     def history(self, application: str) -> History:
         history = super().history(application)
         self.letters.see(history)
+        self.letters.look()
         return history
+
+    def recording(self, create: Callable[[], None], questions: Any) -> None:
+        owner = questions if isinstance(questions, Questions) else Questions()
+        others = (*self.letters.next_snapshots(), *self._table.snapshots.questions().size)
+        self._table.file_io.ask_beside(create, Questions(size=(*others, *owner.size)), shared=owner)
+
+    def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
+        self._unsettled = []
+        done = super().publish(committable, expect=expect, restored=restored, fence=fence)
+        before = self._unsettled
+        if not before:
+            return done
+
+        def settle() -> bool:
+            for each in before:
+                each()
+            return done.settle() if done.settle is not None else done.base_replaced
+
+        return replace(done, settle=settle)
 
     def join(self, records: Sequence[Committable]) -> list[Committable]:
         """As ``PaimonCommitter.join``, but a record with dead letters stays alone: their table knows its number."""
@@ -69,8 +97,7 @@ class TableCommitter(PaimonCommitter):
         """Publish the record's dead letters. The record then says where they are."""
         found = {}
         for part, mine in self.letters.parts((committable,)):
-            self._publish_letters(part, mine, restored=restored, fence=fence)
-            found[part["name"]] = self.letters.open(part["name"])[1].where_is(mine)
+            found[part["name"]] = self._publish_letters(part, mine, restored=restored, fence=fence)
         return saying_where(committable, found, self.letters.heads())
 
     def see_published(self, committable: Committable) -> None:
@@ -80,21 +107,26 @@ class TableCommitter(PaimonCommitter):
 
     def _publish_letters(
         self, part: Mapping[str, Any], mine: Committable, *, restored: bool, fence: Callable[[], None]
-    ) -> None:
+    ) -> Mark | None:
+        """Returns where they are."""
         fault_point("letters.before_publish")
-        self.letters.check_there(part, mine)
+        if restored:  # otherwise the commit finds the table as the record was made for it, or raises
+            self.letters.check_there(part, mine)
+        where: Where | None = None
         table, committer = self.letters.open(part["name"])
         application, checkpoint_id = self._options.application, mine.state.checkpoint_id
         if not (restored and self.letters.has_or_is_said_to(part, mine)):
             with self.letters.unless_replaced(part["name"]):
                 done = committer.publish(mine, expect=part["previous"], restored=restored, fence=fence)
-            files = len(mine.files)
+            where, files = done.where, len(mine.files)
+            self._unsettled += [done.settle] if done.settle is not None else []
             self._emit(
                 events.TablePublished(table.root, application, done.checkpoint_id, done.snapshot_id, mine.rows, files)
             )
         fault_point("letters.published")
         root = self._table.root
         self._emit(events.RowsDeadLettered(root, application, checkpoint_id, root.rpartition("/")[2], mine.rows))
+        return where if isinstance(where, Mark) else committer.where_is(mine)
 
     def is_readable(self, committable: Committable) -> bool:
         """Whether the record's manifests are as they were recorded, and its dead letters are published or can be."""
@@ -163,6 +195,7 @@ class TableAndLetters:
         if not self._is_checked:
             letters.check_known(self._letters)
             self._is_checked = True
+        letters.begin()
         own = [file for mine in files.values() for file in mine]
         named = next((at_once[name] for name in files if name in at_once), None)
         staged, payload = self._committer.stage(
