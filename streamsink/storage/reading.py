@@ -236,11 +236,8 @@ class AskedAhead:
         together tell of a table that never was. Yields a time in ms before the first of the answers.
         """
         now_ms, every, asks = self._clock.now_ms(), self._of.kept, self._asks(questions).keys()
-        kept = (
-            {question: every[question] for question in asks}
-            if self._are_recent(now_ms) and every.keys() >= asks
-            else {}
-        )
+        count = self._are_recent(now_ms) and every.keys() >= asks
+        kept = {question: ask for question, ask in every.items() if question in asks} if count else {}
         self._of.kept = {
             question: ask for question, ask in every.items() if question not in asks or question in self._of.shared
         }

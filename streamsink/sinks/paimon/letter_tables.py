@@ -1,6 +1,5 @@
 """The tables for dead letters beside one table: what they have, and what they can take. Driver only."""
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -25,10 +24,9 @@ from streamsink.protocol.journal import Mark
 from streamsink.protocol.run.restore import IS_PUBLISHED, MAY_OVERWRITE, token_of
 from streamsink.protocol.sink import History
 from streamsink.sinks.paimon.committer import PaimonCommitter
-from streamsink.sinks.paimon.past.records import named_in
+from streamsink.sinks.paimon.past.records import from_staging, named_in, staged_in
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.reading import KEPT_MS, Questions
-from streamsink.table.layout import Layout
 from streamsink.table.table import Table, is_table, open_table
 from streamsink.table.write.spec import WrittenFile
 
@@ -42,12 +40,8 @@ _ID_LETTERS = 12
 _AT, _HAD_AT = "at", "had_at"
 
 
-class LetterTables:
-    """The tables for dead letters of one table, each opened once.
-
-    A *part* is what a record of the table says of its dead letters; they are also a record of their own table
-    (``parts``).
-    """
+class _Opened:
+    """The tables for dead letters of one table, each opened once, and looked at ahead where the store is distant."""
 
     def __init__(self, table: Table, options: SinkOptions):
         """table: the one whose rows the dead letters could not become. options: of its query."""
@@ -148,6 +142,19 @@ class LetterTables:
                 kind="dead-letters.replaced",
             ) from gone
 
+    @property
+    def _key(self) -> str:
+        """The name under which tables for dead letters know this application of this table. No query can have it."""
+        return f"{self._options.application}@{self._table.root.rpartition('/')[2]}@{self._table.table_id[:_ID_LETTERS]}"
+
+
+class LetterTables(_Opened):
+    """What the tables for dead letters of one table have, and what they can take.
+
+    A *part* is what a record of the table says of its dead letters; they are also a record of their own table
+    (``parts``).
+    """
+
     # -- pre-commit ------------------------------------------------------------------------------------------------
 
     def stage(
@@ -177,18 +184,13 @@ class LetterTables:
             "key": key,
             "previous": previous,
             "base": payload["base"],
-            "manifest": _staged_in(folder, manifest),
-            "files": [_staged_in(folder, file.to_json()) for file in files],
+            "manifest": staged_in(folder, manifest),
+            "files": [staged_in(folder, file.to_json()) for file in files],
             **named_in(payload),
             **({_HAD_AT: had[_AT]} if previous and _AT in had else {}),
         }
         heads = {**self.heads(), name: {"table_id": table.table_id, "key": key, "sequence": sequence}}
         return {DEAD_LETTERS: part, "carried": {_HEADS: heads}}
-
-    @property
-    def _key(self) -> str:
-        """The name under which tables for dead letters know this application of this table. No query can have it."""
-        return f"{self._options.application}@{self._table.root.rpartition('/')[2]}@{self._table.table_id[:_ID_LETTERS]}"
 
     def check_known(self, name: str) -> History | None:
         """Raises Misuse when the table for dead letters, if there is one, has a record that this table does not know.
@@ -246,8 +248,8 @@ class LetterTables:
         for record in records:
             part = record.payload.get(DEAD_LETTERS)
             if part is not None:
-                manifest = _from_staging(layout, part["manifest"])
-                files = tuple(StagedFile.from_json(_from_staging(layout, file)) for file in part["files"])
+                manifest = from_staging(layout, part["manifest"])
+                files = tuple(StagedFile.from_json(from_staging(layout, file)) for file in part["files"])
                 payload = {"kind": APPEND, "manifest": manifest, "base": part["base"], **named_in(part)}
                 found.append((part, Committable(record.state, part["key"], record.watermark_ms, files, payload)))
         return found
@@ -332,17 +334,6 @@ class LetterTables:
             if self.is_there(part):
                 by_name.setdefault(part["name"], []).append(mine)
         return [path for name, mine in by_name.items() for path in self.open(name)[1].sweep(mine)]
-
-
-def _staged_in(folder: str, file: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a part says of a file. folder: for staged files, relative to the table that has the journal."""
-    has_its_name = file["staged"] == file["final"]
-    return file if has_its_name else {**file, "staged": os.path.join(folder, os.path.basename(file["staged"]))}
-
-
-def _from_staging(layout: Layout, file: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The inverse of ``_staged_in``, with an absolute path. layout: of the table that has the journal."""
-    return file if file["staged"] == file["final"] else {**file, "staged": layout.within(file["staged"])}
 
 
 def heads_of(state: AppState) -> Mapping[str, Mapping[str, Any]]:

@@ -91,6 +91,33 @@ class _Tables:
         """Raises Misuse when this table was dropped, or dropped and created again, since this process opened it."""
         self._progress().check_there(self.member(name, path))
 
+    # -- what they have of a record -------------------------------------------------------------------------------
+
+    def mentions(self, committable: Committable) -> bool:
+        return any(member.committer.mentions(mine) for _, member, mine in self._parts(committable))
+
+    def where_is(self, committable: Committable) -> MarkOfTables | None:
+        found = {entry["name"]: member.committer.where_is(mine) for entry, member, mine in self._parts(committable)}
+        known = {name: mark for name, mark in found.items() if mark is not None}
+        return MarkOfTables(known) if known else None
+
+    def is_readable(self, committable: Committable) -> bool:
+        """Whether the record's manifests are there, as they were recorded."""
+        return all(member.committer.is_readable(mine) for _, member, mine in self._parts(committable))
+
+    def sees_all_since(self, committable: Committable) -> bool:
+        return all(member.committer.sees_all_since(mine) for _, member, mine in self._parts(committable))
+
+    def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
+        found = [member.committer.files_in_place(mine) for _, member, mine in self._parts(committable)]
+        return sum(f[0] for f in found), sum(f[1] for f in found), tuple(path for f in found for path in f[2])
+
+    def path_of_rows(self, committable: Committable) -> str:
+        paths = (member.committer.path_of_rows(mine) for _, member, mine in self._parts(committable))
+        return next(filter(None, paths), "")
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
     def _by_table(self, records: Sequence[Committable]) -> dict[str, list[Committable]]:
         """By table name, the table's parts of these records, in order."""
         found: dict[str, list[Committable]] = {}
@@ -270,14 +297,6 @@ class ManyTables(_Tables, Committer):
     def state_alone(self, committable: Committable, *, held: bool = False) -> Committable:
         return state_alone(committable, held=held)
 
-    def mentions(self, committable: Committable) -> bool:
-        return any(member.committer.mentions(mine) for _, member, mine in self._parts(committable))
-
-    def where_is(self, committable: Committable) -> MarkOfTables | None:
-        found = {entry["name"]: member.committer.where_is(mine) for entry, member, mine in self._parts(committable)}
-        known = {name: mark for name, mark in found.items() if mark is not None}
-        return MarkOfTables(known) if known else None
-
     def others(self, application: str) -> Mapping[str, LastOfOther]:
         return self._names_before().others(application)
 
@@ -306,21 +325,6 @@ class ManyTables(_Tables, Committer):
         chains = self._chains()
         lost = chains.lost()
         return lost, chains.option_without(lost)
-
-    def is_readable(self, committable: Committable) -> bool:
-        """Whether the record's manifests are there, as they were recorded."""
-        return all(member.committer.is_readable(mine) for _, member, mine in self._parts(committable))
-
-    def sees_all_since(self, committable: Committable) -> bool:
-        return all(member.committer.sees_all_since(mine) for _, member, mine in self._parts(committable))
-
-    def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
-        found = [member.committer.files_in_place(mine) for _, member, mine in self._parts(committable)]
-        return sum(f[0] for f in found), sum(f[1] for f in found), tuple(path for f in found for path in f[2])
-
-    def path_of_rows(self, committable: Committable) -> str:
-        paths = (member.committer.path_of_rows(mine) for _, member, mine in self._parts(committable))
-        return next(filter(None, paths), "")
 
     def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
         state = committable.state
