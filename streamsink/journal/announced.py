@@ -18,7 +18,10 @@ from typing import Any
 from streamsink.errors import Corrupt
 from streamsink.storage.file_io import FileIO
 
-_NAME = "at-"
+# An id is a UUID.
+_NAME, _ID = "at-", 36
+# Below the folder of a journal, the one with the staging folders.
+STAGING = "staging"
 # The file of an attempt that is begun last has a name that begins so; see ``Journal.staging``.
 READY = "manifest-"
 
@@ -83,6 +86,14 @@ def announce(file_io: FileIO, staging: str, said: Announcement, unique: str = ""
     path = os.path.join(staging, f"{_NAME}{said.attempt}{unique and '-'}{unique}")
     file_io.mark(path, json.dumps(asdict(said)).encode())
     return path
+
+
+def announced_in(file_io: FileIO, journals: Iterable[str]) -> set[str]:
+    """Ids of the attempts that are announced in these journals' staging folders."""
+    folders = [f"{path}/{STAGING}" for path in journals]
+    inner = [f"{folder}/{name}" for folder in folders for name in file_io.names(folder)]
+    names = [name for folder in inner for name in file_io.names(folder)]
+    return {name[len(_NAME) :][:_ID] for name in names if name.startswith(_NAME)}
 
 
 def _load(file_io: FileIO, path: str) -> Announcement | None:

@@ -6,7 +6,7 @@ A table that needs what this library does not honour is refused at open.
 import dataclasses
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from streamsink.clock import Clock
 from streamsink.errors import Conflict, Misuse
@@ -122,16 +122,20 @@ def is_table(file_io: FileIO, root: str) -> bool:
     return file_io.exists(Layout(root).schema(0))
 
 
-def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
+def create_table(
+    file_io: FileIO, root: str, schema: TableSchema, ours: Callable[[], Collection[str]] = frozenset
+) -> Table:
     """Create a table, or open the equal one that another process created first.
 
-    After a crash the table exists, or the path is as it was before.
+    ours(): how names of files begin that queries may put there before there is a table; these are no reason to refuse
+    the path. After a crash the table exists, or the path is as it was before.
     Raises Misuse when the path holds something else (a table whose metadata is gone, or other files), or when the
     schema needs a feature that is not honoured here; Conflict when another process created a different table at the
     same time.
     """
     if not is_table(file_io, root):
         found = _foreign_entries(file_io, root)
+        found = _foreign_entries(file_io, root, ours()) if found else found
         # The path is asked again because another process may have created the table since the first look.
         if (found or file_io.size(root)) and not is_table(file_io, root):
             raise Misuse(
@@ -174,18 +178,29 @@ def _way_on(file_io: FileIO, root: str, found: Sequence[str]) -> str:
     return f"; or, if the table was dropped on purpose, remove {paths} as well, when no query writes here"
 
 
-def _foreign_entries(file_io: FileIO, root: str) -> list[str]:
-    """Names of what the path holds; none when these are only leftovers of a creation that was killed."""
-    names = [e.name for e in file_io.entries(root) if not e.is_dir or _holds_files(file_io, os.path.join(root, e.name))]
+def _foreign_entries(file_io: FileIO, root: str, ours: Collection[str] = ()) -> list[str]:
+    """Names of what the path holds; none when these are only leftovers of a creation that was killed.
+
+    ours: beginnings of names of files that do not count.
+    """
+    names = [
+        e.name for e in file_io.entries(root) if not e.is_dir or _holds_files(file_io, os.path.join(root, e.name), ours)
+    ]
     leftovers = [entry.name for entry in file_io.entries(Layout(root).schema_dir)]
     if names == ["schema"] and all(name.startswith(".") for name in leftovers):
         return []
     return names
 
 
-def _holds_files(file_io: FileIO, folder: str) -> bool:
-    """Whether there is any file below the folder. Some S3 servers list folders from which everything was deleted."""
-    return any(not e.is_dir or _holds_files(file_io, os.path.join(folder, e.name)) for e in file_io.entries(folder))
+def _holds_files(file_io: FileIO, folder: str, ours: Collection[str]) -> bool:
+    """Whether there is any file below the folder whose name does not begin so.
+
+    Some S3 servers list folders from which everything was deleted.
+    """
+    return any(
+        _holds_files(file_io, os.path.join(folder, e.name), ours) if e.is_dir else not e.name.startswith(tuple(ours))
+        for e in file_io.entries(folder)
+    )
 
 
 def new_schema(

@@ -149,6 +149,8 @@ class TableCommitter(PaimonCommitter):
 class TableAndLetters:
     """One table and the one for its dead letters, with the methods of ``ManyTables`` that ``RoutedTables`` calls."""
 
+    beside = "../"
+
     def __init__(self, table: Table, committer: TableCommitter, root: str, letters: str):
         """root: path of the folder that holds both tables. letters: name of the table for dead letters."""
         self._committer = committer
@@ -165,7 +167,7 @@ class TableAndLetters:
 
     def at(self, name: str, path: str) -> str:
         """As ``ManyTables.at``: the journal lies in the table."""
-        return f"../{name}" if name == self._letters else ""
+        return f"{self.beside}{name}" if name == self._letters else ""
 
     def check_there(self, name: str, path: str) -> None:
         """As ``ManyTables.check_there``."""

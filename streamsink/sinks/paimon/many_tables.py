@@ -53,6 +53,8 @@ class Member:
 class _Tables:
     """The tables of a query and what their journal says of them. Each is opened when it is needed."""
 
+    beside = ""
+
     def __init__(self, place: Place, journal: FileJournal, options: SinkOptions):
         self.place = place
         self._journal = journal
@@ -84,7 +86,9 @@ class _Tables:
         return self._members[name]
 
     def at(self, name: str, path: str) -> str:
-        """Path of the table as of ``InTable``. path: relative to the folder of the tables."""
+        """Path of the table as of ``InTable``. path: relative to the folder of the tables, of which ``beside`` is the
+        path as of ``InTable``.
+        """
         return path
 
     def check_there(self, name: str, path: str) -> None:

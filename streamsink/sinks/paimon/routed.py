@@ -7,6 +7,8 @@ from typing import Any, cast
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import DataField
+from streamsink.journal.announced import announced_in
+from streamsink.journal.file_journal import JOURNAL_DIR, journal_dir
 from streamsink.options import SinkOptions
 from streamsink.protocol.decision import Checkpoint
 from streamsink.sinks.paimon.letters import TableAndLetters
@@ -19,7 +21,7 @@ from streamsink.table.routed.routed_writer import RoutedFiles, RoutedSpec, Targe
 from streamsink.table.routed.rules import Routing
 from streamsink.table.table import Table, create_table, is_table, new_schema
 from streamsink.table.write.fit import check_once, fit
-from streamsink.table.write.spec import WriteSpec
+from streamsink.table.write.spec import WriteSpec, beginning_of
 
 
 class RoutedTables:
@@ -41,8 +43,7 @@ class RoutedTables:
         self._templates: dict[str, Target] = {}
         # Name and schema of the table for dead letters, if the rules have one.
         self._dead: tuple[str, bytes] | None = None
-        # Names of the tables that exist. Files of others are staged: nobody could tell them from those of a table that
-        # has lost its metadata.
+        # Names of the tables that exist.
         self._there: set[str] = set()
 
     @property
@@ -85,7 +86,8 @@ class RoutedTables:
             dead = DeadLetters(*self._dead, options.application, checkpoint.batch.batch_id, names)
         told = self._names.announced(checkpoint, self._open_tables())
         at_once = {name: told[at] for name in self._there if (at := self._at(name)) in told}
-        return RoutedSpec(limits, routing, dict(self._targets), dict(self._templates), dead, at_once)
+        new = self._names.of_new_tables(checkpoint, self._to.beside)
+        return RoutedSpec(limits, routing, dict(self._targets), dict(self._templates), dead, at_once, new)
 
     def stage(
         self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: FlushGroup
@@ -123,6 +125,16 @@ class RoutedTables:
     def _open_tables(self) -> dict[str, Table]:
         """The tables that exist, by ``_at``."""
         return {self._at(name): self._to.member(name, self.routing.path_of(name)).table for name in sorted(self._there)}
+
+    def _announced(self) -> set[str]:
+        """How names of files begin that all queries here may have put where there is no table yet.
+
+        Another query may be about to create the same table.
+        """
+        folders = [self.root, *(f"{self.root}/{entry.name}" for entry in self._io.entries(self.root) if entry.is_dir)]
+        names = {folder: self._io.names(f"{folder}/{JOURNAL_DIR}") for folder in folders}
+        journals = [journal_dir(folder, name) for folder, mine in names.items() for name in mine]
+        return set(map(beginning_of, announced_in(self._io, journals)))
 
     def _path_now(self, name: str) -> str | None:
         """The path that the rules have for the table of this name; None when there is no rule for it."""
@@ -217,7 +229,8 @@ class RoutedTables:
             template = self._dead[1]
         else:
             template = self._templates[self._rule(name)].schema_json
-        table = create_table(self._io, path, TableSchema.from_json(template, "the schema of a new table"))
+        schema = TableSchema.from_json(template, "the schema of a new table")
+        table = create_table(self._io, path, schema, self._announced)
         leftovers.sweep_creations(table)
         self._there.add(name)
         if name != self.routing.dead_letters:

@@ -19,6 +19,7 @@ from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.sink import Writing
 from streamsink.sinks.paimon.past.records import places_of_metadata
 from streamsink.storage.file_io import FileIO
+from streamsink.table.layout import Layout
 from streamsink.table.routed.routed_writer import RoutedFiles, RoutedSpec, RoutedWriter
 from streamsink.table.table import Table
 from streamsink.table.write.folders import UNAWARE_BUCKET
@@ -109,6 +110,7 @@ class FinalNames:
         # What writers were told for this checkpoint, a time before the first file got its final name, and whether it is
         # small.
         self._told: Mapping[str, AtOnce] = {}
+        self._new: AtOnce | None = None
         self._named_ms = 0
         self._is_small = False
 
@@ -143,24 +145,36 @@ class FinalNames:
         }
         return self._told
 
+    def of_new_tables(self, checkpoint: Checkpoint, beside: str) -> AtOnce | None:
+        """What writers need for a table that does not exist yet; None where files are staged.
+
+        beside: the beginning of its path. The folder must exist as a table before the record.
+        """
+        if self._attempts is None:
+            return None
+        metadata = tuple(places_of_metadata(Layout("/"), checkpoint.attempt))
+        self._new = AtOnce(checkpoint.attempt, beside, (0, ""), metadata=metadata)
+        return self._new
+
     def named(self, checkpoint: Checkpoint, written: Mapping[str, Sequence[WrittenFile]]) -> Named:
         """What a commit takes of each table whose files have their final names. written: by table, its files."""
         if self._attempts is None:
             return {}
         folders = {name: [os.path.dirname(file.final) for file in mine] for name, mine in written.items() if mine}
         beginning = beginning_of(checkpoint.attempt)
+        told = {name: self._told.get(name, self._new) for name in folders}
         unsaid = [
             InTable(name, (*((folder, beginning) for folder in set(folders[name])), *at.metadata), at.since)
-            for name, at in self._told.items()
-            if not at.announced.issuperset(folders.get(name, ()))
+            for name, at in told.items()
+            if at is not None and not at.announced.issuperset(folders[name])
         ]
-        if unsaid or not self._told.keys() >= folders.keys():  # others were announced, or are staged
+        if unsaid:
             self._attempts.has_more(checkpoint, unsaid)
         for name, mine in folders.items():
             self._folders.pop(name, None)
             self._folders[name] = frozenset(list(dict.fromkeys(mine))[:_MOST])
         self._last = len(folders)
-        return {name: (checkpoint.attempt, self._named_ms) for name in written if name in self._told}
+        return dict.fromkeys(written, (checkpoint.attempt, self._named_ms))
 
     def announce_following(self, checkpoint: Checkpoint, tables: Mapping[str, Table]) -> None:
         """The next checkpoint's files will be where these are, and are announced together with the record of these.

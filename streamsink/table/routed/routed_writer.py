@@ -33,8 +33,8 @@ class RoutedSpec:
 
     limits: the staging folder and the bounds; its schema is not used. targets: by name, of the tables that exist.
     templates: by rule, of tables that do not exist yet; a rule without one creates no table. dead: what dead letters
-    have in common; with None the first bad row raises an error. at_once: by name, of the tables whose files get their
-    final names at once.
+    have in common; with None the first bad row raises an error. at_once: where files get their final names at once, of
+    the tables that exist, by name. new: the same of any other table, with the beginning of its path in ``table``.
     """
 
     limits: WriteSpec
@@ -43,11 +43,12 @@ class RoutedSpec:
     templates: Mapping[str, Target]
     dead: DeadLetters | None
     at_once: Mapping[str, AtOnce] = field(default_factory=dict)
+    new: AtOnce | None = None
 
-    @property
-    def attempt(self) -> str:
-        """Id of the record that is to name files with final names; '' without such files."""
-        return next((each.attempt for each in self.at_once.values()), "")
+    def at_once_of(self, name: str) -> AtOnce | None:
+        """None where the table's files are staged."""
+        new = replace(self.new, table=self.new.table + self.routing.path_of(name)) if self.new else None
+        return self.at_once.get(name, new)
 
     def target_of(self, name: str) -> Target | None:
         """What the table of this name takes; None when no rule covers the name, or its rule creates no table."""
@@ -97,7 +98,7 @@ class RoutedWriter:
         for writer in self._writers.values():
             writer.write_buffered()
         unsaid = [places for writer in self._writers.values() for places in writer.unsaid()]
-        announce_places(self._io, self._spec.limits.staging, self._spec.attempt, unsaid)
+        announce_places(self._io, self._spec.limits.staging, self._spec.new.attempt if self._spec.new else "", unsaid)
         files = tuple((name, file) for name, writer in self._writers.items() for file in writer.close(group))
         return [RoutedFiles(files, self._rows_in, self._dead)]
 
@@ -117,7 +118,7 @@ class RoutedWriter:
         screen = self._screens.get(name)
         if screen is None:
             schema = TableSchema.from_json(target.schema_json, "the writer's schema")
-            root, at_once = self._root_of(name), name in self._spec.at_once
+            root, at_once = self._root_of(name), self._spec.at_once_of(name) is not None
             folders = Folders(schema, root, self._io.name_limits(root), names_at_once=at_once)
             screen = self._screens[name] = Screen(schema, folders)
         good, bad = screen(taken)
@@ -153,7 +154,7 @@ class RoutedWriter:
     def _writer(self, name: str, schema_json: bytes) -> TableWriter:
         writer = self._writers.get(name)
         if writer is None:
-            at_once, root = self._spec.at_once.get(name), self._root_of(name)
+            at_once, root = self._spec.at_once_of(name), self._root_of(name)
             spec = replace(self._spec.limits, schema_json=schema_json, table=root, at_once=at_once)
             writer = self._writers[name] = TableWriter(self._io, spec, self._limits)
         return writer
