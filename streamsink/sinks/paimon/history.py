@@ -55,6 +55,10 @@ class PaimonHistory(Committer):
         """What ``history`` will ask."""
         return self._table.questions() + self._whole.questions()
 
+    def next_snapshots(self) -> tuple[str, ...]:
+        """Paths of the snapshots that the next record will be in, if nobody else is first."""
+        return self._table.snapshots.questions().size
+
     def history(self, application: str) -> History:
         with self._table.file_io.asking(self.questions()):
             self._table.check_identity()

@@ -17,7 +17,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import DEAD_LETTERS, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Mark, Where
-from streamsink.protocol.sink import History, Published
+from streamsink.protocol.sink import History
 from streamsink.sinks.paimon import promise
 from streamsink.sinks.paimon.committer import PaimonCommitter
 from streamsink.sinks.paimon.letter_tables import LetterTables, saying_where
@@ -67,24 +67,19 @@ class TableCommitter(PaimonCommitter):
         self.letters.look()
         return history
 
-    def recording(self, create: Callable[[], None], questions: Any) -> None:
-        owner = questions if isinstance(questions, Questions) else Questions()
-        others = (*self.letters.next_snapshots(), *self._table.snapshots.questions().size)
-        self._table.file_io.ask_beside(create, Questions(size=(*others, *owner.size)), shared=owner)
+    def next_snapshots(self) -> tuple[str, ...]:
+        return (*super().next_snapshots(), *self.letters.next_snapshots())
 
-    def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
-        self._unsettled = []
-        done = super().publish(committable, expect=expect, restored=restored, fence=fence)
-        before = self._unsettled
-        if not before:
-            return done
+    def settling(self, settle: Callable[[], bool], sequence: int) -> Callable[[], bool]:
+        before, self._unsettled = self._unsettled, []
+        settle = super().settling(settle, sequence)
 
-        def settle() -> bool:
+        def settle_all() -> bool:
             for each in before:
                 each()
-            return done.settle() if done.settle is not None else done.base_replaced
+            return settle()
 
-        return replace(done, settle=settle)
+        return settle_all
 
     def join(self, records: Sequence[Committable]) -> list[Committable]:
         """As ``PaimonCommitter.join``, but a record with dead letters stays alone: their table knows its number."""
@@ -95,7 +90,7 @@ class TableCommitter(PaimonCommitter):
 
     def publish_first(self, committable: Committable, *, restored: bool, fence: Callable[[], None]) -> Committable:
         """Publish the record's dead letters. The record then says where they are."""
-        found = {}
+        found, self._unsettled = {}, []
         for part, mine in self.letters.parts((committable,)):
             found[part["name"]] = self._publish_letters(part, mine, restored=restored, fence=fence)
         return saying_where(committable, found, self.letters.heads())

@@ -97,7 +97,8 @@ class RoutedWriter:
         # All buffers are written before the first writer is closed, since its files then stay open until the flush.
         for writer in self._writers.values():
             writer.write_buffered()
-        unsaid = [places for writer in self._writers.values() for places in writer.unsaid()]
+        folders = [(writer.folders, self._spec_of(name)) for name, writer in self._writers.items()]
+        unsaid = [places for mine, spec in folders for places in mine.unsaid(spec)]
         announce_places(self._io, self._spec.limits.staging, self._spec.new.attempt if self._spec.new else "", unsaid)
         files = tuple((name, file) for name, writer in self._writers.items() for file in writer.close(group))
         return [RoutedFiles(files, self._rows_in, self._dead)]
@@ -154,10 +155,13 @@ class RoutedWriter:
     def _writer(self, name: str, schema_json: bytes) -> TableWriter:
         writer = self._writers.get(name)
         if writer is None:
-            at_once, root = self._spec.at_once_of(name), self._root_of(name)
-            spec = replace(self._spec.limits, schema_json=schema_json, table=root, at_once=at_once)
+            spec = replace(self._spec_of(name), schema_json=schema_json)
             writer = self._writers[name] = TableWriter(self._io, spec, self._limits)
         return writer
+
+    def _spec_of(self, name: str) -> WriteSpec:
+        """What the table's writer is told, but for the schema."""
+        return replace(self._spec.limits, table=self._root_of(name), at_once=self._spec.at_once_of(name))
 
     def _root_of(self, name: str) -> str:
         return os.path.join(self._spec.routing.root, self._spec.routing.path_of(name))

@@ -4,7 +4,7 @@ Executor and driver.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -70,15 +70,17 @@ class Folders:
 
     def announce(self, file_io: FileIO, spec: WriteSpec, keys: Iterable[PartitionKey]) -> None:
         """Say where files of these partitions come to be, before they are there, unless that was said."""
-        announce_places(file_io, spec.staging, spec.at_once.attempt if spec.at_once else "", self.unsaid(spec, keys))
+        unsaid = self.unsaid(spec, {self.of(key) for key in keys})
+        announce_places(file_io, spec.staging, spec.at_once.attempt if spec.at_once else "", unsaid)
 
-    def unsaid(self, spec: WriteSpec, keys: Iterable[PartitionKey]) -> list[InTable]:
-        """Where files of these partitions come to be, unless that was said of all of them. The caller says it.
+    def unsaid(self, spec: WriteSpec, folders: Collection[str] | None = None) -> list[InTable]:
+        """Where files come to be, unless that was said of all of them. The caller says it.
 
         Only for files that get their final names at once, in a store where a file is not there before it is finished.
+        folders: None for all that ``of`` has given.
         """
-        at = spec.at_once
-        new = {self.of(key) for key in keys} - at.announced - self._announced if at else set()
+        at, given = spec.at_once, self._known.values() if folders is None else folders
+        new = set(given) - at.announced - self._announced if at else set()
         if at is None or not new:
             return []
         self._announced |= new

@@ -14,7 +14,6 @@ from streamsink.faults import fault_point
 from streamsink.format.data_file import DataFileMeta
 from streamsink.format.schema import TableSchema
 from streamsink.format.stats import StatsCollector
-from streamsink.journal.announced import InTable
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.history.deletion import delete_staged
@@ -50,8 +49,8 @@ class TableWriter:
         self._limits = limits or Limits(spec.max_open, spec.memory_bytes)
         self._limits.join(self)
         limits_of_names = file_io.name_limits(spec.table or spec.staging)
-        self._folders = Folders(self._schema, spec.table, limits_of_names, names_at_once=spec.at_once is not None)
-        self._files = _FileSeries(file_io, spec, self._schema, self._limits, folders=self._folders)
+        self.folders = Folders(self._schema, spec.table, limits_of_names, names_at_once=spec.at_once is not None)
+        self._files = _FileSeries(file_io, spec, self._schema, self._limits, folders=self.folders)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self._buffers: dict[bytes, Buffer] = {}
@@ -109,10 +108,6 @@ class TableWriter:
         for buffer in list(self._buffers.values()):
             self._flush(buffer)
 
-    def unsaid(self) -> list[InTable]:
-        """Where ``close`` will put files and nobody has said so yet. The caller says it: several writers at once."""
-        return self._folders.unsaid(self._spec, [file.key for file in self._files.open.values()])
-
     def close(self, group: FlushGroup) -> list[WrittenFile]:
         """Write and close everything. Every file is durable once ``group`` is flushed, and stays open until then."""
         self.write_buffered()
@@ -136,7 +131,7 @@ class TableWriter:
             for key, rows in split_by_partition(batch, self._schema, self._spec.table):
                 buffer = self._buffers.get(key.row)
                 if buffer is None:
-                    self._folders.of(key)  # raises before any row of this partition is written
+                    self.folders.of(key)  # raises before any row of this partition is written
                     buffer = self._buffers[key.row] = Buffer(key)
                 self.buffered += buffer.add(rows)
                 if buffer.bytes >= min(ROW_GROUP_BYTES, self._limits.memory_bytes):
