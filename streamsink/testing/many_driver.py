@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from streamsink.faults import fault_point
 from streamsink.options import SinkOptions
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group
@@ -20,8 +21,11 @@ from streamsink.testing.driver import Driven, DrivenRows, MicroBatchDriver, colu
 class ManyTablesDriver(MicroBatchDriver):
     """One query over a numbered source that writes several tables.
 
-    ``rows(start, end)`` returns batches with a column ``ROUTE``, which names each row's table.
+    ``rows(start, end)`` returns batches with a column ``ROUTE``, which names each row's table. ``hands_over``: whether
+    files are durable before the driver goes on, and handed over as text, as by the tasks of Spark.
     """
+
+    hands_over = False
 
     def __init__(
         self,
@@ -70,4 +74,11 @@ class NumberedRoutes(DrivenRows):
         writing = self._opened.writing(
             replace(checkpoint, is_small=self._driver.is_small), columns(self._driver.schema), ()
         )
-        return written(writing, self._io, self._driver.rows(start, end), group)
+        rows = self._driver.rows(start, end)
+        if not getattr(self._driver, "hands_over", False):
+            return written(writing, self._io, rows, group)
+        with self._io.flush_group() as own:
+            found = [writing.encode(item) for item in written(writing, self._io, rows, own)]
+            own.flush()
+        fault_point("task.end")
+        return list(map(writing.decode, found))

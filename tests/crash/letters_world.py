@@ -49,11 +49,12 @@ class LettersWorld(ManyWorld):
         dead_letters: str = "rejected",
         make_io: Callable | None = None,
         small: bool = False,
+        hands_over: bool = False,
         delay: int | None = 0,
         **options,
     ):
-        """make_io, small: as of ``ManyWorld``. delay: as of ``World``."""
-        self._make_io, self._small, self._delay = make_io, small, delay
+        """make_io, small, hands_over: as of ``ManyWorld``. delay: as of ``World``."""
+        self._make_io, self._small, self._delay, self._hands_over = make_io, small, delay, hands_over
         self.calls = calls or MemoryCalls()
         self.root, self.name, self.path = root, name, f"{root}/{name}"
         self.dead_letters = dead_letters
@@ -97,6 +98,7 @@ class LettersWorld(ManyWorld):
         schema = pa.schema([("id", pa.int64()), ("n", pa.int64()), ("version", pa.int64()), (ROUTE, pa.string())])
         driver = ManyTablesDriver if how == EARLIER else LettersDriver
         made = driver(self.root, schema, lambda start, end: self._some_bad(start, end, schema), routing, settings)
+        made.hands_over = self._hands_over
         made.earlier_name = options.get("application", EARLIER_NAME)
         return made
 

@@ -55,9 +55,12 @@ class ManyWorld:
         *,
         make_io: Callable | None = None,
         small: bool = False,
+        hands_over: bool = False,
         **options,
     ):
-        """make_io: FileIO over some calls, for stores unlike POSIX. small: the driver knows that its rows are few."""
+        """make_io: FileIO over some calls, for stores unlike POSIX. small: the driver knows that its rows are few.
+        hands_over: as of ``ManyTablesDriver``.
+        """
         self._make_io = make_io
         self.calls = calls or MemoryCalls()
         self.root = root
@@ -75,7 +78,7 @@ class ManyWorld:
         )
         routing = Routing.of(root, RULES, settings, dead_letters="rejected", unrouted="dead-letter")
         self.driver = ManyTablesDriver(root, SCHEMA, self._rows, routing, settings)
-        self.driver.is_small = small
+        self.driver.is_small, self.driver.hands_over = small, hands_over
         strict = new_schema(parse_ddl("id BIGINT, part STRING, n BIGINT NOT NULL, version BIGINT"), (), {})
         create_table(self.file_io(), f"{root}/strict", strict)
 

@@ -2,88 +2,27 @@
 what got no record goes, in all of the tables, and nothing else.
 """
 
-import dataclasses
 import itertools
 import json
 
 import pytest
 
 from streamsink import faults
-from streamsink.clock import Clock, IdSource
-from streamsink.errors import Misuse, Retryable
-from streamsink.storage.s3 import S3FileIO
+from streamsink.errors import Misuse
 from streamsink.table.routed.dead_letters import dead_letter_fields
 from streamsink.table.table import create_table, is_table, new_schema
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash, arm, crash
-from streamsink.testing.stepping import Stepping
-from tests.crash.letters_world import LETTERS, NAME, PLAIN, LettersWorld
-from tests.crash.many_world import BOUNDARIES, ManyWorld, check_complete, check_readable
-from tests.storage.memory_s3 import MemoryS3Calls
-
-ROOT = "s3://bucket/shop.db"
-MORE = (*BOUNDARIES, 20)
-
-
-def _s3(over, table=f"{ROOT}/{NAME}"):
-    return S3FileIO(over, IdSource().new_id, table)
-
-
-class TablesWorld(ManyWorld):
-    """Several tables."""
-
-    journal = f"{ROOT}/streamsink/streamsink"
-
-    def __init__(self, delay=0, **settings):
-        """delay: of what is left to be done beside the next batch, as ``Stepping`` has it."""
-        super().__init__(
-            MemoryS3Calls(), ROOT, make_io=lambda over: _s3(over, ROOT), restore="restore-and-continue", **settings
-        )
-        self._delay = delay
-
-    def unknown_files(self) -> list[str]:
-        """But for the empty object with which a store is tried out."""
-        return [name for name in super().unknown_files() if not name.startswith(".probe-")]
-
-    def run(self, calls=None, boundaries=BOUNDARIES) -> None:
-        calls = calls or CrashingCalls(self.calls)
-        self.driver.background = lambda step: Stepping(step, calls, self._delay)
-        super().run(calls, boundaries)
-
-    def check_readable(self) -> None:
-        check_readable(self.rows())
-
-    def check_complete(self, boundaries=BOUNDARIES) -> None:
-        check_complete(self.rows(), boundaries)
-
-    def settle(self) -> None:
-        """The start that settles what a death has left, to the end."""
-        self.run(boundaries=MORE)
-
-
-class WithLetters(LettersWorld):
-    """One table with dead letters. how: of the start that dies, and of the one that settles what it has left."""
-
-    journal = f"{ROOT}/{NAME}/streamsink/streamsink"
-
-    def __init__(self, how=(LETTERS, LETTERS), calls=None, **settings):
-        super().__init__(calls or MemoryS3Calls(), ROOT, make_io=_s3, **settings)
-        self._how = how
-
-    def run(self, calls=None, boundaries=BOUNDARIES, how=None, **options) -> None:
-        super().run(calls, boundaries, how or self._how[0], **options)
-
-    def settle(self) -> None:
-        self.run(how=self._how[1])
-        self.check_complete()
-        self.run(boundaries=MORE, how=LETTERS)
-
+from tests.crash.letters_world import LETTERS, NAME, PLAIN
+from tests.crash.s3_worlds import MORE, ROOT, TablesWorld, WithLetters, announcements, data_files, journal_of
 
 WORLDS = {
     "tables": lambda: TablesWorld(),
+    "tables, by tasks": lambda: TablesWorld(hands_over=True),
     "tables, few rows": lambda: TablesWorld(small=True),
     "tables, settled late": lambda: TablesWorld(small=True, delay=9),
     "letters": lambda: WithLetters(),
+    "letters, by tasks": lambda: WithLetters(hands_over=True),
     "letters, few rows": lambda: WithLetters(small=True),
     "letters, settled late": lambda: WithLetters(small=True, delay=9),
     "letters, then without": lambda: WithLetters((LETTERS, PLAIN), small=True),
@@ -128,18 +67,6 @@ def test_death_at_any_request_in_any_order(way, stride, rng):
     assert tried * stride > 150
 
 
-def _announcements(world) -> list[str]:
-    return [path for path in world.calls._objects if path.startswith(f"{world.journal}/staging/") and "/at-" in path]
-
-
-def _data_files(world) -> set[str]:
-    return {path for path in world.calls._objects if "/data-" in path}
-
-
-def _journal_of(world) -> dict:
-    return {path: found for path, found in world.calls._objects.items() if path.startswith(f"{world.journal}/")}
-
-
 def _letters_world(**settings) -> WithLetters:
     """Batch 0 is there, without the option, and an empty table for dead letters; the next batch has some."""
     world = WithLetters(**settings)
@@ -162,15 +89,15 @@ def _dies_at(world, step: str, order=lambda actions: actions, boundaries=(6, 9),
 def test_what_an_attempt_leaves_goes_from_both_tables(small):
     """The record is not there, and its files are in the table and in the one for dead letters."""
     world = _letters_world(small=small)
-    before = _data_files(world)
+    before = data_files(world)
     _dies_at(world, "precommit.before_record")
-    left = _data_files(world) - before
+    left = data_files(world) - before
     assert {path.split("/")[4] for path in left} == {NAME, "rejected"}
     # what is complete may get its record by a driver that only sleeps, so it stays until the number is taken
     world.driver_of(PLAIN).start(world.file_io(), world.checkpoint).close()
-    assert left <= _data_files(world)
+    assert left <= data_files(world)
     world.run(boundaries=(6, 9), how=PLAIN)
-    assert not left & _data_files(world) and world.unknown_files() == []
+    assert not left & data_files(world) and world.unknown_files() == []
 
 
 @pytest.mark.parametrize("small", [False, True], ids=["tasks", "small"])
@@ -182,19 +109,19 @@ def test_files_in_one_table_stay_where_another_one_names_what_the_attempt_left_t
     world, copies = _letters_world(small=small), []
 
     def copied(actions):
-        copies.append(_journal_of(world)) if _announcements(world) else None
+        copies.append(journal_of(world)) if announcements(world) else None
         return actions
 
     _dies_at(world, "letters.published", copied)
-    for path in _journal_of(world):
+    for path in journal_of(world):
         del world.calls._objects[path]
     world.calls._objects.update(copies[0])
     for path, (data, unique) in list(world.calls._objects.items()):
         if path.startswith(f"{ROOT}/rejected/snapshot/snapshot-"):
             world.calls._objects[path] = (json.dumps(json.loads(data) | {"properties": None}).encode(), unique)
-    files = _data_files(world)
+    files = data_files(world)
     world.run(boundaries=(6, 9, 14), how=LETTERS)
-    assert files <= _data_files(world)
+    assert files <= data_files(world)
     numbers = {(name, number) for name, number, _ in world.rows()}
     assert {number for _, number in numbers} == set(range(14))
 
@@ -204,7 +131,7 @@ def test_a_late_file_in_the_other_table_goes_whether_or_not_the_table_is_there(d
     """A task that outlives its attempt writes where the table for dead letters is, or was."""
     world = _letters_world()
     _dies_at(world, "precommit.before_record")
-    attempt = json.loads(world.calls.read(_announcements(world)[0]))["attempt"]
+    attempt = json.loads(world.calls.read(announcements(world)[0]))["attempt"]
     if dropped:
         for path in [path for path in world.calls._objects if path.startswith(f"{ROOT}/rejected/")]:
             del world.calls._objects[path]
@@ -222,15 +149,15 @@ def test_what_cannot_be_told_stays_until_it_can():
     world.run(boundaries=(6, 9), how=LETTERS)
     snapshot = f"{ROOT}/rejected/snapshot/snapshot-1"
     whole = world.calls._objects[snapshot]
-    before = _data_files(world)
+    before = data_files(world)
     _dies_at(world, "precommit.before_record", boundaries=(6, 9, 12))
-    left = _data_files(world) - before
+    left = data_files(world) - before
     world.calls._objects[snapshot] = (b"{", "")
     world.run(boundaries=(6, 9, 12), how=PLAIN)
-    assert left <= _data_files(world)
+    assert left <= data_files(world)
     world.calls._objects[snapshot] = whole
     world.run(boundaries=(6, 9, 12, 14), how=LETTERS)
-    assert not left & _data_files(world) and world.unknown_files() == []
+    assert not left & data_files(world) and world.unknown_files() == []
     world.check_complete((6, 9, 12, 14))
 
 
@@ -250,7 +177,7 @@ def test_tables_that_are_new_in_a_batch_are_announced_with_one_object():
     world, found = TablesWorld(small=True), {}
 
     def seen(actions):
-        found.update({path: json.loads(world.calls.read(path)) for path in _announcements(world)})
+        found.update({path: json.loads(world.calls.read(path)) for path in announcements(world)})
         return actions
 
     calls = CrashingCalls(world.calls)
@@ -273,7 +200,7 @@ def test_rows_that_begin_a_table_beside_others_leave_nothing_in_staging():
 
 def _written_by_a_task(world, table: str) -> str:
     """A file that a task of the attempt has finished, before the driver has created the table."""
-    attempt = json.loads(world.calls.read(_announcements(world)[0]))["attempt"]
+    attempt = json.loads(world.calls.read(announcements(world)[0]))["attempt"]
     path = f"{ROOT}/{table}/bucket-0/data-{attempt}-0123456789abcdef-0.parquet"
     world.calls.put(path, b"rows")
     return path
@@ -314,100 +241,3 @@ def test_a_folder_with_files_of_nobody_becomes_no_table():
     with pytest.raises(Misuse) as refused:
         world.run()
     assert refused.value.kind == "table.not-empty"
-
-
-def _drop(world, name: str) -> None:
-    for path in [path for path in world.calls._objects if path.startswith(f"{ROOT}/{name}/")]:
-        del world.calls._objects[path]
-
-
-def _recreate(world, name: str) -> None:
-    schema = world.table(name).latest_schema()
-    _drop(world, name)
-    create_table(world.file_io(), f"{ROOT}/{name}", dataclasses.replace(schema, time_millis=schema.time_millis + 1))
-
-
-def _roll_back(world, name: str) -> None:
-    table = world.table(name)
-    world.file_io().delete(table.layout.snapshot(table.snapshots.latest().id))
-    world.file_io().delete(table.layout.latest_hint)
-
-
-@pytest.mark.parametrize("kind", ["table.gone", "table.recreated", "table.rolled-back"])
-@pytest.mark.parametrize("slept", [False, True], ids=["before the batch", "while it is written"])
-def test_what_happens_to_one_of_the_tables_is_noticed_before_the_next_record(kind, slept, monkeypatch):
-    """What was looked at when the batch was admitted counts for seconds: a driver that sleeps longer looks again."""
-    accident = {"table.gone": _drop, "table.recreated": _recreate, "table.rolled-back": _roll_back}[kind]
-    world, calls = TablesWorld(small=True), CrashingCalls(MemoryS3Calls())
-    world.driver.background = lambda step: Stepping(step, calls, 0)
-    sink = world.driver.start(world.file_io(), world.checkpoint)
-    world.checkpoint.ends += [6, 14]
-    sink.batch(world.driver.describe(world.checkpoint, 0))
-    before = _data_files(world)
-    rows, now = world.driver.rows, Clock.monotonic_ms
-
-    def late(start, end):
-        accident(world, "more_x")
-        monkeypatch.setattr(Clock, "monotonic_ms", lambda self: now(self) + 60_000)
-        monkeypatch.setattr(Clock, "now_ms", lambda self, before=Clock.now_ms: before(self) + 60_000)
-        return rows(start, end)
-
-    if slept:
-        world.driver.rows = late
-    else:
-        accident(world, "more_x")
-    with pytest.raises(Misuse) as refused:
-        sink.batch(world.driver.describe(world.checkpoint, 1))
-    assert refused.value.kind == kind and "more_x" in str(refused.value)
-    assert f"{world.journal}/record-2.json" not in world.calls._objects
-    assert _data_files(world) <= before
-
-
-def test_another_writer_of_one_of_the_tables_loses_and_keeps_nothing():
-    """It commits between the look and the record: what was prepared for that table is deleted and made anew."""
-    for step in ("write.staged", "precommit.before_record", "precommit.saved", "tables.table_published"):
-        world = TablesWorld(small=True)
-        world.run(boundaries=(6,))
-        arm(step, 1, lambda: (faults.arm(None), _foreign_commit(world, "more_x")))
-        try:
-            world.run(boundaries=(6, 14))
-        finally:
-            faults.arm(None)
-        world.check_complete((6, 14))
-        assert world.unknown_files() == [], step
-
-
-def _foreign_commit(world, name: str) -> None:
-    table = world.table(name)
-    newest = table.snapshots.latest()
-    foreign = dataclasses.replace(newest, id=newest.id + 1, commit_user="another", uuid="of another")
-    world.file_io().write(table.layout.snapshot(foreign.id), foreign.to_json())
-
-
-@pytest.mark.parametrize("accident", [_drop, _recreate, _roll_back])
-@pytest.mark.parametrize("slept", [False, True], ids=["before the batch", "while it is written"])
-def test_what_happens_to_the_table_for_dead_letters_is_noticed_before_the_next_record(accident, slept, monkeypatch):
-    """As above. Only a batch that has dead letters has to do with that table."""
-    world = WithLetters(small=True)
-    driver, calls = world.driver_of(LETTERS), CrashingCalls(MemoryS3Calls())
-    driver.background, driver.is_small = lambda step: Stepping(step, calls, 0), True
-    sink = driver.start(world.file_io(), world.checkpoint)
-    world.checkpoint.ends += [6, 12]
-    sink.batch(driver.describe(world.checkpoint, 0))
-    before, rows, now = _data_files(world), driver.rows, Clock.monotonic_ms
-
-    def late(start, end):
-        accident(world, "rejected")
-        monkeypatch.setattr(Clock, "monotonic_ms", lambda self: now(self) + 60_000)
-        monkeypatch.setattr(Clock, "now_ms", lambda self, before=Clock.now_ms: before(self) + 60_000)
-        return rows(start, end)
-
-    if slept:
-        driver.rows = late
-    else:
-        accident(world, "rejected")
-    with pytest.raises((Misuse, Retryable)) as refused:
-        sink.batch(driver.describe(world.checkpoint, 1))
-    assert refused.value.kind in ("dead-letters.replaced", "dead-letters.changed")
-    assert f"{world.journal}/record-2.json" not in world.calls._objects
-    assert _data_files(world) <= before

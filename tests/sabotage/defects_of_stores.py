@@ -7,6 +7,7 @@ _HOLDS = "tests/e2e/test_holds.py"
 _KEYS = "tests/storage/test_s3_keys.py"
 _FINAL_NAMES = "tests/crash/test_final_names.py"
 _FINAL_NAMES_OF_TABLES = "tests/crash/test_final_names_of_tables.py"
+_DISTANT_TABLES = "tests/crash/test_distant_tables.py"
 _ASKED_AHEAD = "tests/storage/test_asked_ahead.py"
 _SLEEPERS = "tests/protocol/test_sleepers.py"
 
@@ -61,10 +62,10 @@ OF_STORES = (
            (f"{_FINAL_NAMES_OF_TABLES}::test_a_folder_with_files_of_nobody_becomes_no_table",)),
     Defect("a look at several tables counts however long ago", "sinks/paimon/many_tables.py:ManyTables._just_looked_at",
            "self._clock.monotonic_ms() - self._looked_ms > KEPT_MS", "False",
-           (f"{_FINAL_NAMES_OF_TABLES}::test_what_happens_to_one_of_the_tables_is_noticed_before_the_next_record",)),
+           (f"{_DISTANT_TABLES}::test_what_happens_to_one_of_the_tables_is_noticed_before_the_next_record",)),
     Defect("a look at dead letters counts however long ago", "sinks/paimon/letter_tables.py:_Opened._history_of",
            "self._clock.monotonic_ms() - at_ms < KEPT_MS", "True",
-           (f"{_FINAL_NAMES_OF_TABLES}::test_what_happens_to_the_table_for_dead_letters_is_noticed_before_the_next_record",)),
+           (f"{_DISTANT_TABLES}::test_what_happens_to_the_table_for_dead_letters_is_noticed_before_the_next_record",)),
     Defect("who owns the application is asked for each of several tables", "storage/reading.py:AskedAhead.beside",
            "self._of.shared = self._asks(shared).keys()", "pass",
            ("tests/storage/test_round_trips_of_tables.py",)),
