@@ -8,7 +8,7 @@ import pytest
 
 from streamsink import faults
 from streamsink.clock import Clock
-from streamsink.errors import Misuse, Retryable
+from streamsink.errors import Corrupt, Fenced, Misuse, Retryable
 from streamsink.table.table import create_table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import arm
@@ -113,3 +113,26 @@ def test_what_happens_to_the_table_for_dead_letters_is_noticed_before_the_next_r
     assert refused.value.kind in ("dead-letters.replaced", "dead-letters.changed")
     assert f"{world.journal}/record-2.json" not in world.calls._objects
     assert data_files(world) <= before
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["gone", "an older copy"])
+def test_a_journal_that_is_gone_or_older_is_noticed_before_the_next_record(older):
+    """The run does not read it between its own records; who owns the application is asked for each of them."""
+    world = TablesWorld(small=True)
+    before = dict(world.calls._objects)
+    if older:
+        world.run(boundaries=(6,))
+        before = dict(world.calls._objects)
+    calls = CrashingCalls(MemoryS3Calls())
+    world.driver.background = lambda step: Stepping(step, calls, 0)
+    sink = world.driver.start(world.file_io(), world.checkpoint)
+    world.checkpoint.ends += [14, 16] if older else [6, 14]
+    number = world.checkpoint.committed
+    sink.batch(world.driver.describe(world.checkpoint, number))
+    for path in [path for path in world.calls._objects if path.startswith(f"{world.journal}/")]:
+        del world.calls._objects[path]
+    world.calls._objects.update({path: found for path, found in before.items() if path.startswith(f"{world.journal}/")})
+    with pytest.raises((Misuse, Fenced, Retryable, Corrupt)):
+        sink.batch(world.driver.describe(world.checkpoint, number + 1))
+    records = [path for path in world.calls._objects if path.startswith(f"{world.journal}/record-")]
+    assert len(records) == (1 if older else 0)
