@@ -9,6 +9,7 @@ An attempt is the id of the record that it is to get. It is never given twice, s
 those of an attempt that failed.
 """
 
+import functools
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -70,11 +71,15 @@ def root_of(folder: str, table: str) -> str:
 
 
 def files_in(file_io: FileIO, root: str, places: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Paths of the files that are there. root: of a table. places: as of ``InTable``."""
-    for folder, beginning in places:
-        where = os.path.join(root, folder)
-        for name in file_io.names_beginning(where, beginning):
-            yield os.path.join(where, name)
+    """Paths of the files that are there, which are looked for at once. root: of a table. places: as of ``InTable``."""
+    found: dict[tuple[str, str], list[str]] = {(os.path.join(root, folder), name): [] for folder, name in places}
+
+    def look(where: str, beginning: str) -> None:
+        found[where, beginning] += [os.path.join(where, name) for name in file_io.names_beginning(where, beginning)]
+
+    file_io.at_once([functools.partial(look, *place) for place in found])
+    for paths in found.values():
+        yield from paths
 
 
 def announce(file_io: FileIO, staging: str, said: Announcement, unique: str = "") -> str:
