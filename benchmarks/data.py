@@ -50,6 +50,7 @@ class Sizes:
     small_files: int = 200
     more_sinks: tuple[str, ...] = ()
     commits: int = 240
+    freshness_s: int = 20
     s3_rounds: int = 2
     s3_batches: int = 4
     s3_delays: tuple[int, ...] = (0, 20, 50)
@@ -74,6 +75,7 @@ class Sizes:
             replays=3,
             small_files=40,
             commits=24,
+            freshness_s=3,
             s3_rounds=1,
             s3_batches=2,
             s3_delays=(0, 20),

@@ -36,6 +36,7 @@ UNITS = {
         "storage/test_accidents",
         "storage/test_conformance",
         "storage/test_hold",
+        "storage/test_namenode_calls",
         "storage/test_s3",
         "storage/test_s3_client",
         "storage/test_s3_faults",
