@@ -9,12 +9,9 @@ from collections.abc import Callable, Sequence
 
 from streamsink.clock import IdSource
 from streamsink.errors import StreamsinkError
-from streamsink.journal.announced import Announcement
+from streamsink.journal.announced import Announcement, InTable
 from streamsink.journal.staging import Staging
 from streamsink.protocol.decision import Checkpoint
-
-# (folder relative to the table, beginning of the names) of the files that an attempt may leave there.
-Places = Sequence[tuple[str, str]]
 
 
 class Attempts:
@@ -31,27 +28,30 @@ class Attempts:
         (announced, attempt), self._attempt = self._attempt, (0, "")
         return attempt if announced == sequence else new_id()
 
-    def announce(self, checkpoint: Checkpoint, places: Places, since: tuple[int, str]) -> None:
+    def announce(self, checkpoint: Checkpoint, tables: Sequence[InTable]) -> None:
         """Announce this attempt, unless that was done. Durable when this returns.
 
-        since: as of ``Announcement``. The driver of a small checkpoint, of which little can be left, does not ask who
-        owns the application before its record.
+        tables: where its files may come to be; nothing is done without any. The driver of a small checkpoint, of which
+        little can be left, does not ask who owns the application before its record.
         """
-        said = Announcement(checkpoint.attempt, tuple(places), since, asks=not checkpoint.is_small)
-        self._staging.announce(checkpoint.sequence, checkpoint.staging, said)
+        said = Announcement(checkpoint.attempt, tuple(tables), asks=not checkpoint.is_small)
+        if tables:
+            self._staging.announce(checkpoint.sequence, checkpoint.staging, said)
 
     def announce_following(
-        self, checkpoint: Checkpoint, places: Callable[[str], Places], since: tuple[int, str], *, is_small: bool
+        self, checkpoint: Checkpoint, tables: Callable[[str], Sequence[InTable]], *, is_small: bool
     ) -> None:
         """Announce the attempt behind this checkpoint while this one's record is created (``take_following``).
 
-        places: of an attempt, by its id. is_small: whether it is taken to be small. It announces itself again when
-        something else is true then.
+        tables: where files of an attempt may come to be, by its id. is_small: whether it is taken to be small. It
+        announces itself again when something else is true then.
         """
         attempt, sequence = IdSource().new_id(), checkpoint.sequence + 1
         folder, _, name = checkpoint.staging.rpartition("/")
         staging = f"{folder}/{name.partition('-')[0]}-{sequence}"
-        said = Announcement(attempt, tuple(places(attempt)), since, asks=not is_small)
+        said = Announcement(attempt, tuple(tables(attempt)), asks=not is_small)
+        if not said.tables:
+            return
 
         def announce() -> None:
             # Then it announces itself. A bucket that is gone, or keys that are: what the record's own creation says.
@@ -66,9 +66,12 @@ class Attempts:
         following, self._following = self._following, None
         return following
 
-    def has_more(self, checkpoint: Checkpoint, places: Places, since: tuple[int, str]) -> None:
-        """Writers have announced these places too, so the checkpoint's staging folder must be listed to be deleted."""
-        said = Announcement(checkpoint.attempt, tuple(places), since)
+    def has_more(self, checkpoint: Checkpoint, tables: Sequence[InTable]) -> None:
+        """The checkpoint's staging folder must be listed to be deleted: it has files, or other announcements.
+
+        tables: what writers have announced.
+        """
+        said = Announcement(checkpoint.attempt, tuple(tables))
         self._staging.has_more(checkpoint.sequence, checkpoint.staging, said)
 
     def end(self) -> None:

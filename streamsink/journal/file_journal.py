@@ -22,7 +22,7 @@ from typing import cast
 from streamsink.clock import IdSource
 from streamsink.faults import fault_point
 from streamsink.journal import identity
-from streamsink.journal.announced import Deleting
+from streamsink.journal.announced import STAGING, Deleting
 from streamsink.journal.attempts import Attempts
 from streamsink.journal.known_files import FilesLog
 from streamsink.journal.listing import Listing
@@ -72,7 +72,7 @@ class FileJournal(Journal):
         self._retain = retain
         self._dir = journal_dir(table, application)
         self._owners = Owners(file_io, table, application, self._dir)
-        self._staging = Staging(file_io, self._path("staging"), table, deleting, keeps=keep_staging)
+        self._staging = Staging(file_io, self._path(STAGING), table, deleting, keeps=keep_staging)
         self.attempts = Attempts(self._staging)
         self._runs = Runs(file_io, self._path("runs"))
         self._listing = Listing(file_io, self._dir)

@@ -19,7 +19,9 @@ def encode_record(committable: Committable) -> bytes:
     body = json.dumps(committable.to_json(), separators=(",", ":"), sort_keys=True).encode()
     digest = hashlib.sha256(body).hexdigest()
     version = _WITH_DEAD_LETTERS if DEAD_LETTERS in committable.payload else _VERSION
-    if any(file.staged == file.final for file in committable.files):
+    letters = committable.payload.get(DEAD_LETTERS, {}).get("files", ())
+    named = [file["staged"] == file["final"] for file in letters]
+    if any(file.staged == file.final for file in committable.files) or any(named):
         version = _WITH_FINAL_NAMES
     header = {"format": _FORMAT, "version": version, "length": len(body), "sha256": digest}
     return json.dumps(header).encode() + b"\n" + body + b"\n"

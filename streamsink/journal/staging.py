@@ -25,8 +25,8 @@ class Staging:
     def __init__(
         self, file_io: FileIO, folder: str, table: str, deleting: Deleting | None = None, *, keeps: bool = False
     ):
-        """table: the journal's, to which announced places are relative. deleting: as of ``Announced``. keeps: whether
-        the folders of retained records stay.
+        """table: path of the folder that holds the journal. deleting: as of ``Announced``. keeps: whether the folders
+        of retained records stay.
         """
         self._io = file_io
         self._folder = folder

@@ -79,8 +79,8 @@ class LockedFileIO(FileIO):
     def asking(self, questions: Questions) -> AbstractContextManager[None]:
         return self._inner.asking(questions)
 
-    def asking_to_keep(self, questions: Questions) -> AbstractContextManager[None]:
-        return self._inner.asking_to_keep(questions)
+    def asking_to_keep(self, questions: Questions, *, more: bool = False) -> AbstractContextManager[None]:
+        return self._inner.asking_to_keep(questions, more=more)
 
     def proving(self) -> AbstractContextManager[None]:
         return self._inner.proving()
@@ -97,8 +97,8 @@ class LockedFileIO(FileIO):
     def do_waiting(self) -> None:
         self._inner.do_waiting()
 
-    def ask_beside(self, action: Callable[[], None], questions: Questions) -> None:
-        self._inner.ask_beside(action, questions)
+    def ask_beside(self, action: Callable[[], None], questions: Questions, *, shared: Questions = Questions()) -> None:
+        self._inner.ask_beside(action, questions, shared=shared)
 
     def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
         return self._inner.asked_recently(questions)

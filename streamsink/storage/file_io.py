@@ -258,8 +258,8 @@ class DistantFileIO(FileIO):
     def asking(self, questions: Questions) -> AbstractContextManager[None]:
         return self._ahead.asking(questions)
 
-    def asking_to_keep(self, questions: Questions) -> AbstractContextManager[None]:
-        return self._ahead.keeping(questions)
+    def asking_to_keep(self, questions: Questions, *, more: bool = False) -> AbstractContextManager[None]:
+        return self._ahead.keeping(questions, more=more)
 
     def together(self, actions: Sequence[Callable[[], Any]]) -> None:
         self._calls.at_once(actions)
@@ -270,8 +270,8 @@ class DistantFileIO(FileIO):
     def do_waiting(self) -> None:
         self._ahead.do_waiting()
 
-    def ask_beside(self, action: Callable[[], None], questions: Questions) -> None:
-        self._ahead.beside(action, questions)
+    def ask_beside(self, action: Callable[[], None], questions: Questions, *, shared: Questions = Questions()) -> None:
+        self._ahead.beside(action, questions, shared=shared)
 
     def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
         return self._ahead.recent(questions)

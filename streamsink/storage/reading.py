@@ -8,7 +8,7 @@ asked together (``AskedAhead``), and the code that follows finds the answers.
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Generic, TypeVar
@@ -77,8 +77,11 @@ class Reading:
         """
         return nullcontext()
 
-    def asking_to_keep(self, questions: Questions) -> AbstractContextManager[None]:
-        """As ``asking``. The thread may use the answers once more, in a block of ``asked_recently``."""
+    def asking_to_keep(self, questions: Questions, *, more: bool = False) -> AbstractContextManager[None]:
+        """As ``asking``. The thread may use the answers once more, in a block of ``asked_recently``.
+
+        more: those of the block before this one count as well, as this one looks at something else.
+        """
         return self.asking(questions)
 
     def proving(self) -> AbstractContextManager[None]:
@@ -111,8 +114,11 @@ class Reading:
     def do_waiting(self) -> None:
         """Run now what ``soon`` has left to the next questions of this thread."""
 
-    def ask_beside(self, action: Callable[[], None], questions: Questions) -> None:
-        """Run the action. A distant store is asked this at the same time, for ``asked_recently``."""
+    def ask_beside(self, action: Callable[[], None], questions: Questions, *, shared: Questions = Questions()) -> None:
+        """Run the action. A distant store is asked this at the same time, for ``asked_recently``.
+
+        shared: questions whose answers count in each of several such blocks that follow.
+        """
         action()
 
     def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
@@ -209,7 +215,8 @@ class _Asked(Generic[_Answer]):
 class _Answers(threading.local):
     """What one thread has asked ahead and not used yet. kept_ms: a time before the first of ``kept`` was asked.
 
-    waiting: what is done with its next questions.
+    waiting: what is done with its next questions. shared: those of ``kept`` that are used more than once. used: what
+    the last block of ``recent`` has used, asked from used_ms on.
     """
 
     def __init__(self) -> None:
@@ -219,6 +226,7 @@ class _Answers(threading.local):
         self.kept_ms = 0
         self.used: dict[tuple[str, str], _Asked[Any]] = {}
         self.used_ms = 0
+        self.shared: Collection[tuple[str, str]] = ()
 
 
 class AskedAhead:
@@ -251,25 +259,28 @@ class AskedAhead:
             yield
 
     @contextmanager
-    def keeping(self, questions: Questions) -> Iterator[None]:
+    def keeping(self, questions: Questions, *, more: bool = False) -> Iterator[None]:
         """As ``asking``; ``recent`` may use the answers again, unless the block ends with an error.
 
-        What was kept before is forgotten: this look may find that it is true no more.
+        What was kept before is forgotten: this look may find that it is true no more. more: it counts still, if it was
+        asked a moment ago.
         """
-        self._of.kept = {}
         begun_ms = self._clock.now_ms()
+        before, before_ms = (self._of.kept, self._of.kept_ms) if more and self._are_recent(begun_ms) else ({}, begun_ms)
+        self._of.kept = {}
         with self._within({}, questions) as asked:
             yield
         kept = {question: ask for question, ask in asked.items() if ask.is_nothing or not ask.has_failed}
-        self._of.kept, self._of.kept_ms = kept, begun_ms
+        self._of.kept, self._of.kept_ms = before | kept, before_ms if before else begun_ms
 
-    def beside(self, action: Callable[[], None], questions: Questions) -> None:
+    def beside(self, action: Callable[[], None], questions: Questions, *, shared: Questions = Questions()) -> None:
         """Run the action, and ask at the same time; ``recent`` may use the answers.
 
         When something is there by now, or cannot be told, others have been here, and nothing is kept. Raises what the
-        action raises.
+        action raises. shared: of these the answers are used in each of the blocks that follow.
         """
         self.do_waiting()
+        self._of.shared = self._asks(shared).keys()
         kept, self._of.kept = self._of.kept, {}
         asked = self._asks(questions)
         self._at_once([action, *asked.values()])
@@ -277,15 +288,17 @@ class AskedAhead:
 
     @contextmanager
     def recent(self, questions: Questions) -> Iterator[int]:
-        """As ``asking``, with the answers that were kept a moment ago. They are forgotten then.
+        """As ``asking``, with the answers that were kept a moment ago. Those that are not shared are forgotten then.
 
         Where they do not answer all of these questions, all are asked: answers from before and after a change would
         together tell of a table that never was. Yields a time in ms before the first of the answers.
         """
-        now_ms, kept = self._clock.now_ms(), self._of.kept
-        is_recent = 0 <= now_ms - self._of.kept_ms < KEPT_MS
-        kept = kept if is_recent and kept.keys() >= self._asks(questions).keys() else {}
-        self._of.kept = {}
+        now_ms, every, asks = self._clock.now_ms(), self._of.kept, self._asks(questions).keys()
+        count = self._are_recent(now_ms) and every.keys() >= asks
+        kept = {question: ask for question, ask in every.items() if question in asks} if count else {}
+        self._of.kept = {
+            question: ask for question, ask in every.items() if question not in asks or question in self._of.shared
+        }
         since_ms = self._of.kept_ms if kept else now_ms
         with self._within(kept, questions) as asked:
             yield since_ms
@@ -305,6 +318,10 @@ class AskedAhead:
             ask()
         self._of.kept, self._of.kept_ms = kept | known, self._of.used_ms
 
+    def _are_recent(self, now_ms: int) -> bool:
+        """Whether what is kept was asked a moment ago."""
+        return 0 <= now_ms - self._of.kept_ms < KEPT_MS
+
     @contextmanager
     def _within(
         self, kept: dict[tuple[str, str], _Asked[Any]], questions: Questions
@@ -320,17 +337,6 @@ class AskedAhead:
         finally:
             for question in asked:
                 self._of.now.pop(question, None)
-
-    def proving(self) -> AbstractContextManager[None]:
-        """Entered by who is about to write. A distant store that must be tried out first is tried out beside the next
-        questions that this thread asks ahead, also behind the block. What is left of that is removed when the block
-        ends with an error.
-        """
-        return nullcontext()
-
-    def is_own(self, path: str) -> bool:
-        """Whether this object has made the file for such a try, and removes it."""
-        return False
 
     def soon(self, action: Callable[[], None]) -> None:
         """Run the action together with the next questions of this thread."""

@@ -145,9 +145,9 @@ class S3FileIO(DistantFileIO):
         self._go_on_proving()
         return super().asking(questions)
 
-    def asking_to_keep(self, questions: Questions) -> AbstractContextManager[None]:
+    def asking_to_keep(self, questions: Questions, *, more: bool = False) -> AbstractContextManager[None]:
         self._go_on_proving()
-        return super().asking_to_keep(questions)
+        return super().asking_to_keep(questions, more=more)
 
     def _go_on_proving(self) -> None:
         step = self._probe.take_step() if self._probe is not None else None

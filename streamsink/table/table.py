@@ -6,7 +6,7 @@ A table that needs what this library does not honour is refused at open.
 import dataclasses
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from streamsink.clock import Clock
 from streamsink.errors import Conflict, Misuse
@@ -144,10 +144,13 @@ def is_table(file_io: FileIO, root: str) -> bool:
     return file_io.exists(Layout(root).schema(0))
 
 
-def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
+def create_table(
+    file_io: FileIO, root: str, schema: TableSchema, ours: Callable[[], Collection[str]] = frozenset
+) -> Table:
     """Create a table, or open the equal one that another process created first.
 
-    After a crash the table exists, or the path is as it was before.
+    ours(): how names of files begin that queries may put there before there is a table; these are no reason to refuse
+    the path. After a crash the table exists, or the path is as it was before.
     Raises Misuse when the path holds something else (a table whose metadata is gone, or other files), or when the
     schema needs a feature that is not honoured here; Conflict when another process created a different table at the
     same time.
@@ -157,10 +160,11 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
         is_there = is_table(file_io, root)
         schemas = [] if is_there else file_io.names(at.schema_dir)
         found = [] if is_there else _foreign_entries(file_io, root, schemas)
-        is_taken = not is_there and bool(found or file_io.size(root))
+        is_file = not is_there and bool(file_io.size(root))
     if not is_there:
+        found = _foreign_entries(file_io, root, schemas, ours()) if found else found
         # The path is asked again because another process may have created the table since the first look.
-        if is_taken and not is_table(file_io, root):
+        if (found or is_file) and not is_table(file_io, root):
             raise Misuse(
                 f"{root}: not a table and not empty (it holds {', '.join(found[:5]) or 'a file'}): a table whose "
                 "metadata was removed, or another folder. Nothing was written. Restore it, or choose another path"
@@ -174,7 +178,7 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
         fault_point("table.before_create")
         created = file_io.create_if_absent(at.schema(0), data)
         fault_point("table.created")
-        if created and not is_taken:
+        if created and not (found or is_file):
             return Table(file_io, root, (schema, data, schemas))
     table = open_table(file_io, root, for_writing=True)
     if not _same_columns(table.known_schema, schema):
@@ -203,22 +207,28 @@ def _way_on(file_io: FileIO, root: str, found: Sequence[str]) -> str:
     return f"; or, if the table was dropped on purpose, remove {paths} as well, when no query writes here"
 
 
-def _foreign_entries(file_io: FileIO, root: str, schemas: Sequence[str]) -> list[str]:
+def _foreign_entries(file_io: FileIO, root: str, schemas: Sequence[str], ours: Collection[str] = ()) -> list[str]:
     """Names of what the path holds; none when these are only leftovers of a creation that was killed.
 
-    schemas: names in the schema folder.
+    schemas: names in the schema folder. ours: beginnings of names of files that do not count.
     """
     names = [
         e.name
         for e in file_io.entries(root)
-        if not e.is_dir or e.name == "schema" and schemas or _holds_files(file_io, os.path.join(root, e.name))
+        if not e.is_dir or e.name == "schema" and schemas or _holds_files(file_io, os.path.join(root, e.name), ours)
     ]
     return [] if names == ["schema"] and all(name.startswith(".") for name in schemas) else names
 
 
-def _holds_files(file_io: FileIO, folder: str) -> bool:
-    """Whether there is any file below the folder. Some S3 servers list folders from which everything was deleted."""
-    return any(not e.is_dir or _holds_files(file_io, os.path.join(folder, e.name)) for e in file_io.entries(folder))
+def _holds_files(file_io: FileIO, folder: str, ours: Collection[str]) -> bool:
+    """Whether there is any file below the folder whose name does not begin so.
+
+    Some S3 servers list folders from which everything was deleted.
+    """
+    return any(
+        _holds_files(file_io, os.path.join(folder, e.name), ours) if e.is_dir else not e.name.startswith(tuple(ours))
+        for e in file_io.entries(folder)
+    )
 
 
 def new_schema(

@@ -1,9 +1,11 @@
 """Micro-batches into several tables without Spark: what ``driver.py`` is for one table, with rules and dead letters."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 
+from streamsink.faults import fault_point
 from streamsink.options import SinkOptions
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group
@@ -19,8 +21,11 @@ from streamsink.testing.driver import Driven, DrivenRows, MicroBatchDriver, colu
 class ManyTablesDriver(MicroBatchDriver):
     """One query over a numbered source that writes several tables.
 
-    ``rows(start, end)`` returns batches with a column ``ROUTE``, which names each row's table.
+    ``rows(start, end)`` returns batches with a column ``ROUTE``, which names each row's table. ``hands_over``: whether
+    files are durable before the driver goes on, and handed over as text, as by the tasks of Spark.
     """
+
+    hands_over = False
 
     def __init__(
         self,
@@ -66,9 +71,14 @@ class NumberedRoutes(DrivenRows):
     def write(self, checkpoint: Checkpoint, group: Group) -> list[RoutedFiles]:
         source = checkpoint.batch.sources[0]
         start, end = (number_of(side) for side in (source.start, source.end))
-        return written(
-            self._opened.writing(checkpoint, columns(self._driver.schema), ()),
-            self._io,
-            self._driver.rows(start, end),
-            group,
+        writing = self._opened.writing(
+            replace(checkpoint, is_small=self._driver.is_small), columns(self._driver.schema), ()
         )
+        rows = self._driver.rows(start, end)
+        if not getattr(self._driver, "hands_over", False):
+            return written(writing, self._io, rows, group)
+        with self._io.flush_group() as own:
+            found = [writing.encode(item) for item in written(writing, self._io, rows, own)]
+            own.flush()
+        fault_point("task.end")
+        return list(map(writing.decode, found))

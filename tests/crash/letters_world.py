@@ -10,7 +10,6 @@ import pyarrow as pa
 from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.storage.calls import Calls
-from streamsink.storage.file_io import FileIO
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import create_table, new_schema
 from streamsink.testing.crashing import CrashingCalls
@@ -49,10 +48,13 @@ class LettersWorld(ManyWorld):
         name: str = NAME,
         dead_letters: str = "rejected",
         make_io: Callable | None = None,
+        small: bool = False,
+        hands_over: bool = False,
+        delay: int | None = 0,
         **options,
     ):
-        """make_io: FileIO over some calls, for stores unlike POSIX."""
-        self._make_io = make_io
+        """make_io, small, hands_over: as of ``ManyWorld``. delay: as of ``World``."""
+        self._make_io, self._small, self._delay, self._hands_over = make_io, small, delay, hands_over
         self.calls = calls or MemoryCalls()
         self.root, self.name, self.path = root, name, f"{root}/{name}"
         self.dead_letters = dead_letters
@@ -66,19 +68,12 @@ class LettersWorld(ManyWorld):
             self.file_io(), self.path, new_schema(parse_ddl("id BIGINT, n BIGINT NOT NULL, version BIGINT"), (), {})
         )
 
-    def file_io(self, calls: Calls | None = None) -> FileIO:
-        return self._make_io(calls or self.calls) if self._make_io else super().file_io(calls)
-
-    def die(self, power: bool = False) -> None:
-        if isinstance(self.calls, MemoryCalls):
-            super().die(power)
-
     def run(self, calls: Calls | None = None, boundaries=BOUNDARIES, how: str = LETTERS, **options) -> None:
         """One start of the query, and its restarts, over these calls."""
         calls = calls or CrashingCalls(self.calls)
         driver = self.driver_of(how, **options)
-        driver.background = lambda step: Stepping(step, calls, 0)
-        driver.events = self.events
+        driver.background = lambda step: Stepping(step, calls, self._delay)
+        driver.events, driver.is_small = self.events, self._small
         driver.run(self.file_io(calls), self.checkpoint, boundaries)
 
     def driver_of(self, how: str, **options) -> MicroBatchDriver:
@@ -103,6 +98,7 @@ class LettersWorld(ManyWorld):
         schema = pa.schema([("id", pa.int64()), ("n", pa.int64()), ("version", pa.int64()), (ROUTE, pa.string())])
         driver = ManyTablesDriver if how == EARLIER else LettersDriver
         made = driver(self.root, schema, lambda start, end: self._some_bad(start, end, schema), routing, settings)
+        made.hands_over = self._hands_over
         made.earlier_name = options.get("application", EARLIER_NAME)
         return made
 

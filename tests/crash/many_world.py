@@ -5,6 +5,7 @@ oracle.
 import itertools
 import json
 from collections import Counter
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -47,7 +48,20 @@ class ManyWorld:
 
     tables = TABLES
 
-    def __init__(self, calls: Calls | None = None, root: str = ROOT, **options):
+    def __init__(
+        self,
+        calls: Calls | None = None,
+        root: str = ROOT,
+        *,
+        make_io: Callable | None = None,
+        small: bool = False,
+        hands_over: bool = False,
+        **options,
+    ):
+        """make_io: FileIO over some calls, for stores unlike POSIX. small: the driver knows that its rows are few.
+        hands_over: as of ``ManyTablesDriver``.
+        """
+        self._make_io = make_io
         self.calls = calls or MemoryCalls()
         self.root = root
         self.checkpoint = SparkCheckpoint(query_of(options.get("application", FIRST)))
@@ -64,11 +78,13 @@ class ManyWorld:
         )
         routing = Routing.of(root, RULES, settings, dead_letters="rejected", unrouted="dead-letter")
         self.driver = ManyTablesDriver(root, SCHEMA, self._rows, routing, settings)
+        self.driver.is_small, self.driver.hands_over = small, hands_over
         strict = new_schema(parse_ddl("id BIGINT, part STRING, n BIGINT NOT NULL, version BIGINT"), (), {})
         create_table(self.file_io(), f"{root}/strict", strict)
 
     def file_io(self, calls: Calls | None = None) -> FileIO:
-        return FileIO(calls or self.calls, IdSource().new_id)
+        calls = calls or self.calls
+        return self._make_io(calls) if self._make_io else FileIO(calls, IdSource().new_id)
 
     def run(self, calls: Calls | None = None, boundaries=BOUNDARIES) -> None:
         """Start the query and let it run to its end, over these calls."""
@@ -76,7 +92,8 @@ class ManyWorld:
 
     def die(self, power: bool = False) -> None:
         """The driver is gone; with ``power`` the machine too."""
-        self.calls.power_failure() if power else self.calls.process_death()
+        if isinstance(self.calls, MemoryCalls):
+            self.calls.power_failure() if power else self.calls.process_death()
 
     def table(self, name: str):
         """The table, or None."""

@@ -184,7 +184,7 @@ OF_BATCHES = (
     Defect("what the first name had may be anywhere behind another writer's snapshot", "sinks/paimon/history.py:PaimonHistory.has_what_was_before",
            "history_of.led_at(committable)", "None", (_NAMES_GONE_BACK,)),
     Defect("dead letters: what the first name had may be anywhere behind another writer's snapshot", "sinks/paimon/letters.py:TableAndLetters.stage",
-           ", leads_on=checkpoint.decision.leads_on", "", (_NAMES_GONE_BACK,)),
+           "leads_on=checkpoint.decision.leads_on, ", "", (_NAMES_GONE_BACK,)),
     Defect("without the first name's mark nothing says how far a table may go back", "sinks/paimon/past/history_of.py:last_of",
            "newest_now(table)", "None", (_NAMES_GONE_BACK,)),
     Defect("a table may not go back behind what the first name's mark says", "sinks/paimon/past/history_of.py:last_of",

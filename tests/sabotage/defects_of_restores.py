@@ -44,7 +44,7 @@ OF_RESTORES = (
            "behind and known.began < published", "False", (_KNOWN, _COPIES)),
     Defect("the journal of another table is taken", "protocol/run/journal_check.py:JournalCheck.check",
            "elif own is not None or not is_named:", "elif own is not None and is_named:", (_COPIES,)),
-    Defect("a lost table of several is told as one table's", "sinks/paimon/past/progress.py:TableProgress.check_there",
+    Defect("a lost table of several is told as one table's", "sinks/paimon/past/progress.py:TableProgress._if_lost",
            'if lost.kind not in ("table.gone", "table.recreated"):', "if True:", ("tests/advice/test_lost_tables.py",)),
     Defect("the warehouse's journals are not asked for other names", "sinks/paimon/past/name_before.py:NameBefore.others",
            "if newest is not None and (", "if False and (", ("tests/advice/test_lost_tables.py",)),

@@ -6,6 +6,8 @@ _CLIENT = "tests/storage/test_s3_client.py"
 _HOLDS = "tests/e2e/test_holds.py"
 _KEYS = "tests/storage/test_s3_keys.py"
 _FINAL_NAMES = "tests/crash/test_final_names.py"
+_FINAL_NAMES_OF_TABLES = "tests/crash/test_final_names_of_tables.py"
+_DISTANT_TABLES = "tests/crash/test_distant_tables.py"
 _ASKED_AHEAD = "tests/storage/test_asked_ahead.py"
 _RESTARTS = "tests/crash/test_restarts_on_s3.py"
 _STARTS = "tests/storage/test_starts_on_s3.py"
@@ -39,8 +41,39 @@ OF_STORES = (
            "not self.asks or any(", "any(", (_FINAL_NAMES, _SLEEPERS)),
     Defect("an incomplete attempt of many rows stays", "journal/announced.py:Announcement.may_get_its_record",
            "not self.asks or any(", "True or any(", (_FINAL_NAMES, _SLEEPERS)),
-    Defect("writers do not say where their files come to be", "table/write/folders.py:Folders.announce",
-           "        if new:\n", "        if False:\n", (_FINAL_NAMES,)),
+    Defect("writers do not say where their files come to be", "table/write/folders.py:Folders.unsaid",
+           "or not new:", "or new:", (_FINAL_NAMES,)),
+    Defect("writers of several tables do not say where their files come to be", "table/routed/routed_writer.py:RoutedWriter.close",
+           "announce_places(self._io, self._spec.limits.staging, self._spec.new.attempt if self._spec.new else \"\", unsaid)", "pass", (f"{_FINAL_NAMES_OF_TABLES}::test_tables_that_are_new_in_a_batch_are_announced_with_one_object",)),
+    Defect("writers do not say where a table's metadata comes to be", "table/write/folders.py:Folders.unsaid",
+           "(*places, *at.metadata)", "places", (f"{_FINAL_NAMES_OF_TABLES}::test_tables_that_are_new_in_a_batch_are_announced_with_one_object",)),
+    Defect("what one of several tables names goes from the others", "table/history/deletion.py:delete_unrecorded",
+           "        if is_named:\n", "        if is_named:\n            left = [other for other in left if other is not each]\n"
+           "            break\n        if False:\n", (f"{_FINAL_NAMES_OF_TABLES}::test_files_in_one_table_stay_where_another_one_names_what_the_attempt_left_there",)),
+    Defect("what one of several tables cannot tell goes", "table/history/deletion.py:delete_unrecorded",
+           "            return False\n", "            continue\n", (f"{_FINAL_NAMES_OF_TABLES}::test_what_cannot_be_told_stays_until_it_can",)),
+    Defect("what is left where a table was dropped stays", "table/history/deletion.py:_is_named_at",
+           "    return False\n", "    return True\n", (f"{_FINAL_NAMES_OF_TABLES}::test_a_late_file_in_the_other_table_goes_whether_or_not_the_table_is_there",)),
+    Defect("a dead attempt's files keep its table from being created", "table/table.py:create_table",
+           "_foreign_entries(file_io, root, ours()) if found else found", "found",
+           (f"{_FINAL_NAMES_OF_TABLES}::test_a_table_begins_where_a_dead_attempt_has_left_files",)),
+    Defect("files of another query keep a table from being created", "sinks/paimon/routed.py:RoutedTables._announced",
+           "if entry.is_dir", "if not entry.is_dir",
+           (f"{_FINAL_NAMES_OF_TABLES}::test_a_query_may_begin_a_table_that_another_one_is_about_to_begin",)),
+    Defect("a table is created over files of nobody", "table/table.py:_holds_files",
+           "not e.name.startswith(tuple(ours))", "not e.name.startswith('data-')",
+           (f"{_FINAL_NAMES_OF_TABLES}::test_a_folder_with_files_of_nobody_becomes_no_table",)),
+    Defect("a look at several tables counts however long ago", "sinks/paimon/many_tables.py:ManyTables._just_looked_at",
+           "self._clock.monotonic_ms() - self._looked_ms > KEPT_MS", "False",
+           (f"{_DISTANT_TABLES}::test_what_happens_to_one_of_the_tables_is_noticed_before_the_next_record",)),
+    Defect("a look at dead letters counts however long ago", "sinks/paimon/letter_tables.py:_Opened._history_of",
+           "self._clock.monotonic_ms() - at_ms < KEPT_MS", "True",
+           (f"{_DISTANT_TABLES}::test_what_happens_to_the_table_for_dead_letters_is_noticed_before_the_next_record",)),
+    Defect("who owns the application is asked for each of several tables", "storage/reading.py:AskedAhead.beside",
+           "self._of.shared = self._asks(shared).keys()", "pass",
+           ("tests/storage/test_round_trips_of_tables.py",)),
+    Defect("a record of dead letters with final names looks like one of earlier code", "journal/record_format.py:encode_record",
+           " or any(named)", "", (f"{_FINAL_NAMES_OF_TABLES}::test_a_record_whose_dead_letters_have_their_final_names_has_a_version_that_older_code_does_not_publish",)),
     Defect("what a failed attempt announced is forgotten", "journal/staging.py:Staging.discard",
            "            self.has_more(int(match[2]), staging)\n", "            self._io.delete_tree(staging)\n", (_FINAL_NAMES,)),
     Defect("lists that were written for another base are used", "table/commit/tries.py:Looking.usable_ahead",
@@ -75,7 +108,7 @@ OF_STORES = (
     Defect("answers of a look are kept when the next look has failed", "storage/reading.py:AskedAhead.keeping",
            "self._of.kept = {}", "pass", (_ASKED_AHEAD,)),
     Defect("some answers of an earlier look count beside new ones", "storage/reading.py:AskedAhead.recent",
-           "is_recent and kept.keys() >= self._asks(questions).keys()", "is_recent", (_ASKED_AHEAD,)),
+           "self._are_recent(now_ms) and every.keys() >= asks", "self._are_recent(now_ms)", (_ASKED_AHEAD,)),
     Defect("what an attempt began on is told by its number alone", "table/history/deletion.py:_is_named",
            "before is None or not uuid or before.uuid != uuid", "False", (_FINAL_NAMES,)),
     Defect("files of a folder that has many are taken for those that tasks have written", "sinks/paimon/promise.py:see",

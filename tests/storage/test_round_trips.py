@@ -45,12 +45,15 @@ class Run:
 
     def __init__(self, small: bool = True, **options):
         self.calls = TracingS3Calls()
-        self.driver = MicroBatchDriver(ROOT, SCHEMA, _rows, SinkOptions.of(ROOT, options))
+        self.driver = self.driver_of(**options)
         self.driver.is_small = small
         self.beside: list[_WhenAsked] = []
         self.driver.background = self._background
         self.checkpoint = SparkCheckpoint(QUERY, [10 * (number + 1) for number in range(BATCHES)])
         self.start()
+
+    def driver_of(self, **options) -> MicroBatchDriver:
+        return MicroBatchDriver(ROOT, SCHEMA, _rows, SinkOptions.of(ROOT, options))
 
     def _background(self, step):
         self.beside.append(_WhenAsked(step))

@@ -146,8 +146,8 @@ class PaimonCommitter(PaimonHistory):
 
     def recording(self, create: Callable[[], None], questions: Any) -> None:
         # What did not exist when the batch was admitted is asked about again: that is how others are noticed.
-        others = questions.size if isinstance(questions, Questions) else ()
-        self._table.file_io.ask_beside(create, Questions(size=(*self._table.snapshots.questions().size, *others)))
+        owner = questions if isinstance(questions, Questions) else Questions()
+        self._table.file_io.ask_beside(create, Questions(size=(*self.next_snapshots(), *owner.size)), shared=owner)
 
     def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
         committable = self.publish_first(committable, restored=restored, fence=fence)
@@ -164,7 +164,7 @@ class PaimonCommitter(PaimonHistory):
                 replaced = False if later else committed.settle()
                 is_alone = committed.may_be_alone or committable.payload.get("alone", False)
                 where = mark_of(committed.snapshot, committed.at_ms, alone=is_alone)
-                settle = explaining(committed.settle, self._table.root, state.sequence, self._way_on) if later else None
+                settle = self.settling(committed.settle, state.sequence) if later else None
                 name, tries = committed.snapshot_id, committed.attempts
                 done = Published(state.checkpoint_id, name, tries, where, replaced, settle)
         self.see_published(committable)
@@ -178,10 +178,11 @@ class PaimonCommitter(PaimonHistory):
         return committable
 
     def see_published(self, committable: Committable) -> None:
-        """Remember the state that was just published.
+        """Called before ``publish`` returns, with what was just published. One table remembers nothing."""
 
-        Called before ``publish`` returns; one table remembers nothing.
-        """
+    def settling(self, settle: Callable[[], bool], sequence: int) -> Callable[[], bool]:
+        """What is left to do, by ``settle``, in this table, and where ``publish_first`` has published."""
+        return explaining(settle, self._table.root, sequence, self._way_on)
 
     def _way(self, restored: bool) -> Live:
         """How a record of this run is published, or one of an earlier run."""

@@ -57,10 +57,18 @@ class PaimonHistory(Committer):
     def asking(self, questions: Any, *, others: bool = False) -> AbstractContextManager[Any]:
         more = questions if isinstance(questions, Questions) else Questions()
         more += Questions(names=(self._table.layout.within(JOURNAL_DIR),) if others else ())
-        return self._table.file_io.asking_to_keep(self._table.questions() + self._whole.questions() + more)
+        return self._table.file_io.asking_to_keep(self.questions() + more)
+
+    def questions(self) -> Questions:
+        """What ``history`` will ask."""
+        return self._table.questions() + self._whole.questions()
+
+    def next_snapshots(self) -> tuple[str, ...]:
+        """Paths of the snapshots that the next record will be in, if nobody else is first."""
+        return self._table.snapshots.questions().size
 
     def history(self, application: str) -> History:
-        with self._table.file_io.asking(self._table.questions() + self._whole.questions()):
+        with self._table.file_io.asking(self.questions()):
             self._table.check_identity()
             self._check_schema()
             newest = self._whole.look(self._table.snapshots.latest())

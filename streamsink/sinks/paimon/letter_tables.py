@@ -1,12 +1,12 @@
 """The tables for dead letters beside one table: what they have, and what they can take. Driver only."""
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from streamsink.errors import Corrupt, Misuse, Retryable
+from streamsink.clock import Clock
+from streamsink.errors import Corrupt, Misuse, Retryable, StreamsinkError
 from streamsink.format.snapshot import APPEND
 from streamsink.options import (
     MODE_APPEND,
@@ -19,11 +19,14 @@ from streamsink.options import (
 )
 from streamsink.protocol import ways
 from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable, StagedFile
+from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Mark
 from streamsink.protocol.run.restore import IS_PUBLISHED, MAY_OVERWRITE, token_of
 from streamsink.protocol.sink import History
 from streamsink.sinks.paimon.committer import PaimonCommitter
+from streamsink.sinks.paimon.past.records import from_staging, named_in, staged_in
 from streamsink.storage.flush_group import FlushGroup
+from streamsink.storage.reading import KEPT_MS, Questions
 from streamsink.table.table import Table, is_table, open_table
 from streamsink.table.write.spec import WrittenFile
 
@@ -37,12 +40,8 @@ _ID_LETTERS = 12
 _AT, _HAD_AT = "at", "had_at"
 
 
-class LetterTables:
-    """The tables for dead letters of one table, each opened once.
-
-    A *part* is what a record of the table says of its dead letters; they are also a record of their own table
-    (``parts``).
-    """
+class _Opened:
+    """The tables for dead letters of one table, each opened once, and looked at ahead where the store is distant."""
 
     def __init__(self, table: Table, options: SinkOptions):
         """table: the one whose rows the dead letters could not become. options: of its query."""
@@ -50,10 +49,49 @@ class LetterTables:
         self._options = options
         self._opened: dict[str, tuple[Table, PaimonCommitter]] = {}
         self._history = History(None, complete=False)
+        self._clock = Clock()
+        # Names of the tables that get dead letters of the record that is made, or that the last one had some for.
+        self._used: list[str] = []
+        # What these say, in a distant store, and when they were asked.
+        self._looked: tuple[Mapping[str, History], float] = ({}, 0)
 
     def see(self, history: History) -> None:
         """history: what the table says now; nothing is known of it before the first call."""
         self._history = history
+        self._looked = {}, 0  # dead letters may have been published since
+
+    def questions(self) -> Questions:
+        """What ``look`` asks."""
+        return sum((self._opened[name][1].questions() for name in self._used), Questions())
+
+    def look(self) -> None:
+        """In a distant store, ask the tables to which the last dead letters went, as it is asked of others anyway.
+
+        The answers count in ``stage``, if that follows within a few seconds. One that has an error to tell tells it
+        then.
+        """
+        found = {}
+        for name in self._used if self._table.file_io.is_distant else ():
+            with suppress(StreamsinkError, OSError):
+                found[name] = self._opened[name][1].history(self._key)
+        self._looked = found, self._clock.monotonic_ms()
+
+    def next_snapshots(self) -> list[str]:
+        """Paths of the snapshots that the record's dead letters will be in, if nobody else is first."""
+        return [path for name in self._used for path in self._opened[name][0].snapshots.questions().size]
+
+    def begin(self) -> None:
+        """A record is made; ``stage`` is called if it has dead letters."""
+        self._used = []
+
+    def _history_of(self, name: str) -> History:
+        """What the table for dead letters, which is open, says now, or has said a moment ago."""
+        found, at_ms = self._looked
+        if name in found and self._clock.monotonic_ms() - at_ms < KEPT_MS:
+            return found[name]
+        committer = self._opened[name][1]
+        with self._table.file_io.asking_to_keep(committer.questions(), more=True):
+            return committer.history(self._key)
 
     def path_of(self, name: str) -> str:
         """Path of the table for dead letters with this name: it lies beside the table."""
@@ -76,12 +114,13 @@ class LetterTables:
             )
             table = open_table(self._table.file_io, self.path_of(name), for_writing=True)
             committer = PaimonCommitter(table, options, journal_of=self._table.root, is_undone=lambda sequence: False)
+            committer.settles_later = table.file_io.is_distant
             self._opened[name] = (table, committer)
         return self._opened[name]
 
     def look_after(self, name: str) -> None:
         """Open this table for dead letters if it exists, so that a restore sweeps what dead processes left in it."""
-        if is_table(self._table.file_io, self.path_of(name)):
+        if name not in self._opened and is_table(self._table.file_io, self.path_of(name)):
             self.open(name)
 
     @contextmanager
@@ -103,19 +142,41 @@ class LetterTables:
                 kind="dead-letters.replaced",
             ) from gone
 
+    @property
+    def _key(self) -> str:
+        """The name under which tables for dead letters know this application of this table. No query can have it."""
+        return f"{self._options.application}@{self._table.root.rpartition('/')[2]}@{self._table.table_id[:_ID_LETTERS]}"
+
+
+class LetterTables(_Opened):
+    """What the tables for dead letters of one table have, and what they can take.
+
+    A *part* is what a record of the table says of its dead letters; they are also a record of their own table
+    (``parts``).
+    """
+
     # -- pre-commit ------------------------------------------------------------------------------------------------
 
     def stage(
-        self, staging: str, sequence: int, name: str, written: Sequence[WrittenFile], group: FlushGroup
+        self,
+        checkpoint: Checkpoint,
+        name: str,
+        written: Sequence[WrittenFile],
+        group: FlushGroup,
+        *,
+        at_once: tuple[str, int] | None,
     ) -> Mapping[str, Any]:
-        """What the payload of record ``sequence`` is to say of these dead letters; durable when ``group`` is flushed.
+        """What the payload of the checkpoint's record is to say of these dead letters.
 
-        Raises Misuse when their table is not as the last record has left it: then nothing is recorded.
+        Durable when ``group`` is flushed. at_once: as of ``PaimonCommitter.stage``. Raises Misuse when their table is
+        not as the last record has left it: then nothing is recorded.
         """
         (table, committer), key = self.open(name), self._key
+        staging, sequence = checkpoint.staging, checkpoint.sequence
+        self._used = [name]
         with self.unless_replaced(name):
             previous, had = self._previous(name, sequence), self.heads().get(name, {})
-            files, payload = committer.stage(staging, written, group)
+            files, payload = committer.stage(staging, written, group, at_once=at_once)
         folder, manifest = self._table.layout.relative(staging), payload["manifest"]
         part = {
             "name": name,
@@ -123,34 +184,29 @@ class LetterTables:
             "key": key,
             "previous": previous,
             "base": payload["base"],
-            "manifest": {**manifest, "staged": os.path.join(folder, os.path.basename(manifest["staged"]))},
-            "files": [
-                replace(file, staged=os.path.join(folder, os.path.basename(file.staged))).to_json() for file in files
-            ],
+            "manifest": staged_in(folder, manifest),
+            "files": [staged_in(folder, file.to_json()) for file in files],
+            **named_in(payload),
             **({_HAD_AT: had[_AT]} if previous and _AT in had else {}),
         }
         heads = {**self.heads(), name: {"table_id": table.table_id, "key": key, "sequence": sequence}}
         return {DEAD_LETTERS: part, "carried": {_HEADS: heads}}
 
-    @property
-    def _key(self) -> str:
-        """The name under which tables for dead letters know this application of this table. No query can have it."""
-        return f"{self._options.application}@{self._table.root.rpartition('/')[2]}@{self._table.table_id[:_ID_LETTERS]}"
-
-    def check_known(self, name: str) -> None:
+    def check_known(self, name: str) -> History | None:
         """Raises Misuse when the table for dead letters, if there is one, has a record that this table does not know.
 
         Called when nothing is pending, because the dead letters of a pending record may be published without the rest
-        of it.
+        of it. Returns what the table says of this one, None when there is no table.
         """
         self.look_after(name)
         head = self.heads().get(name)
         with self.unless_replaced(name):
-            history = self.open(name)[1].history(self._key) if name in self._opened else None
+            history = self._history_of(name) if name in self._opened else None
         found = history.state.sequence if history and history.state else 0
         known = head["sequence"] if head and head["key"] == self._key else 0
         if found > known and (self._history.state is not None or self._history.complete):
             raise _unknown(self.path_of(name), self._table.root, self._options.application, found)
+        return history
 
     def heads(self) -> Mapping[str, Mapping[str, Any]]:
         """What the table says now of each of its tables for dead letters; see ``heads_of``."""
@@ -162,17 +218,19 @@ class LetterTables:
         sequence: of the record that is about to name some; the table takes only numbers above the last one that it has.
         Raises Misuse unless that is the last record that has put dead letters there.
         """
-        self.check_known(name)
+        history = self.check_known(name) or self._history_of(name)
         table, committer = self.open(name)
         head = self.heads().get(name)
-        history = committer.history(self._key)
         found = history.state.sequence if history.state else 0
         if found >= sequence:
             raise _unknown(self.path_of(name), self._table.root, self._options.application, found)
         if head is None or head["key"] != self._key:
             return found
         last: int = head["sequence"]
-        if head["table_id"] == table.table_id and _has_reached(committer, self._key, last, head.get(_AT)):
+        is_told = history.state is not None or history.complete
+        if head["table_id"] == table.table_id and (
+            found >= last if is_told else _has_reached(committer, self._key, last, head.get(_AT))
+        ):
             return last
         raise Misuse(
             f"{table.root}: record {last} of application '{self._options.application}' of {self._table.root} has dead "
@@ -186,15 +244,13 @@ class LetterTables:
 
     def parts(self, records: Iterable[Committable]) -> list[tuple[Mapping[str, Any], Committable]]:
         """(the part, its dead letters as a record of their own table) of each of these records that has some."""
-        found, within = [], self._table.layout.within
+        found, layout = [], self._table.layout
         for record in records:
             part = record.payload.get(DEAD_LETTERS)
             if part is not None:
-                manifest = {**part["manifest"], "staged": within(part["manifest"]["staged"])}
-                files = tuple(
-                    StagedFile.from_json({**file, "staged": within(file["staged"])}) for file in part["files"]
-                )
-                payload = {"kind": APPEND, "manifest": manifest, "base": part["base"]}
+                manifest = from_staging(layout, part["manifest"])
+                files = tuple(StagedFile.from_json(from_staging(layout, file)) for file in part["files"])
+                payload = {"kind": APPEND, "manifest": manifest, "base": part["base"], **named_in(part)}
                 found.append((part, Committable(record.state, part["key"], record.watermark_ms, files, payload)))
         return found
 

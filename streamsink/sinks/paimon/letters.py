@@ -6,6 +6,7 @@ docs/design/0011-dead-letters.md.
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from streamsink.format.manifest import ManifestEntry
 from streamsink.options import ASYNC, SinkOptions
 from streamsink.protocol.committable import DEAD_LETTERS, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint
+from streamsink.protocol.journal import Mark, Where
 from streamsink.protocol.sink import History
 from streamsink.sinks.paimon import promise
 from streamsink.sinks.paimon.committer import PaimonCommitter
@@ -22,6 +24,7 @@ from streamsink.sinks.paimon.letter_tables import LetterTables, saying_where
 from streamsink.sinks.paimon.many_tables import Member
 from streamsink.sinks.paimon.past.place import Place
 from streamsink.storage.flush_group import FlushGroup
+from streamsink.storage.reading import Questions
 from streamsink.table.table import Table
 from streamsink.table.write.spec import WrittenFile
 
@@ -41,6 +44,8 @@ class TableCommitter(PaimonCommitter):
         super().__init__(table, options, entries)
         self._emit = emit
         self.letters = LetterTables(table, options)
+        # What is left to be done where dead letters were published with the record that is published now.
+        self._unsettled: list[Callable[[], bool]] = []
 
     @property
     def settles_later(self) -> bool:  # type: ignore[override]  # nobody sets what the contract names
@@ -52,10 +57,29 @@ class TableCommitter(PaimonCommitter):
         other._emit = self._emit
         return other
 
+    def asking(self, questions: Any, *, others: bool = False) -> AbstractContextManager[Any]:
+        asked = questions if isinstance(questions, Questions) else Questions()
+        return super().asking(asked + self.letters.questions(), others=others)
+
     def history(self, application: str) -> History:
         history = super().history(application)
         self.letters.see(history)
+        self.letters.look()
         return history
+
+    def next_snapshots(self) -> tuple[str, ...]:
+        return (*super().next_snapshots(), *self.letters.next_snapshots())
+
+    def settling(self, settle: Callable[[], bool], sequence: int) -> Callable[[], bool]:
+        before, self._unsettled = self._unsettled, []
+        settle = super().settling(settle, sequence)
+
+        def settle_all() -> bool:
+            for each in before:
+                each()
+            return settle()
+
+        return settle_all
 
     def join(self, records: Sequence[Committable]) -> list[Committable]:
         """As ``PaimonCommitter.join``, but a record with dead letters stays alone: their table knows its number."""
@@ -66,10 +90,9 @@ class TableCommitter(PaimonCommitter):
 
     def publish_first(self, committable: Committable, *, restored: bool, fence: Callable[[], None]) -> Committable:
         """Publish the record's dead letters. The record then says where they are."""
-        found = {}
+        found, self._unsettled = {}, []
         for part, mine in self.letters.parts((committable,)):
-            self._publish_letters(part, mine, restored=restored, fence=fence)
-            found[part["name"]] = self.letters.open(part["name"])[1].where_is(mine)
+            found[part["name"]] = self._publish_letters(part, mine, restored=restored, fence=fence)
         return saying_where(committable, found, self.letters.heads())
 
     def see_published(self, committable: Committable) -> None:
@@ -79,21 +102,26 @@ class TableCommitter(PaimonCommitter):
 
     def _publish_letters(
         self, part: Mapping[str, Any], mine: Committable, *, restored: bool, fence: Callable[[], None]
-    ) -> None:
+    ) -> Mark | None:
+        """Returns where they are."""
         fault_point("letters.before_publish")
-        self.letters.check_there(part, mine)
+        if restored:  # otherwise the commit finds the table as the record was made for it, or raises
+            self.letters.check_there(part, mine)
+        where: Where | None = None
         table, committer = self.letters.open(part["name"])
         application, checkpoint_id = self._options.application, mine.state.checkpoint_id
         if not (restored and self.letters.has_or_is_said_to(part, mine)):
             with self.letters.unless_replaced(part["name"]):
                 done = committer.publish(mine, expect=part["previous"], restored=restored, fence=fence)
-            files = len(mine.files)
+            where, files = done.where, len(mine.files)
+            self._unsettled += [done.settle] if done.settle is not None else []
             self._emit(
                 events.TablePublished(table.root, application, done.checkpoint_id, done.snapshot_id, mine.rows, files)
             )
         fault_point("letters.published")
         root = self._table.root
         self._emit(events.RowsDeadLettered(root, application, checkpoint_id, root.rpartition("/")[2], mine.rows))
+        return where if isinstance(where, Mark) else committer.where_is(mine)
 
     def is_readable(self, committable: Committable) -> bool:
         """Whether the record's manifests are as they were recorded, and its dead letters are published or can be."""
@@ -116,6 +144,8 @@ class TableCommitter(PaimonCommitter):
 class TableAndLetters:
     """One table and the one for its dead letters, with the methods of ``ManyTables`` that ``RoutedTables`` calls."""
 
+    beside = "../"
+
     def __init__(self, table: Table, committer: TableCommitter, root: str, letters: str):
         """root: path of the folder that holds both tables. letters: name of the table for dead letters."""
         self._committer = committer
@@ -130,9 +160,14 @@ class TableAndLetters:
             return Member(*self._committer.letters.open(name))
         return Member(self._table, self._committer)
 
+    def at(self, name: str, path: str) -> str:
+        """As ``ManyTables.at``: the journal lies in the table."""
+        return f"{self.beside}{name}" if name == self._letters else ""
+
     def check_there(self, name: str, path: str) -> None:
         """As ``ManyTables.check_there``."""
-        self.member(name, path).table.check_identity()
+        with self._committer.letters.unless_replaced(name) if name == self._letters else nullcontext():
+            self.member(name, path).table.check_identity()
 
     def had_before(self, checkpoint: Checkpoint, path_of: Callable[[str], str | None]) -> tuple[()]:
         """Nothing: of one table the restore looks up what it has of the query's name before."""
@@ -146,6 +181,7 @@ class TableAndLetters:
         group: FlushGroup,
         *,
         had: Sequence[Any],
+        at_once: Mapping[str, tuple[str, int]],
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """As ``ManyTables.stage``: the files and the payload of the one record, durable when ``group`` is flushed."""
         staging, letters = checkpoint.staging, self._committer.letters
@@ -156,9 +192,14 @@ class TableAndLetters:
         if not self._is_checked:
             letters.check_known(self._letters)
             self._is_checked = True
+        letters.begin()
         own = [file for mine in files.values() for file in mine]
-        staged, payload = self._committer.stage(staging, own, group, leads_on=checkpoint.decision.leads_on)
+        named = next((at_once[name] for name in files if name in at_once), None)
+        staged, payload = self._committer.stage(
+            staging, own, group, leads_on=checkpoint.decision.leads_on, at_once=named
+        )
         if dead_letters:
-            part = letters.stage(staging, checkpoint.sequence, self._letters, dead_letters, group)
+            named = at_once.get(self._letters)
+            part = letters.stage(checkpoint, self._letters, dead_letters, group, at_once=named)
             payload = {**payload, **part}
         return staged, payload

@@ -64,7 +64,7 @@ class OpenTable(Opened):
     _fitted: Fitted | None = None
 
     def __post_init__(self) -> None:
-        self._names = FinalNames.of(self.table, self.journal, self.options)
+        self._names = FinalNames.of(self.file_io, self.journal, self.options)
 
     def writing(
         self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]
@@ -85,19 +85,19 @@ class OpenTable(Opened):
             options.max_open_writers,
             options.writer_memory_bytes,
             self.to.path,
+            self._names.announced(checkpoint, {"": self.table}).get(""),
         )
-        return TableWriting(self._names.announced(checkpoint, spec, fitted.schema) if self._names else spec)
+        return TableWriting(spec)
 
     def stage(
         self, checkpoint: Checkpoint, written: Sequence[WrittenFile], group: Group
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         decision, seen = checkpoint.decision, checkpoint.decision.verdict is Verdict.SEEN
         own = cast(FlushGroup, group)  # it is one that ``group`` has opened
-        at_once = self._names.named(checkpoint, written) if self._names else None
+        at_once = self._names.named(checkpoint, {"": written}).get("")
         staging = checkpoint.staging
         staged = self.committer.stage(staging, written, own, seen=seen, leads_on=decision.leads_on, at_once=at_once)
-        if self._names:
-            self._names.announce_following(checkpoint)
+        self._names.announce_following(checkpoint, {"": self.table})
         return staged
 
 
@@ -110,7 +110,7 @@ class OpenTables(Opened):
     def writing(
         self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]
     ) -> RoutedWriting:
-        return RoutedWriting(self.tables.spec(checkpoint.staging, fields, positions, checkpoint.batch))
+        return RoutedWriting(self.tables.spec(checkpoint, fields, positions))
 
     def stage(
         self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: Group

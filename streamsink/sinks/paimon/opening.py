@@ -16,11 +16,13 @@ from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.sink import Destination, Sink
 from streamsink.sinks.paimon.letters import TableAndLetters, TableCommitter
-from streamsink.sinks.paimon.many_tables import ManyTables, check_options
+from streamsink.sinks.paimon.many_tables import ManyTables
 from streamsink.sinks.paimon.opened import OpenTable, OpenTables
 from streamsink.sinks.paimon.past.earlier_name import goes_on_under
 from streamsink.sinks.paimon.past.place import open_place
 from streamsink.sinks.paimon.routed import RoutedTables
+from streamsink.sinks.paimon.trouble import check_options
+from streamsink.sinks.paimon.writing import FinalNames
 from streamsink.storage.file_io import FileIO
 from streamsink.table.history.deletion import delete_unrecorded
 from streamsink.table.routed.rules import Routing
@@ -110,7 +112,7 @@ def open_one(
         table = _open_or_create(file_io, path, options, batch_id, fields)
     _check_partitions(table, options)
     keep = options.on_rollback == ON_ROLLBACK_REPUBLISH
-    deleting = functools.partial(delete_unrecorded, table)
+    deleting = functools.partial(delete_unrecorded, file_io, functools.partial(_table_at, file_io, table))
     journal = FileJournal(
         file_io, path, options.application, options.journal_retain, keep_staging=keep, deleting=deleting
     )
@@ -143,7 +145,9 @@ def open_with_letters(
         return replace(opened, dead_letters=letters)
     one = open_one(file_io, path, options, at[1], fields, emit=emit)
     one.committer.letters.look_after(letters)
-    tables = RoutedTables(TableAndLetters(one.table, one.committer, routing.root, letters), routing, options)
+    names = FinalNames.of(one.file_io, one.journal, options)
+    both = TableAndLetters(one.table, one.committer, routing.root, letters)
+    tables = RoutedTables(both, routing, options, names)
     return OpenTables(one.committer, one.journal, one.to, options, one.file_io, tables, dead_letters=letters)
 
 
@@ -153,11 +157,21 @@ def open_many(
     """The tables below a warehouse, as the rules name them; each is created when its first rows come."""
     path = routing.root
     place = open_place(file_io, path, options.application, IdSource().new_id)
-    journal, reader = (FileJournal(file_io, path, options.application, options.journal_retain) for _ in range(2))
+    deleting = functools.partial(delete_unrecorded, file_io, functools.partial(_table_at, file_io, None))
+    journal, reader = (
+        FileJournal(file_io, path, options.application, options.journal_retain, deleting=deleting) for _ in range(2)
+    )
     committer = ManyTables(place, reader, options, emit)
-    tables = RoutedTables(committer, routing, options)
+    tables = RoutedTables(committer, routing, options, FinalNames.of(file_io, journal, options))
     committer.expect_tables(tables.existing)
     return OpenTables(committer, journal, Destination(path, place.journal_id), options, file_io, tables)
+
+
+def _table_at(file_io: FileIO, table: Table | None, root: str) -> Table | None:
+    """The table at this path, None where there is none. table: one that is open, which may be it."""
+    if table is not None and table.root == root:
+        return table
+    return Table(file_io, root) if is_table(file_io, root) else None
 
 
 def _check_partitions(table: Table, options: SinkOptions) -> None:

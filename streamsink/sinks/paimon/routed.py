@@ -7,11 +7,13 @@ from typing import Any, cast
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import DataField
+from streamsink.journal.announced import announced_in
+from streamsink.journal.file_journal import JOURNAL_DIR, journal_dir
 from streamsink.options import SinkOptions
-from streamsink.protocol.committable import Batch
 from streamsink.protocol.decision import Checkpoint
 from streamsink.sinks.paimon.letters import TableAndLetters
 from streamsink.sinks.paimon.many_tables import ManyTables
+from streamsink.sinks.paimon.writing import FinalNames
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.history import leftovers
 from streamsink.table.routed.dead_letters import DeadLetters, dead_letter_fields, fit_by_value
@@ -19,7 +21,7 @@ from streamsink.table.routed.routed_writer import RoutedFiles, RoutedSpec, Targe
 from streamsink.table.routed.rules import Routing
 from streamsink.table.table import Table, create_table, is_table, new_schema
 from streamsink.table.write.fit import check_once, fit
-from streamsink.table.write.spec import WriteSpec
+from streamsink.table.write.spec import WriteSpec, beginning_of
 
 
 class RoutedTables:
@@ -28,7 +30,10 @@ class RoutedTables:
     It reads the rules and the tables when the columns of the data are not those of the batch before.
     """
 
-    def __init__(self, committer: ManyTables | TableAndLetters, routing: Routing, options: SinkOptions):
+    def __init__(
+        self, committer: ManyTables | TableAndLetters, routing: Routing, options: SinkOptions, names: FinalNames
+    ):
+        self._names = names
         self._to = committer
         self._io = committer.place.file_io
         self.routing = routing
@@ -38,6 +43,8 @@ class RoutedTables:
         self._templates: dict[str, Target] = {}
         # Name and schema of the table for dead letters, if the rules have one.
         self._dead: tuple[str, bytes] | None = None
+        # Names of the tables that exist.
+        self._there: set[str] = set()
 
     @property
     def root(self) -> str:
@@ -59,7 +66,7 @@ class RoutedTables:
             (name, path) for name, path in sorted(paths.items()) if is_table(self._io, self._to.place.absolute(path))
         ]
 
-    def spec(self, staging: str, data: Sequence[DataField], positions: Sequence[DataField], batch: Batch) -> RoutedSpec:
+    def spec(self, checkpoint: Checkpoint, data: Sequence[DataField], positions: Sequence[DataField]) -> RoutedSpec:
         """What the writers of a batch need.
 
         data: the columns that tables may take. positions: the position columns. Fits existing tables to the data when
@@ -71,13 +78,16 @@ class RoutedTables:
             self._given = data
         options, routing = self._options, self.routing
         limits = WriteSpec(
-            staging, b"", options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes
+            checkpoint.staging, b"", options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes
         )
         dead = None
         if self._dead is not None:
             names = tuple(field.name for field in positions)
-            dead = DeadLetters(*self._dead, options.application, batch.batch_id, names)
-        return RoutedSpec(limits, routing, dict(self._targets), dict(self._templates), dead)
+            dead = DeadLetters(*self._dead, options.application, checkpoint.batch.batch_id, names)
+        told = self._names.announced(checkpoint, self._open_tables())
+        at_once = {name: told[at] for name in self._there if (at := self._at(name)) in told}
+        new = self._names.of_new_tables(checkpoint, self._to.beside)
+        return RoutedSpec(limits, routing, dict(self._targets), dict(self._templates), dead, at_once, new)
 
     def stage(
         self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: FlushGroup
@@ -100,9 +110,31 @@ class RoutedTables:
         had = self._to.had_before(checkpoint, self._path_now)  # first, or a table that is gone would be created again
         for name in sorted(files):
             self._create_missing(name)
-        return self._to.stage(checkpoint, by_table, dead, group, had=had)
+        named = self._names.named(checkpoint, {self._at(name): mine for name, mine in files.items()})
+        at_once = {name: named[at] for name in files if (at := self._at(name)) in named}
+        staged = self._to.stage(checkpoint, by_table, dead, group, had=had, at_once=at_once)
+        self._names.announce_following(checkpoint, self._open_tables())
+        return staged
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _at(self, name: str) -> str:
+        """Path of a table relative to the folder that holds the journal, as of ``InTable``."""
+        return self._to.at(name, self.routing.path_of(name))
+
+    def _open_tables(self) -> dict[str, Table]:
+        """The tables that exist, by ``_at``."""
+        return {self._at(name): self._to.member(name, self.routing.path_of(name)).table for name in sorted(self._there)}
+
+    def _announced(self) -> set[str]:
+        """How names of files begin that all queries here may have put where there is no table yet.
+
+        Another query may be about to create the same table.
+        """
+        folders = [self.root, *(f"{self.root}/{entry.name}" for entry in self._io.entries(self.root) if entry.is_dir)]
+        names = {folder: self._io.names(f"{folder}/{JOURNAL_DIR}") for folder in folders}
+        journals = [journal_dir(folder, name) for folder, mine in names.items() for name in mine]
+        return set(map(beginning_of, announced_in(self._io, journals)))
 
     def _path_now(self, name: str) -> str | None:
         """The path that the rules have for the table of this name; None when there is no rule for it."""
@@ -113,6 +145,7 @@ class RoutedTables:
         routing = self.routing
         self._targets, self._templates = {}, {}
         there = dict(self.existing())
+        self._there = set(there)
         for name, path in there.items():
             if name != routing.dead_letters:
                 self._targets[name] = self._target(name, self._to.member(name, path).table, data)
@@ -185,17 +218,21 @@ class RoutedTables:
 
     def _create_missing(self, name: str) -> None:
         path = self._to.place.absolute(self.routing.path_of(name))
+        if name in self._there and self._io.is_distant:
+            return  # it was there when the batch was admitted, or it is looked at in a moment
         if is_table(self._io, path):
             return
-        if name in self._targets:
+        if name in self._there:
             # It was there before, so this raises the error for a table that is gone.
             self._to.check_there(name, self.routing.path_of(name))
         if self._dead is not None and name == self._dead[0]:
             template = self._dead[1]
         else:
             template = self._templates[self._rule(name)].schema_json
-        table = create_table(self._io, path, TableSchema.from_json(template, "the schema of a new table"))
+        schema = TableSchema.from_json(template, "the schema of a new table")
+        table = create_table(self._io, path, schema, self._announced)
         leftovers.sweep_creations(table)
+        self._there.add(name)
         if name != self.routing.dead_letters:
             fields = cast(Sequence[DataField], self._given)  # ``spec`` has set it
             self._targets[name] = self._target(name, table, fields)

@@ -1,4 +1,4 @@
-"""Errors while a record is published, put into words. Driver only.
+"""Errors while a record is published, and of options that a query of several tables cannot have. Driver only.
 
 Those of the store can be retried, because the record is durable.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from streamsink.errors import Corrupt, Misuse, Retryable
+from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SYNC, SinkOptions
 from streamsink.protocol.committable import Committable
 from streamsink.storage.store_failures import KINDS
 
@@ -17,6 +18,15 @@ _KINDS = {
     errno.EXDEV: ("partition.elsewhere", "Put the folder back onto the file system of the table's staging folder"),
     errno.ENOTDIR: ("partition.not-a-folder", "Move away what has the folder's name"),
     errno.EMLINK: ("storage.links", "Remove links to the file, of which the file system allows no more"),
+}
+
+# Options of a query of one table, the only value that each of them may have here, and why.
+_ONLY = {
+    "mode": (MODE_APPEND, "a batch replaces nothing in them"),
+    "on_rollback": (ON_ROLLBACK_FAIL, "what one table lost is not published again while the others keep it"),
+    "publish": (SYNC, "a batch is published before it ends"),
+    "publish_every_batches": (1, "a batch is published before it ends"),
+    "lock_id": (None, "each table's own path gives the name of its lock"),
 }
 
 
@@ -66,3 +76,17 @@ def files_gone(root: str, committable: Committable, gone: Sequence[str], way_on:
         f"rollback. Nothing of it was published. Restore them. {way_on}",
         kind="pending.files-gone",
     )
+
+
+def check_options(path: str, options: SinkOptions, *, several: bool) -> None:
+    """Raises Misuse for an option that a query into several tables cannot have, or one with dead letters.
+
+    several: False for one table with dead letters, which may be rolled back alone, so that ``on_rollback`` is free.
+    """
+    for option, (only, why) in _ONLY.items():
+        if getattr(options, option) != only and (several or option != "on_rollback"):
+            raise Misuse(
+                f"{path}: option '{option}' is {getattr(options, option)!r}, expected {only!r} "
+                f"{'for several tables' if several else 'with dead letters'}: {why}. Nothing was written",
+                kind="option.value",
+            )

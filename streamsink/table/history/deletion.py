@@ -14,15 +14,17 @@ nothing here deletes these files. Staging folders of other checkpoints and the j
 journal (``journal/file_journal.py``).
 """
 
+import errno
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from streamsink.errors import Corrupt, StreamsinkError
 from streamsink.events import log
 from streamsink.format.snapshot import Snapshot
+from streamsink.journal.announced import Left
 from streamsink.storage.file_io import FileIO
 
 if TYPE_CHECKING:  # executors import this module to delete what they staged, and do not need the table
@@ -120,38 +122,58 @@ def delete_staged_folder(file_io: FileIO, folder: str) -> None:
     file_io.delete_tree(folder)
 
 
-def delete_unrecorded(table: "Table", paths: Sequence[str], since: tuple[int, str]) -> Sequence[str] | None:
+def delete_unrecorded(
+    file_io: FileIO, open_at: "Callable[[str], Table | None]", left: Sequence[Left]
+) -> Sequence[str] | None:
     """Delete what an attempt without a record left under final names, unless something retained names one of them.
 
     The journal says which files these are. Where it was restored from an older copy it does not know every record, so
-    the table itself is asked.
+    the tables themselves are asked. A record names the files of all its tables: where one table has got its part, the
+    others' parts stay too.
 
-    paths: all files of one attempt. since: number and uuid of the newest snapshot when the attempt began; no snapshot
-    up to that one can name them. Idempotent. Returns the paths that were deleted; None when it cannot be told whether
-    they are named, and then all of them stay.
+    open_at(root): the table at this path, None where there is none. left: all files of one attempt, by table. No
+    snapshot up to ``since`` can name them. Idempotent. Returns the paths that were deleted; None when it cannot be told
+    of one of the tables whether it names them, and then all of them stay.
     """
-    try:
-        is_named = _is_named(table, {os.path.basename(path) for path in paths}, since) if paths else False
-    except (Corrupt, OSError) as unreadable:
-        log.warning(
-            "%s: %d files of an attempt that got no record stay, because it cannot be told whether a snapshot names "
-            "them: %s",
-            table.root,
-            len(paths),
-            unreadable,
-        )
-        return None
-    if is_named:
-        log.warning(
-            "%s: %d files stay of which the journal has no record, because the table has them: the journal is an older "
-            "copy (first: %s)",
-            table.root,
-            len(paths),
-            paths[0],
-        )
-        return ()
-    table.file_io.delete_all(paths)
+    left = [each for each in left if each.paths]
+    for each in left:
+        try:
+            is_named = _is_named_at(file_io, open_at, each)
+        except (StreamsinkError, OSError) as unreadable:
+            log.warning(
+                "%s: %d files of an attempt that got no record stay, because it cannot be told whether a snapshot "
+                "names them: %s",
+                each.root,
+                len(each.paths),
+                unreadable,
+            )
+            return None
+        if is_named:
+            log.warning(
+                "%s: %d files stay of which the journal has no record, because the table has them: the journal is an "
+                "older copy (first: %s)",
+                each.root,
+                len(each.paths),
+                each.paths[0],
+            )
+            return ()
+    paths = [path for each in left for path in each.paths]
+    file_io.delete_all(paths)
     return paths
+
+
+def _is_named_at(file_io: FileIO, open_at: "Callable[[str], Table | None]", left: Left) -> bool:
+    """Whether something that is retained at this table's path names one of the files.
+
+    Where there is no table, nothing can; but snapshots without a schema are a table that is damaged, or just being
+    restored.
+    """
+    table = open_at(left.root)
+    if table is not None:
+        return _is_named(table, {os.path.basename(path) for path in left.paths}, left.since)
+    if file_io.names(os.path.join(left.root, "snapshot")):
+        raise OSError(errno.ENOENT, "there are snapshots and no schema", left.root)
+    return False
 
 
 def _unnamed(table: "Table", paths: Collection[str], look: Look) -> set[str]:

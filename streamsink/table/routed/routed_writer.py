@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -13,8 +13,8 @@ from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.routed.dead_letters import BadRow, DeadLetters, Screen
 from streamsink.table.routed.rules import ROUTE, UNROUTED_DEAD_LETTER, Routing
 from streamsink.table.write.buffers import Limits
-from streamsink.table.write.folders import Folders
-from streamsink.table.write.spec import WriteSpec, WrittenFile
+from streamsink.table.write.folders import Folders, announce_places
+from streamsink.table.write.spec import AtOnce, WriteSpec, WrittenFile
 from streamsink.table.write.split import NotUtf8, split_by_text
 from streamsink.table.write.writer import TableWriter
 
@@ -33,7 +33,8 @@ class RoutedSpec:
 
     limits: the staging folder and the bounds; its schema is not used. targets: by name, of the tables that exist.
     templates: by rule, of tables that do not exist yet; a rule without one creates no table. dead: what dead letters
-    have in common; with None the first bad row raises an error.
+    have in common; with None the first bad row raises an error. at_once: where files get their final names at once, of
+    the tables that exist, by name. new: the same of any other table, with the beginning of its path in ``table``.
     """
 
     limits: WriteSpec
@@ -41,6 +42,13 @@ class RoutedSpec:
     targets: Mapping[str, Target]
     templates: Mapping[str, Target]
     dead: DeadLetters | None
+    at_once: Mapping[str, AtOnce] = field(default_factory=dict)
+    new: AtOnce | None = None
+
+    def at_once_of(self, name: str) -> AtOnce | None:
+        """None where the table's files are staged."""
+        new = replace(self.new, table=self.new.table + self.routing.path_of(name)) if self.new else None
+        return self.at_once.get(name, new)
 
     def target_of(self, name: str) -> Target | None:
         """What the table of this name takes; None when no rule covers the name, or its rule creates no table."""
@@ -89,6 +97,9 @@ class RoutedWriter:
         # All buffers are written before the first writer is closed, since its files then stay open until the flush.
         for writer in self._writers.values():
             writer.write_buffered()
+        folders = [(writer.folders, self._spec_of(name)) for name, writer in self._writers.items()]
+        unsaid = [places for mine, spec in folders for places in mine.unsaid(spec)]
+        announce_places(self._io, self._spec.limits.staging, self._spec.new.attempt if self._spec.new else "", unsaid)
         files = tuple((name, file) for name, writer in self._writers.items() for file in writer.close(group))
         return [RoutedFiles(files, self._rows_in, self._dead)]
 
@@ -108,8 +119,9 @@ class RoutedWriter:
         screen = self._screens.get(name)
         if screen is None:
             schema = TableSchema.from_json(target.schema_json, "the writer's schema")
-            root = self._root_of(name)
-            screen = self._screens[name] = Screen(schema, Folders(schema, root, self._io.name_limits(root)))
+            root, at_once = self._root_of(name), self._spec.at_once_of(name) is not None
+            folders = Folders(schema, root, self._io.name_limits(root), names_at_once=at_once)
+            screen = self._screens[name] = Screen(schema, folders)
         good, bad = screen(taken)
         if good.num_rows:
             self._writer(name, target.schema_json).write(good)
@@ -143,17 +155,13 @@ class RoutedWriter:
     def _writer(self, name: str, schema_json: bytes) -> TableWriter:
         writer = self._writers.get(name)
         if writer is None:
-            limits = self._spec.limits
-            spec = WriteSpec(
-                limits.staging,
-                schema_json,
-                limits.target_file_bytes,
-                limits.max_open,
-                limits.memory_bytes,
-                self._root_of(name),
-            )
+            spec = replace(self._spec_of(name), schema_json=schema_json)
             writer = self._writers[name] = TableWriter(self._io, spec, self._limits)
         return writer
+
+    def _spec_of(self, name: str) -> WriteSpec:
+        """What the table's writer is told, but for the schema."""
+        return replace(self._spec.limits, table=self._root_of(name), at_once=self._spec.at_once_of(name))
 
     def _root_of(self, name: str) -> str:
         return os.path.join(self._spec.routing.root, self._spec.routing.path_of(name))

@@ -4,7 +4,7 @@ Executor and driver.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from streamsink.errors import Misuse
 from streamsink.format.paths import bucket_dir, escape, partition_path
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import AtomicType, DataField
-from streamsink.journal.announced import Announcement, announce
+from streamsink.journal.announced import Announcement, InTable, announce
 from streamsink.storage.calls import NameLimits, size_of
 from streamsink.storage.file_io import FileIO
 from streamsink.table.write.spec import WriteSpec
@@ -69,15 +69,23 @@ class Folders:
         return folder
 
     def announce(self, file_io: FileIO, spec: WriteSpec, keys: Iterable[PartitionKey]) -> None:
-        """Say where files of these partitions come to be before they are there, unless that was said of all of them.
+        """Say where files of these partitions come to be, before they are there, unless that was said."""
+        unsaid = self.unsaid(spec, {self.of(key) for key in keys})
+        announce_places(file_io, spec.staging, spec.at_once.attempt if spec.at_once else "", unsaid)
+
+    def unsaid(self, spec: WriteSpec, folders: Collection[str] | None = None) -> list[InTable]:
+        """Where files come to be, unless that was said of all of them. The caller says it.
 
         Only for files that get their final names at once, in a store where a file is not there before it is finished.
+        folders: None for all that ``of`` has given.
         """
-        new = {self.of(key) for key in keys} - spec.announced - self._announced if spec.attempt else set()
-        if new:
-            said = Announcement(spec.attempt, tuple((folder, spec.beginning) for folder in sorted(new)), spec.since)
-            announce(file_io, spec.staging, said, IdSource().new_id())
-            self._announced |= new
+        at, given = spec.at_once, self._known.values() if folders is None else folders
+        new = set(given) - at.announced - self._announced if at else set()
+        if at is None or not new:
+            return []
+        self._announced |= new
+        places = tuple((folder, spec.beginning) for folder in sorted(new))
+        return [InTable(at.table, (*places, *at.metadata), at.since)]
 
     def unfit_rows(self, rows: pa.RecordBatch) -> list[tuple[int, str, str]]:
         """(index, reason, column) of each row for which no folder can be named. The batch has the table's columns."""
@@ -169,6 +177,12 @@ class Folders:
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             values = (pc.max(pc.binary_length(column)).as_py() or 0) * _ESCAPE_BYTES
         return size_of(escape(name)) + len("=") + max(values, size_of(escape(self._default)))
+
+
+def announce_places(file_io: FileIO, staging: str, attempt: str, places: Sequence[InTable]) -> None:
+    """Say where files of the attempt come to be, before they are there, with one object; nothing without places."""
+    if places:
+        announce(file_io, staging, Announcement(attempt, tuple(places)), IdSource().new_id())
 
 
 _KIND, _NO_NAME, _NOT_UTF8 = "partition.name-too-long", "path.unsupported-value", "partition.encoding"

@@ -8,15 +8,28 @@ from streamsink.format.schema import TableSchema
 
 
 @dataclass(frozen=True)
+class AtOnce:
+    """What a writer needs whose files get their final names at once.
+
+    attempt: id of the record that is to name them. table, since: as of ``InTable``. announced: folders of the table, in
+    which files of the attempt may be, that the driver has announced. metadata: what is to be announced together with
+    other folders of the table, as ``InTable.places``; nothing where the driver has announced it.
+    """
+
+    attempt: str
+    table: str
+    since: tuple[int, str]
+    announced: frozenset[str] = frozenset()
+    metadata: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class WriteSpec:
     """What a writer needs to know. It is sent to executors; paths are absolute.
 
     staging: folder for the files. target_file_bytes: size at which a file is rolled. max_open, memory_bytes: the bounds
     of open files and buffered bytes. table: the table's path; without it only single names are compared with what the
-    store takes, not whole paths.
-    attempt: id of the record that is to name the files, where these get their final names at once; '' where they are
-    staged. announced: folders of final names, relative to the table, that the driver has announced. since: number
-    and uuid of the newest snapshot when the attempt began.
+    store takes, not whole paths. at_once: None where the files are staged.
     """
 
     staging: str
@@ -25,14 +38,12 @@ class WriteSpec:
     max_open: int
     memory_bytes: int
     table: str = ""
-    attempt: str = ""
-    announced: frozenset[str] = frozenset()
-    since: tuple[int, str] = (0, "")
+    at_once: AtOnce | None = None
 
     @property
     def beginning(self) -> str:
         """How the names of the data files begin."""
-        return beginning_of(self.attempt)
+        return beginning_of(self.at_once.attempt if self.at_once else "")
 
     def schema(self) -> TableSchema:
         """The schema with which the files are written."""

@@ -49,8 +49,8 @@ class TableWriter:
         self._limits = limits or Limits(spec.max_open, spec.memory_bytes)
         self._limits.join(self)
         limits_of_names = file_io.name_limits(spec.table or spec.staging)
-        self._folders = Folders(self._schema, spec.table, limits_of_names, names_at_once=bool(spec.attempt))
-        self._files = _FileSeries(file_io, spec, self._schema, self._limits, folders=self._folders)
+        self.folders = Folders(self._schema, spec.table, limits_of_names, names_at_once=spec.at_once is not None)
+        self._files = _FileSeries(file_io, spec, self._schema, self._limits, folders=self.folders)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self._buffers: dict[bytes, Buffer] = {}
@@ -131,7 +131,7 @@ class TableWriter:
             for key, rows in split_by_partition(batch, self._schema, self._spec.table):
                 buffer = self._buffers.get(key.row)
                 if buffer is None:
-                    self._folders.of(key)  # raises before any row of this partition is written
+                    self.folders.of(key)  # raises before any row of this partition is written
                     buffer = self._buffers[key.row] = Buffer(key)
                 self.buffered += buffer.add(rows)
                 if buffer.bytes >= min(ROW_GROUP_BYTES, self._limits.memory_bytes):
@@ -198,10 +198,10 @@ class _FileSeries:
         self.codec = schema.options.get("file.compression", "zstd").lower()
         self.level = int(schema.options.get("file.compression.zstd-level", "1")) if self.codec == "zstd" else None
         token = IdSource().new_id()
-        self._names = spec.beginning + (token.replace("-", "")[:TOKEN] if spec.attempt else token)
+        self._names = spec.beginning + (token.replace("-", "")[:TOKEN] if spec.at_once else token)
         self.count = 0
         self.open: dict[bytes, _OpenFile] = {}
-        largest = file_io.largest_written if spec.attempt else file_io.largest_file
+        largest = file_io.largest_written if spec.at_once else file_io.largest_file
         most = spec.target_file_bytes if largest is None else int(_ROLLED_AT * largest)
         self._roll_bytes = min(spec.target_file_bytes, most)
         self._limits = limits
@@ -237,7 +237,7 @@ class _FileSeries:
         self._done.clear()
 
     def _create(self, key: PartitionKey, first: pa.Table) -> _OpenFile:
-        folder = os.path.join(self.spec.table, self._folders.of(key)) if self.spec.attempt else self.spec.staging
+        folder = os.path.join(self.spec.table, self._folders.of(key)) if self.spec.at_once else self.spec.staging
         staged = os.path.join(folder, f"{self._names}-{self.count}.parquet")
         self.count += 1
         self._created.append(staged)  # before it is opened: a file that fails to open may be there

@@ -35,8 +35,7 @@ class Chains:
             if entry["name"] in without:
                 continue
             member = self._member(entry["name"], entry["path"])
-            self._progress.check_identity(member, entry)
-            state = member.committer.history(self._place.key).state
+            state = self._progress.history(member, entry).state
             if state is None or state.record_id != mine.state.record_id:
                 return False
         return True
@@ -84,8 +83,7 @@ class Chains:
         """
         if head is None:
             return
-        self._progress.check_identity(member, head)
-        history = member.committer.history(self._place.key)
+        history = self._progress.history(member, head)
         found = history.state.sequence if history.state else 0
         is_expired = history.state is None and not history.complete  # then the journal tells
         if self._progress.is_undone(head["sequence"], name, member) if is_expired else found != head["sequence"]:
@@ -112,8 +110,9 @@ class Chains:
 
     def left_out(self) -> Collection[str]:
         """Names of the lost tables that the user has excepted from the newest record, which is pending."""
-        newest, said = self._journal.newest(), words_of(self._options.accept_as_seen)
-        if newest is None or not said:
+        said = words_of(self._options.accept_as_seen)
+        newest = self._journal.newest() if said else None
+        if newest is None:
             return []
         return [
             name

@@ -18,12 +18,12 @@ PUBLISHED = "published"
 def so_far(journal: FileJournal) -> dict[str, Mapping[str, Any]]:
     """What the next record says of all tables; nothing of a table where it is not known, as after earlier code."""
     newest = journal.newest()
-    if newest is None:
-        return {}
-    last = {
-        name: {"sequence": newest.state.sequence} | mark.to_json()
-        for name, mark in _of_tables(journal, newest.state.sequence).items()
-    }
+    return so_far_of(newest, _of_tables(journal, newest.state.sequence)) if newest is not None else {}
+
+
+def so_far_of(newest: Committable, at: Mapping[str, Mark]) -> dict[str, Mapping[str, Any]]:
+    """As ``so_far``. newest: the last record, which is published. at: by table, where."""
+    last = {name: {"sequence": newest.state.sequence} | mark.to_json() for name, mark in at.items()}
     return {**_repeated(newest), **last}
 
 

@@ -1,7 +1,8 @@
 """How far one of several tables is along its chain of records, and whether that can be. Reads only. Driver only."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from streamsink.errors import Corrupt, Misuse
@@ -42,7 +43,7 @@ class TableProgress:
     def check_unknown(self, member: OpenMember) -> None:
         """Raises Misuse when a table that no record names knows the application all the same."""
         root = member.table.root
-        history = member.committer.history(self.place.key)
+        history = self.history(member)
         if history.state is not None:
             raise chain_errors.unknown_record(self.place, root, history.state, self._newest_of_all(history.state))
         if member.committer.history(self.place.application).state is not None:
@@ -59,8 +60,21 @@ class TableProgress:
         The error is not the one of a query of one table: its advice, to start a new checkpoint, would write all rows of
         the other tables again.
         """
-        try:
+        with self._if_lost(member):
             member.table.check_identity()
+
+    def history(self, member: OpenMember, head: Mapping[str, Any] | None = None) -> History:
+        """What the table says of the application. Raises as ``check_there`` and, with ``head``, ``check_identity``."""
+        with self._if_lost(member):
+            history = member.committer.history(self.place.key)
+        if head is not None:
+            self._check_same(member, head)
+        return history
+
+    @contextmanager
+    def _if_lost(self, member: OpenMember) -> Iterator[None]:
+        try:
+            yield
         except Misuse as lost:
             if lost.kind not in ("table.gone", "table.recreated"):
                 raise
@@ -69,6 +83,9 @@ class TableProgress:
     def check_identity(self, member: OpenMember, head: Mapping[str, Any]) -> None:
         """As ``check_there``, and raises Misuse when the table is not the one that ``head`` of the journal names."""
         self.check_there(member)
+        self._check_same(member, head)
+
+    def _check_same(self, member: OpenMember, head: Mapping[str, Any]) -> None:
         if member.table.table_id != head["table_id"]:
             raise chain_errors.lost(self.place, member.table.root, "table.recreated", self.journal)
 

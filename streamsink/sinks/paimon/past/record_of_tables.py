@@ -1,7 +1,8 @@
 """How one record names the files of several tables, and how each table's part of it is read back. Driver only.
 
 Staged paths stand in the record relative to the folder of the tables, and so do final paths. A table's own part has
-staged paths that are absolute, and final paths relative to the table, as its committer expects them.
+staged paths that are absolute, and final paths relative to the table, as its committer expects them. A file that has
+its final name since it was written has that as its staged path too: a manifest relative to its table.
 """
 
 import os
@@ -11,6 +12,7 @@ from typing import Any
 from streamsink.format.snapshot import APPEND
 from streamsink.protocol.committable import Committable, StagedFile
 from streamsink.sinks.paimon.past.place import Place
+from streamsink.sinks.paimon.past.records import named_in
 
 
 def part_from_root(
@@ -22,13 +24,18 @@ def part_from_root(
     ``PaimonCommitter.stage`` returns them.
     """
     named = [
-        StagedFile(_staged(place, staging, file.staged), os.path.join(path, file.final), file.size, file.rows)
+        StagedFile(
+            os.path.join(path, file.final) if file.staged == file.final else _staged(place, staging, file.staged),
+            os.path.join(path, file.final),
+            file.size,
+            file.rows,
+        )
         for file in files
     ]
     manifest = payload["manifest"]
-    if manifest is not None:
+    if manifest is not None and manifest["staged"] != manifest["final"]:
         manifest = {**manifest, "staged": _staged(place, staging, manifest["staged"])}
-    return named, {"files": len(files), "manifest": manifest, "base": payload["base"]}
+    return named, {"files": len(files), "manifest": manifest, "base": payload["base"], **named_in(payload)}
 
 
 def own_parts(place: Place, record: Committable) -> Iterator[tuple[Mapping[str, Any], Committable]]:
@@ -40,13 +47,11 @@ def own_parts(place: Place, record: Committable) -> Iterator[tuple[Mapping[str, 
     for entry in record.payload["tables"]:
         files = record.files[at : at + entry["files"]]
         at += entry["files"]
-        own = tuple(
-            StagedFile(place.absolute(f.staged), os.path.relpath(f.final, entry["path"]), f.size, f.rows) for f in files
-        )
+        own = tuple(_in_table(place, entry["path"], file) for file in files)
         manifest = entry["manifest"]
-        if manifest is not None:
+        if manifest is not None and manifest["staged"] != manifest["final"]:
             manifest = {**manifest, "staged": place.absolute(manifest["staged"])}
-        payload = {"kind": APPEND, "manifest": manifest, "base": entry.get("base")}
+        payload = {"kind": APPEND, "manifest": manifest, "base": entry.get("base"), **named_in(entry)}
         yield entry, Committable(record.state, place.key, record.watermark_ms, own, payload)
 
 
@@ -62,6 +67,12 @@ def heads_in(record: Committable | None) -> Mapping[str, Mapping[str, Any]]:
     """
     heads: Mapping[str, Mapping[str, Any]] = record.payload["heads"] if record is not None else {}
     return heads
+
+
+def _in_table(place: Place, path: str, file: StagedFile) -> StagedFile:
+    """A file of a record as its table's own part names it. path: of the table, relative to the folder of the tables."""
+    final = os.path.relpath(file.final, path)
+    return StagedFile(final if file.staged == file.final else place.absolute(file.staged), final, file.size, file.rows)
 
 
 def _staged(place: Place, staging: str, file: str) -> str:

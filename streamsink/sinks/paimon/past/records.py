@@ -76,6 +76,25 @@ def places_of_metadata(layout: Layout, attempt: str) -> list[tuple[str, str]]:
     return [(folder, f"manifest-{attempt}-"), (folder, f"manifest-list-{attempt}-")]
 
 
+def named_in(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """What a payload says of when files got their final names; nothing where they are staged."""
+    return {"named_ms": payload["named_ms"]} if "named_ms" in payload else {}
+
+
+def staged_in(folder: str, file: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a record says of a file of another table than that of its journal.
+
+    folder: of staged files, relative to the table that has the journal.
+    """
+    has_its_name = file["staged"] == file["final"]
+    return file if has_its_name else {**file, "staged": os.path.join(folder, os.path.basename(file["staged"]))}
+
+
+def from_staging(layout: Layout, file: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inverse of ``staged_in``, with an absolute path. layout: of the table that has the journal."""
+    return file if file["staged"] == file["final"] else {**file, "staged": layout.within(file["staged"])}
+
+
 def renames(committable: Committable) -> list[tuple[str, str]]:
     """(staged, final) paths of the data files and then of the manifests, relative to the table's root.
 
