@@ -1,14 +1,16 @@
-"""Worlds of several tables, and of one table with dead letters, on an S3 in memory."""
+"""Worlds of several tables, and of one table with dead letters, on an S3 and on another distant store in memory."""
 
 from streamsink.clock import IdSource
+from streamsink.storage.file_io import DistantFileIO
 from streamsink.storage.s3 import S3FileIO
 from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.memory import MemoryCalls
 from streamsink.testing.stepping import Stepping
 from tests.crash.letters_world import LETTERS, NAME, LettersWorld
 from tests.crash.many_world import BOUNDARIES, ManyWorld, check_complete, check_readable
 from tests.storage.memory_s3 import MemoryS3Calls
 
-ROOT = "s3://bucket/shop.db"
+ROOT, NEAR = "s3://bucket/shop.db", "/lake/shop.db"
 MORE = (*BOUNDARIES, 20)
 
 
@@ -16,16 +18,23 @@ def _s3(over, table=f"{ROOT}/{NAME}"):
     return S3FileIO(over, IdSource().new_id, table)
 
 
+def _staged(over):
+    """A distant store that renames, as HDFS is one."""
+    return DistantFileIO(over, IdSource().new_id)
+
+
 class TablesWorld(ManyWorld):
     """Several tables."""
 
     journal = f"{ROOT}/streamsink/streamsink"
 
-    def __init__(self, delay=0, **settings):
-        """delay: of what is left to be done beside the next batch, as ``Stepping`` has it."""
-        super().__init__(
-            MemoryS3Calls(), ROOT, make_io=lambda over: _s3(over, ROOT), restore="restore-and-continue", **settings
-        )
+    def __init__(self, delay=0, staged=False, **settings):
+        """delay: of what is left to be done beside the next batch, as ``Stepping`` has it. staged: in a distant store
+        in which files are staged.
+        """
+        make_io = _staged if staged else lambda over: _s3(over, ROOT)
+        calls, root = (MemoryCalls(), NEAR) if staged else (MemoryS3Calls(), ROOT)
+        super().__init__(calls, root, make_io=make_io, restore="restore-and-continue", **settings)
         self._delay = delay
 
     def unknown_files(self) -> list[str]:
@@ -53,8 +62,10 @@ class WithLetters(LettersWorld):
 
     journal = f"{ROOT}/{NAME}/streamsink/streamsink"
 
-    def __init__(self, how=(LETTERS, LETTERS), calls=None, **settings):
-        super().__init__(calls or MemoryS3Calls(), ROOT, make_io=_s3, **settings)
+    def __init__(self, how=(LETTERS, LETTERS), calls=None, staged=False, **settings):
+        """staged: as of ``TablesWorld``."""
+        made, root = (MemoryCalls(), NEAR) if staged else (MemoryS3Calls(), ROOT)
+        super().__init__(calls or made, root, make_io=_staged if staged else _s3, **settings)
         self._how = how
 
     def run(self, calls=None, boundaries=BOUNDARIES, how=None, **options) -> None:
@@ -67,7 +78,9 @@ class WithLetters(LettersWorld):
 
 
 def announcements(world) -> list[str]:
-    return [path for path in world.calls._objects if path.startswith(f"{world.journal}/staging/") and "/at-" in path]
+    """On S3, paths of the announcements."""
+    paths = getattr(world.calls, "_objects", ())
+    return [path for path in paths if path.startswith(f"{world.journal}/staging/") and "/at-" in path]
 
 
 def data_files(world) -> set[str]:

@@ -12,16 +12,20 @@ from streamsink.format.arrow_types import from_arrow_schema
 from streamsink.options import SinkOptions
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.s3 import S3FileIO
+from streamsink.table.routed.dead_letters import DeadLetters, dead_letter_fields
 from streamsink.table.routed.routed_writer import RoutedSpec, RoutedWriter, Target
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import new_schema
-from streamsink.table.write.spec import WriteSpec
+from streamsink.table.write.folders import TOKEN
+from streamsink.table.write.spec import AtOnce, WriteSpec
 from streamsink.table.write.writer import TableWriter
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.many_driver import ManyTablesDriver
 from streamsink.testing.memory import MemoryCalls
 from tests.crash.many_world import ManyWorld
+from tests.storage.memory_s3 import MemoryS3Calls
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 
@@ -232,3 +236,24 @@ def test_starting_offsets_of_the_warehouse_are_its_journals(tmp_path):
     assert json.loads(streamsink.starting_offsets(str(tmp_path), partitions={"t": 2})) == {"t": {"0": 18, "1": -2}}
     with pytest.raises(Misuse):
         streamsink.starting_offsets(str(tmp_path), application="other")
+
+
+def test_a_row_whose_file_would_have_too_long_a_key_under_its_final_name_is_a_dead_letter():
+    """Such a name is longer than that of a file that is staged, and the key is counted with it."""
+    warehouse, attempt = "s3://bucket/lake", "6d2f5c0e-3f0e-4f68-9d51-000000000000"
+    fields = from_arrow_schema(pa.schema([("id", pa.int64()), ("part", pa.string())]))
+    schema = new_schema(fields, ("part",), {}).to_json()
+    routing = Routing.of(warehouse, {"a": {}}, SinkOptions(), dead_letters="rejected", unrouted="fail")
+    dead = DeadLetters("rejected", new_schema(dead_letter_fields([]), (), {}).to_json(), "app", 1, ())
+    limits = WriteSpec(f"{warehouse}/staging", b"", 10**9, 7, 10**6)
+    io = S3FileIO(MemoryS3Calls(), IdSource().new_id, warehouse)
+    for at_once, most in ((None, 0), (AtOnce(attempt, "", (0, "")), TOKEN + 1)):
+        spec = RoutedSpec(limits, routing, {}, {"a": Target(("id", "part"), schema)}, dead, new=at_once)
+        longest = 1024 - len("lake/a/part=/bucket-0/data--0123456789.parquet") - 36 - most
+        rows = [(number, "x" * (longest + number), "a") for number in range(2)]
+        writer = RoutedWriter(io, spec)
+        writer.write(pa.RecordBatch.from_pylist([dict(zip(("id", "part", ROUTE), row)) for row in rows]))
+        with io.flush_group() as group:
+            [written] = writer.close(group)
+            group.flush()
+        assert written.dead == {"a": 1} and [name for name, _ in written.files] == ["a", "rejected"]

@@ -221,6 +221,7 @@ class RoutedTables:
         if name in self._there and self._io.is_distant:
             return  # it was there when the batch was admitted, or it is looked at in a moment
         if is_table(self._io, path):
+            self._there.add(name)  # another program may have created it
             return
         if name in self._there:
             # It was there before, so this raises the error for a table that is gone.
