@@ -18,6 +18,7 @@ os.environ["PYTHONPATH"] = str(ROOT)  # The Python workers import `benchmarks` a
 from pyspark.sql import SparkSession  # noqa: E402
 
 from benchmarks import (  # noqa: E402
+    freshness,
     growth,
     large,
     machine,
@@ -37,9 +38,11 @@ from benchmarks import (  # noqa: E402
     writers,
 )
 from benchmarks.data import Sizes  # noqa: E402
+from benchmarks.grows import part as grows  # noqa: E402
 from benchmarks.s3 import compare, listing  # noqa: E402
 from benchmarks.s3 import sinks as s3_sinks  # noqa: E402
 from streamsink.spark import worker_daemon  # noqa: E402
+from tools.jars import jars as jars_of  # noqa: E402
 from tools.sparkconf import local_conf  # noqa: E402
 
 # What the goals are about and what the documentation quotes comes first, then what explains it.
@@ -53,6 +56,8 @@ MAIN = {
     "planning": planning.planning,
     "stores": stores.stores,
     "s3": compare.s3,
+    "freshness": freshness.freshness,
+    "grows": grows.grows,
 }
 DETAILS = {
     "operations": operations.operations,
@@ -76,6 +81,8 @@ def session(folder: Path, compared: bool, parts: Collection[str] = ()) -> SparkS
     settings, jars = peers.conf(folder) if compared else ({}, [])
     if compared and "s3" in parts:
         jars += s3_sinks.jars()
+    if "freshness" in parts:
+        jars = [*jars, *jars_of("kafka")]
     builder = SparkSession.builder.appName("streamsink-benchmarks").config("spark.driver.memory", _MEMORY)
     ours = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.python.daemon.module": worker_daemon.MODULE}
     for name, value in {**local_conf("", jars), **settings, **ours}.items():

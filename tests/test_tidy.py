@@ -131,10 +131,10 @@ def _module(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def _names(tree: ast.Module) -> set[str]:
-    """The names that a module binds, at whatever depth."""
+def _names(nodes: list[ast.AST]) -> set[str]:
+    """The names that a module of these nodes binds, at whatever depth."""
     names = {"__file__", "__name__", "__doc__"}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -146,20 +146,20 @@ def _names(tree: ast.Module) -> set[str]:
 
 def test_names_that_are_taken_from_our_modules_are_there():
     """A function that moved is missed here within seconds, and not after an hour by the slowest test that calls it."""
-    trees = {_module(path): _tree(path) for path in CODE + TESTS}
-    has, wrong = {module: _names(tree) for module, tree in trees.items()}, []
-    for module, tree in trees.items():
+    nodes_of = {_module(path): list(ast.walk(_tree(path))) for path in CODE + TESTS}
+    has, wrong = {module: _names(nodes) for module, nodes in nodes_of.items()}, []
+    for module, nodes in nodes_of.items():
         known = {}
-        for node in ast.walk(tree):
+        for node in nodes:
             for alias in node.names if isinstance(node, ast.ImportFrom) and node.module else ():
                 whole = f"{node.module}.{alias.name}"
                 if whole in has:
                     known[alias.asname or alias.name] = whole
                 elif node.module in has and alias.name not in has[node.module]:
                     wrong.append(f"{module} imports {whole}")
-        other = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        other |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-        for node in ast.walk(tree):
+        other = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        other |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+        for node in nodes:
             if (
                 isinstance(node, ast.Attribute)
                 and isinstance(node.value, ast.Name)

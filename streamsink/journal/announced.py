@@ -28,8 +28,8 @@ class Announcement:
 
     attempt: id of its record. places: (folder relative to the journal's table, beginning of the files' names). asks:
     whether its driver asks who owns the application when all files are durable. If so, a successor may delete what is
-    not ready for a record; if not, it must wait until the record's number is taken. since: number
-    and uuid of the snapshot on top of which the attempt began; (0, '') where there was none.
+    not ready for a record; if not, it must wait until the record's number is taken. since: number and uuid of the
+    snapshot on top of which the attempt began; (0, '') where there was none.
     """
 
     attempt: str
@@ -79,8 +79,8 @@ def _load(file_io: FileIO, path: str) -> Announcement | None:
 
 
 # Deletes all files of one attempt, given their paths and ``Announcement.since``, unless the destination names them.
-# False when that cannot be told.
-Deleting = Callable[[Sequence[str], tuple[int, str]], bool]
+# Returns the paths of those that it has deleted; None when that cannot be told.
+Deleting = Callable[[Sequence[str], tuple[int, str]], Sequence[str] | None]
 
 
 @dataclass
@@ -127,15 +127,18 @@ class Announced:
         None when some stay because it cannot be told whether they are named: then the folder must stay too.
         """
         found: dict[str, list[Announcement]] = {}
-        for said in (*self._own.get(staging, ()), *self.within(files)):
+        # What an attempt has announced has its id in the name, so that of ``kept`` need not be read.
+        others = [path for path in files if not kept or not os.path.basename(path).startswith(f"{_NAME}{kept}")]
+        for said in (*self._own.get(staging, ()), *self.within(others)):
             found.setdefault(said.attempt, []).append(said)
         found.pop(kept or "", None)
         gone: list[str] = []
         for attempt in found.values():
             paths = sorted({path for said in attempt for path in said.files(self.file_io, self.table)})
-            if self.deleting is None or not self.deleting(paths, min(said.since for said in attempt)):
+            deleted = self.deleting(paths, min(said.since for said in attempt)) if self.deleting else None
+            if deleted is None:
                 return None
-            gone += [path for path in paths if not self.file_io.exists(path)]
+            gone += deleted
             for folder, beginning in {place for said in attempt for place in said.places}:
                 self.file_io.delete_unfinished(os.path.join(self.table, folder), beginning)
         return gone

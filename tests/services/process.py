@@ -58,6 +58,12 @@ def kill(process: subprocess.Popen) -> None:
     process.wait(STOP_TIMEOUT_S)
 
 
+def children(process: subprocess.Popen) -> list[int]:
+    """The ids of the processes that it has started and that run now. Empty where there is no /proc."""
+    found = Path(f"/proc/{process.pid}/task").glob("*/children")
+    return [int(pid) for children in found for pid in children.read_text().split()]
+
+
 def tail(log: Path, lines: int = 30) -> str:
     try:
         return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

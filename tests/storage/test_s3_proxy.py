@@ -91,8 +91,8 @@ def test_a_fault_meets_the_request_that_it_was_ordered_for(proxy, s3_server, wha
     from botocore.exceptions import ClientError, HTTPClientError
 
     bucket, key = s3_server.bucket, uuid.uuid4().hex
-    client = _client(s3_server, proxy.endpoint, timeout_s=0.5)
-    proxy.fault("PUT", 2, what, seconds=3)
+    client = _client(s3_server, proxy.endpoint, timeout_s=2)
+    proxy.fault("PUT", 2, what, seconds=6)
     client.put_object(Bucket=bucket, Key=f"{key}-1", Body=BODY)
     with pytest.raises((ClientError, HTTPClientError)) as failed:
         client.put_object(Bucket=bucket, Key=f"{key}-2", ContentMD5=MD5, Body=BODY)

@@ -42,8 +42,7 @@ ALLOWED = {
     "streamsink/sinks/file_writing.py:abort": "the file of this very writer, which no record names",
     "streamsink/sinks/manifest_log.py:sweep": "temporary files of tries whose record is published",
     # The journal, which Paimon's snapshots never name.
-    "streamsink/storage/hold.py:forget": "the hold of an epoch before the last two",
-    "streamsink/journal/owners.py:_prune": "owners before the last two",
+    "streamsink/journal/owners.py:_prune": "owners before the last two, and their holds",
     "streamsink/journal/file_journal.py:forget": (
         "published records beyond those that are retained, and then their marks"
     ),
@@ -54,7 +53,8 @@ ALLOWED = {
     "streamsink/journal/repair.py:remove": "a retired application's journal, on purpose only",
     "streamsink/journal/announced.py:sweep": "uploads of an attempt without a record, which nobody will finish",
     "streamsink/journal/staging.py:discard": "the staging folder of a checkpoint of its own that has no record",
-    "streamsink/journal/staging.py:remove": "what dead writers never finished, in folders that no record can name",
+    "streamsink/journal/staging.py:end_unfinished": "what dead writers never finished",
+    "streamsink/journal/staging.py:_delete_known": "as _delete, of folders that were listed as a whole",
     "streamsink/journal/staging.py:withdraw": "this writer's announcement, for a number that it has never begun",
     "streamsink/journal/staging.py:drop": "this writer's announcement, whose number is published",
     "streamsink/journal/staging.py:_delete": "folders that no record names, or whose number is published or taken",

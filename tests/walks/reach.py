@@ -197,7 +197,7 @@ def _to_difference(mine: ast.AST, theirs: ast.AST) -> list[tuple[ast.AST, ast.AS
     for name, block in ast.iter_fields(mine):
         others = getattr(theirs, name, None)
         if isinstance(block, list) and block and isinstance(block[0], ast.stmt) and isinstance(others, list):
-            differs = [k for k, each in enumerate(block) if k >= len(others) or ast.dump(each) != ast.dump(others[k])]
+            differs = [k for k, each in enumerate(block) if k >= len(others) or not _is_same(each, others[k])]
             if differs or len(others) != len(block):
                 path.append((block[differs[0] if differs else -1], mine))
                 break
@@ -223,8 +223,11 @@ def _only_difference(mine: ast.AST, theirs: ast.AST) -> tuple[ast.AST, ast.AST] 
 
 
 def _is_same(mine, theirs) -> bool:
-    if isinstance(mine, list) and isinstance(theirs, list):
+    """Whether the code is the same, wherever it stands."""
+    if type(mine) is not type(theirs):
+        return False
+    if isinstance(mine, list):
         return len(mine) == len(theirs) and all(map(_is_same, mine, theirs))
-    if isinstance(mine, ast.AST) and isinstance(theirs, ast.AST):
-        return ast.dump(mine) == ast.dump(theirs)
+    if isinstance(mine, ast.AST):
+        return all(_is_same(getattr(mine, name, None), getattr(theirs, name, None)) for name in mine._fields)
     return mine == theirs

@@ -56,6 +56,11 @@ def try_name(commit_name: str, number: int, attempt: int) -> str:
     return f"{commit_name}-s{number}-{attempt}"
 
 
+def is_of_a_try(name: str) -> bool:
+    """Whether a file of this name may be one that ``delete`` deletes: a record's own manifest is none."""
+    return bool(_HIDDEN.fullmatch(name) or _OF_TRIES.fullmatch(name))
+
+
 def delete(table: "Table", paths: Sequence[str], look: Look, *, durable: bool = True) -> list[str]:
     """Delete those of the files that tries of commits made and that nothing names, and return their paths. Idempotent.
 
@@ -115,15 +120,15 @@ def delete_staged_folder(file_io: FileIO, folder: str) -> None:
     file_io.delete_tree(folder)
 
 
-def delete_unrecorded(table: "Table", paths: Sequence[str], since: tuple[int, str]) -> bool:
+def delete_unrecorded(table: "Table", paths: Sequence[str], since: tuple[int, str]) -> Sequence[str] | None:
     """Delete what an attempt without a record left under final names, unless something retained names one of them.
 
     The journal says which files these are. Where it was restored from an older copy it does not know every record, so
     the table itself is asked.
 
     paths: all files of one attempt. since: number and uuid of the newest snapshot when the attempt began; no snapshot
-    up to that one can name them. Idempotent. False when it cannot be told whether they are named; then all of them
-    stay.
+    up to that one can name them. Idempotent. Returns the paths that were deleted; None when it cannot be told whether
+    they are named, and then all of them stay.
     """
     try:
         is_named = _is_named(table, {os.path.basename(path) for path in paths}, since) if paths else False
@@ -135,7 +140,7 @@ def delete_unrecorded(table: "Table", paths: Sequence[str], since: tuple[int, st
             len(paths),
             unreadable,
         )
-        return False
+        return None
     if is_named:
         log.warning(
             "%s: %d files stay of which the journal has no record, because the table has them: the journal is an older "
@@ -144,10 +149,9 @@ def delete_unrecorded(table: "Table", paths: Sequence[str], since: tuple[int, st
             len(paths),
             paths[0],
         )
-        return True
-    for path in paths:
-        table.file_io.delete(path)
-    return True
+        return ()
+    table.file_io.delete_all(paths)
+    return paths
 
 
 def _unnamed(table: "Table", paths: Collection[str], look: Look) -> set[str]:
