@@ -84,7 +84,7 @@ class Cluster:
     def executors_of(self, number: int, application: str) -> list[int]:
         """The process ids of the executors that a worker runs now for an application, given by its id."""
         worker = self._workers.get(number)
-        pids = [] if worker is None else children(worker.pid)
+        pids = [] if worker is None else process.children(worker.pid)
         return [pid for pid in pids if {EXECUTOR, application} <= set(command_of(pid))]
 
     def kill_worker(self, number: int) -> None:
@@ -151,17 +151,6 @@ def end_group(one: subprocess.Popen) -> None:
     except ProcessLookupError:
         pass
     one.wait(process.STOP_TIMEOUT_S)
-
-
-def children(pid: int) -> list[int]:
-    """The process ids of a process's children."""
-    found = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found += map(int, path.read_text().split())
-        except OSError:
-            continue  # the thread has ended meanwhile
-    return found
 
 
 def command_of(pid: int) -> list[str]:

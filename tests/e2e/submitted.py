@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.e2e.cluster import HOME, children, end_group, machine, state_of
+from tests.e2e.cluster import HOME, end_group, machine, state_of
 from tests.e2e.harness import LOOK_S, ROOT, WAIT_S, until
 from tests.services import process
 
@@ -86,7 +86,7 @@ class Submitted:
 
     def wake(self) -> None:
         """Let its Python go on, which a fault has paused."""
-        for pid in children(self.process.pid):
+        for pid in process.children(self.process.pid):
             os.kill(pid, signal.SIGCONT)
 
     def is_over(self, wait_s: float) -> bool:
@@ -107,7 +107,7 @@ class Submitted:
         end_group(self.process)
 
     def _is_stopped(self) -> bool:
-        return any(state_of(pid) == "T" for pid in children(self.process.pid))
+        return any(state_of(pid) == "T" for pid in process.children(self.process.pid))
 
     def check(self) -> None:
         """Fail when it has ended."""

@@ -14,10 +14,11 @@ import pytest
 
 import streamsink
 from tests.compat.java import JavaPaimon
-from tests.e2e.cluster import HOSTS, Cluster, children, command_of, environment_of
+from tests.e2e.cluster import HOSTS, Cluster, command_of, environment_of
 from tests.e2e.deployed import A_BATCH, KEYS, Deployed, on_hdfs, on_s3
 from tests.e2e.harness import ROOT, WAIT_S, until
 from tests.e2e.submitted import ARCHIVE, DAEMON, Submitted
+from tests.services.process import children
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.usefixtures("spark_settings")]
 

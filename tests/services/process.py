@@ -58,10 +58,15 @@ def kill(process: subprocess.Popen) -> None:
     process.wait(STOP_TIMEOUT_S)
 
 
-def children(process: subprocess.Popen) -> list[int]:
+def children(pid: int) -> list[int]:
     """The ids of the processes that it has started and that run now. Empty where there is no /proc."""
-    found = Path(f"/proc/{process.pid}/task").glob("*/children")
-    return [int(pid) for children in found for pid in children.read_text().split()]
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += map(int, path.read_text().split())
+        except OSError:
+            continue  # the thread has ended meanwhile
+    return found
 
 
 def tail(log: Path, lines: int = 30) -> str:
