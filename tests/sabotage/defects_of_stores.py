@@ -51,11 +51,11 @@ OF_STORES = (
            "        if is_named:\n", "        if is_named:\n            left = [other for other in left if other is not each]\n"
            "            break\n        if False:\n", (f"{_FINAL_NAMES_OF_TABLES}::test_files_in_one_table_stay_where_another_one_names_what_the_attempt_left_there",)),
     Defect("what one of several tables cannot tell goes", "table/history/deletion.py:delete_unrecorded",
-           "            return False\n", "            continue\n", (f"{_FINAL_NAMES_OF_TABLES}::test_what_cannot_be_told_stays_until_it_can",)),
+           "            return None\n", "            continue\n", (f"{_FINAL_NAMES_OF_TABLES}::test_what_cannot_be_told_stays_until_it_can",)),
     Defect("what is left where a table was dropped stays", "table/history/deletion.py:_is_named_at",
            "    return False\n", "    return True\n", (f"{_FINAL_NAMES_OF_TABLES}::test_a_late_file_in_the_other_table_goes_whether_or_not_the_table_is_there",)),
     Defect("a dead attempt's files keep its table from being created", "table/table.py:create_table",
-           "_foreign_entries(file_io, root, ours()) if found else found", "found",
+           "_foreign_entries(file_io, root, schemas, ours()) if found else found", "found",
            (f"{_FINAL_NAMES_OF_TABLES}::test_a_table_begins_where_a_dead_attempt_has_left_files",)),
     Defect("files of another query keep a table from being created", "sinks/paimon/routed.py:RoutedTables._announced",
            "if entry.is_dir", "if not entry.is_dir",
