@@ -9,6 +9,7 @@ export SPARK
 # make soak WALKS=100000: how many walks of accidents; STREAMSINK_REAL_WALKS=200: how many of them over real Spark and Kafka
 WALKS ?=
 export WALKS
+ARCHIVE ?= dist/streamsink.zip
 
 BOOTSTRAP = $(PYTHON) tools/bootstrap.py
 # with BROKERS the job reads from Kafka and needs Spark's Kafka jars; without, it makes its own records
@@ -20,13 +21,17 @@ PYTEST = $(BOOTSTRAP) exec --for test -- -m pytest
 WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadfile
 
-.PHONY: run chaos test test-fast soak sabotage bench accidents env clean
+.PHONY: run chaos archive test test-fast soak sabotage bench accidents env clean
 
 run:
 	$(JOB) $(ARGS)
 
 chaos:
 	$(JOB) --chaos $(ARGS)
+
+# the library alone, as spark-submit --py-files takes it: for executors that have not installed it
+archive:
+	mkdir -p $(dir $(ARCHIVE)) && $(PYTHON) -m zipfile -c $(ARCHIVE) streamsink/
 
 test:
 	$(PYTEST) $(PARALLEL) $(ARGS)

@@ -55,6 +55,12 @@ class Sizes:
     s3_batches: int = 4
     s3_delays: tuple[int, ...] = (0, 20, 50)
     s3_rows: int = 2_000_000
+    grown_files: tuple[int, ...] = (2_500, 5_000, 10_000)
+    grown_s3_files: tuple[int, ...] = (250, 500, 1_000)
+    grown_partitions: tuple[int, ...] = (750, 1_500, 3_000)
+    grown_live: tuple[int, ...] = (250_000, 500_000, 1_000_000)
+    grown_batches: tuple[int, ...] = (2_500, 5_000, 10_000)
+    grown_spark_batches: tuple[int, ...] = (100, 200, 400)
 
     @classmethod
     def quick(cls) -> "Sizes":
@@ -80,6 +86,12 @@ class Sizes:
             s3_batches=2,
             s3_delays=(0, 20),
             s3_rows=50_000,
+            grown_files=(20, 40, 80),
+            grown_s3_files=(20, 40, 80),
+            grown_partitions=(10, 20, 40),
+            grown_live=(2_000, 4_000, 8_000),
+            grown_batches=(10, 20, 40),
+            grown_spark_batches=(2, 4, 8),
         )
 
 

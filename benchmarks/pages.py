@@ -204,8 +204,25 @@ def _settings(run: Run) -> list[str]:
         ["the same on S3", store("S3 (SeaweedFS)")],
         ["the same on a local disk with a lock in PostgreSQL", store("local disk, lock in PostgreSQL")],
         ["planning a scan of 100,000 files, processor time", f"{run.median('planning', 'plan()', 'CPU ms')} ms"],
+        *_grown(run),
     ]
     return lines(("", "measured"), rows)
+
+
+def _grown(run: Run) -> list[list[str]]:
+    """What grows with the work, where the run has measured it; processor time of the driver."""
+    tables = {table.title: table for table in run.tables.get("grows", ())}
+    rows = []
+    for what, title, row, column in (
+        ("one more of 10,000 data files of a batch", "A batch of many data files", "partitions known", "slope"),
+        ("3,000 Kafka partitions in 100 topics, a batch", "A Kafka source of many partitions", "100 topics", "3,000"),
+        ("planning one day of 1,000,000 files", "A table of many live files", "planning one day", "1,000,000"),
+    ):
+        if title in tables:
+            place = list(tables[title].head).index(column)
+            cells = next(cells for cells in tables[title].rows if row in cells[0])
+            rows.append([f"{what}, processor time", f"{cells[place]} ms"])
+    return rows
 
 
 def _ratio(run: Run, way: str, base: str) -> str:

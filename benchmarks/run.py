@@ -38,6 +38,7 @@ from benchmarks import (  # noqa: E402
     writers,
 )
 from benchmarks.data import Sizes  # noqa: E402
+from benchmarks.grows import part as grows  # noqa: E402
 from benchmarks.s3 import compare, listing  # noqa: E402
 from benchmarks.s3 import sinks as s3_sinks  # noqa: E402
 from streamsink.spark import worker_daemon  # noqa: E402
@@ -56,6 +57,7 @@ MAIN = {
     "stores": stores.stores,
     "s3": compare.s3,
     "freshness": freshness.freshness,
+    "grows": grows.grows,
 }
 DETAILS = {
     "operations": operations.operations,

@@ -28,21 +28,22 @@ def main() -> int:
     arm_from_env()  # It does nothing except under --chaos.
     spark = session.quiet("kafka_to_lake", places.log)
     if args.brokers:
-        source = KafkaOrders(spark, Topic(spark, args.brokers, args.topic), str(places.table), args)
+        source = KafkaOrders(spark, Topic(spark, args.brokers, args.topic), places.table, args)
     else:
         source = GeneratedOrders(spark, places, args.rows_per_batch, args.up_to)
     progress = Progress(source.lag)
-    sink = streamsink.to_table(str(places.table), progress, partition_by=["dt"], **source.table_options)
+    store = {"store_options": args.store_options}
+    sink = streamsink.to_table(places.table, progress, partition_by=["dt"], **source.table_options, **store)
     ending = Ending(spark)
     publish = source.until_done(sink, ending)
 
     def start():
         query = source.stream().writeStream.foreachBatch(publish).trigger(**source.trigger())
-        return query.option("checkpointLocation", str(places.checkpoint)).start()
+        return query.option("checkpointLocation", places.checkpoint).start()
 
     ending.run(start)
     interrupted_after = progress.last_batch if ending.by_signal else None
-    outcome = source.outcome(streamsink.read(spark, str(places.table)), interrupted_after)
+    outcome = source.outcome(streamsink.read(spark, places.table, **store), interrupted_after)
     more = {
         "batches since the start": f"{progress.batches:,}",
         "rows/s since the start": f"{progress.rows_per_second():,.0f}",

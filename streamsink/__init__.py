@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from streamsink import errors
 from streamsink.options import Settings, SinkOptions, names_of
+from streamsink.protocol.sink import VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +46,7 @@ __all__ = [
     "verify",
     "write",
 ]
-__version__ = "0.1.0"
+__version__ = VERSION
 
 
 def to_table(

@@ -22,6 +22,7 @@ UNITS = {
         "e2e/test_kafka_kills",
         "e2e/test_accidents_kafka",
         "e2e/test_kafka_identity",
+        "e2e/test_many_batches",
         "e2e/test_real_walks",
         "e2e/test_other_query",
         "e2e/test_position_columns",
@@ -32,6 +33,7 @@ UNITS = {
     "HDFS and S3": (
         "e2e/test_stores",
         "e2e/test_holds",
+        "e2e/test_cluster",
         "crash/test_stores",
         "storage/test_accidents",
         "storage/test_conformance",

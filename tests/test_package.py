@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import streamsink
 from tests.e2e.kafka_data import send
 from tools.venvs import pip_for
 
@@ -51,6 +52,11 @@ def test_the_wheel_has_the_library_and_nothing_else(built):
         names = set(wheel.namelist())
     assert {name for name in names if ".dist-info/" not in name} == _library()
     assert any(name.endswith("/LICENSE") for name in names) and "streamsink/py.typed" in names
+
+
+def test_the_version_is_the_one_that_the_library_says():
+    """Tasks compare the driver's with their own."""
+    assert f'\nversion = "{streamsink.__version__}"\n' in (ROOT / "pyproject.toml").read_text()
 
 
 def test_the_sdist_can_be_built_again(built):

@@ -3,6 +3,7 @@
 import argparse
 
 from support import chaos
+from support.places import is_uri
 
 ROWS_PER_BATCH = 50_000
 EVENTS = 1_000_000
@@ -11,7 +12,17 @@ EVENTS = 1_000_000
 def of_main_job(description: str, given: list[str]) -> argparse.Namespace:
     """Parse and check the arguments; end the process with a usage message when they make no sense."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--warehouse", default="lake", help="folder of the tables; checkpoints go to ckpt/ beside it")
+    parser.add_argument(
+        "--warehouse", default="lake", help="folder or URI of the tables; checkpoints go to ckpt/ beside it"
+    )
+    parser.add_argument(
+        "--store-option",
+        action="append",
+        type=_pair,
+        default=[],
+        metavar="NAME=VALUE",
+        help="for a warehouse on a store: s3.endpoint=https://... and others; may be given several times",
+    )
     parser.add_argument("--brokers", help="host:port of a Kafka cluster; without it the events are generated")
     parser.add_argument("--topic", default="orders", help="topic of JSON orders")
     parser.add_argument(
@@ -29,9 +40,19 @@ def of_main_job(description: str, given: list[str]) -> argparse.Namespace:
     args = parser.parse_args(given)
     if args.until_caught_up and not args.brokers:
         parser.error("--until-caught-up goes with --brokers")
+    if is_uri(args.warehouse) and (args.chaos or not args.brokers):
+        parser.error("a warehouse on a store goes with --brokers and without --chaos, whose account is on a disk")
+    args.store_options = dict(args.store_option)
     if not args.rows_per_batch:
         args.rows_per_batch = max(1, args.events // chaos.BATCHES) if args.chaos else min(ROWS_PER_BATCH, args.events)
     return args
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, found, value = text.partition("=")
+    if not found:
+        raise ValueError(text)
+    return name, value
 
 
 def _positive(text: str) -> int:

@@ -6,26 +6,35 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
+def is_uri(warehouse: str) -> bool:
+    return "://" in warehouse
+
+
 @dataclass(frozen=True)
 class Places:
-    """Absolute paths.
-    The checkpoint stands beside the warehouse, so that nobody deletes one by accident with the other."""
+    """Absolute paths, or URIs of a store.
+    The checkpoint stands beside the warehouse, so that nobody deletes one by accident with the other.
 
-    table: Path
-    checkpoint: Path
+    log: on this machine's disk, also when the other two are not. A driver on another machine needs none of what is
+    there."""
+
+    table: str
+    checkpoint: str
     log: Path
 
     @classmethod
     def of(cls, warehouse: str, name: str) -> "Places":
-        """name: ``shop.db/orders``."""
-        root = Path(warehouse).absolute()
-        checkpoint = root.parent / "ckpt" / root.name / name
-        return cls(root / name, checkpoint, checkpoint.with_name(checkpoint.name + ".spark.log"))
+        """warehouse: a folder, or ``s3a://bucket/lake``. name: ``shop.db/orders``."""
+        root = warehouse.rstrip("/") if is_uri(warehouse) else str(Path(warehouse).absolute())
+        above, _, last = root.rpartition("/")
+        checkpoint = f"{above}/ckpt/{last}/{name}"
+        beside = Path(name).name if is_uri(root) else checkpoint
+        return cls(f"{root}/{name}", checkpoint, Path(f"{beside}.spark.log").absolute())
 
     def newest_batch(self) -> int | None:
         """The newest batch that Spark has planned.
         Its offset log, written before the batch runs, is the source's own account."""
-        folder = self.checkpoint / "offsets"
+        folder = Path(self.checkpoint, "offsets")
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         return max((int(name) for name in names if re.fullmatch("[0-9]+", name)), default=None)
 
@@ -33,4 +42,4 @@ class Places:
         """Where that batch ends, as its only source says; empty when there is none."""
         if batch_id is None:
             return {}
-        return json.loads((self.checkpoint / "offsets" / str(batch_id)).read_text().splitlines()[2])
+        return json.loads(Path(self.checkpoint, "offsets", str(batch_id)).read_text().splitlines()[2])

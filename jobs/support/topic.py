@@ -71,7 +71,7 @@ class KafkaOrders:
     table_options = {"position_columns": POSITION, "store_position_columns": True}
 
     def __init__(self, spark: SparkSession, topic: Topic, table: str, settings: argparse.Namespace):
-        """settings: rows_per_batch, until_caught_up."""
+        """settings: rows_per_batch, until_caught_up, store_options."""
         self._spark = spark
         self._topic = topic
         self._table = table
@@ -122,7 +122,7 @@ class KafkaOrders:
 
     def _recorded(self) -> dict[int, int]:
         try:
-            text = streamsink.starting_offsets(self._table)
+            text = streamsink.starting_offsets(self._table, store_options=self._settings.store_options)
         except streamsink.errors.Misuse as none:
             if none.kind != "positions.none":
                 raise

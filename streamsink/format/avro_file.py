@@ -133,15 +133,31 @@ def read_blocks(data: bytes, name: str) -> Iterator[tuple[int, dict[str, Any], b
     This is twenty times cheaper than decoding all records. In the encoded bytes a text is its UTF-8. Raises like
     ``read_avro``.
     """
+    for count, records, encoded in open_blocks(data, name):
+        for first in itertools.islice(records, 1):
+            yield count, first, encoded
+
+
+def open_blocks(data: bytes, name: str) -> Iterator[tuple[int, Iterator[dict[str, Any]], bytes]]:
+    """Yield for each block of a container file (number of records, the records one by one, all of them still encoded).
+
+    A block is decoded as far as its records are taken. Raises like ``read_avro``, the iterator of the records too.
+    """
     try:
         reader = fastavro.block_reader(io.BytesIO(data))
         count = 0
         for block in reader:
             count += block.num_records
             encoded = block.bytes_.getvalue()
-            for first in itertools.islice(block, 1):
-                yield block.num_records, _checked(first), encoded
+            yield block.num_records, _records_in(block, name), encoded
         _check_count(count, reader.metadata)
+    except DECODING_ERRORS as bad:
+        raise unreadable(name, bad) from bad
+
+
+def _records_in(block: Any, name: str) -> Iterator[dict[str, Any]]:
+    try:
+        yield from map(_checked, block)
     except DECODING_ERRORS as bad:
         raise unreadable(name, bad) from bad
 

@@ -23,7 +23,7 @@ from streamsink.format.types import (
 )
 from streamsink.format.values import from_physical, to_physical
 
-__all__ = ["EMPTY_ROW", "decode_physical", "decode_row", "encode_row", "field_reader"]
+__all__ = ["EMPTY_ROW", "decode_physical", "decode_row", "encode_row", "field_reader", "mark_of"]
 
 #: root of a type -> struct code of its values, for types of a fixed width
 _FIXED: dict[str, str] = {
@@ -37,6 +37,8 @@ _FIXED: dict[str, str] = {
     "FLOAT": "<f",
     "DOUBLE": "<d",
 }
+#: Those of which equal values have equal bytes.
+_WHOLE = ("TINYINT", "SMALLINT", "INT", "DATE", "TIME", "BIGINT")
 _INLINE = 7
 _COMPACT_DECIMAL = 18
 _COMPACT_TIMESTAMP = 3
@@ -87,6 +89,23 @@ def field_reader(arity: int, index: int, t: DataType) -> Callable[[bytes], Any]:
         return unpack(data, 4 + at)[0] if unpack else _read_value(data[4:], at, t)
 
     return read
+
+
+def mark_of(value: Any, t: DataType) -> bytes | None:
+    """Bytes that every row contains in which a field of this type has this value; None where none are known.
+
+    value: physical, as ``decode_physical`` returns it.
+    """
+    if not isinstance(t, AtomicType):
+        return None
+    if t.root in CHARACTER_ROOTS:
+        return str(value).encode("utf-8") or None
+    if t.root not in _WHOLE:
+        return None
+    try:
+        return struct.pack(_FIXED[t.root], value)  # not its whole slot: nobody says what is in the rest
+    except struct.error:
+        return None  # the column holds no such value
 
 
 def _to_python(value: Any, t: DataType) -> Any:

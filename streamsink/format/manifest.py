@@ -1,6 +1,7 @@
 """Manifests: the files that a commit adds to the table or deletes from it."""
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +9,16 @@ from enum import IntEnum
 from typing import Any
 
 from streamsink.errors import Corrupt
-from streamsink.format.avro_file import DECODING_ERRORS, parsed, read_avro, read_blocks, record, unreadable, write_avro
+from streamsink.format.avro_file import (
+    DECODING_ERRORS,
+    open_blocks,
+    parsed,
+    read_avro,
+    read_blocks,
+    record,
+    unreadable,
+    write_avro,
+)
 from streamsink.format.data_file import DataFileMeta, file_schema
 
 MANIFEST_VERSION = 2
@@ -179,6 +189,10 @@ def _checked_blocks(data: bytes, name: str, counts: Counts) -> Iterator[bytes]:
         check_version(first, MANIFEST_VERSION, name)
         seen += count
         yield encoded
+    _check_sum(seen, counts, name)
+
+
+def _check_sum(seen: int, counts: Counts, name: str) -> None:
     if seen != sum(counts):
         raise unreadable(name, ValueError(f"{seen} entries, its manifest list says {sum(counts)}"))
 
@@ -196,13 +210,20 @@ Keep = Callable[[bytes, Mapping[str, Any]], bool]
 
 
 def iter_files(
-    data: bytes, name: str, counts: Counts, keep: Keep | None = None, deleted: Collection[Identity] = ()
+    data: bytes,
+    name: str,
+    counts: Counts,
+    keep: Keep | None = None,
+    deleted: Collection[Identity] = (),
+    *,
+    marks: Collection[bytes] | None = None,
 ) -> Iterator[LiveFile]:
     """Yield the files that a manifest adds, that are not ``deleted``, and that ``keep`` wants.
 
-    Raises like ``iter_manifest``.
+    marks: each entry that ``keep`` wants contains one of them, as it is encoded; None where nothing is known of that.
+    Raises like ``iter_manifest``; like ``check_blocks`` for entries that contain none of the ``marks``.
     """
-    for found in checked_records(data, name, counts):
+    for found in checked_records(data, name, counts) if marks is None else _marked(data, name, counts, marks):
         try:
             file, partition = found["_FILE"], found["_PARTITION"]
             if found["_KIND"] or (keep is not None and not keep(partition, file)):
@@ -220,6 +241,19 @@ def iter_files(
         except DECODING_ERRORS as bad:
             raise unreadable(name, bad) from bad
         yield item
+
+
+def _marked(data: bytes, name: str, counts: Counts, marks: Collection[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the Avro records of each block that contains one of the marks. Other blocks are not decoded."""
+    seen = 0
+    for count, records, encoded in open_blocks(data, name):
+        seen += count
+        is_marked = any(mark in encoded for mark in marks)
+        for found in records if is_marked else itertools.islice(records, 1):
+            check_version(found, MANIFEST_VERSION, name)
+            if is_marked:
+                yield found
+    _check_sum(seen, counts, name)
 
 
 def iter_records(data: bytes, name: str, counts: Counts) -> Iterator[tuple[FileKind, Identity, dict[str, Any]]]:

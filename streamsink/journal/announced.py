@@ -151,9 +151,9 @@ class Left:
     since: tuple[int, str]
 
 
-# Deletes all files of one attempt, in all tables, unless one of the tables names one of them. False when that cannot be
-# told.
-Deleting = Callable[[Sequence[Left]], bool]
+# Deletes all files of one attempt, in all tables, unless one of the tables names one of them. Returns the paths of the
+# files that it has deleted; None when that cannot be told.
+Deleting = Callable[[Sequence[Left]], Sequence[str] | None]
 
 
 @dataclass
@@ -204,7 +204,9 @@ class Announced:
         None when some stay because it cannot be told whether they are named: then the folder must stay too.
         """
         found: dict[str, list[Announcement]] = {}
-        for said in (*self._own.get(staging, ()), *self.within(files)):
+        # What an attempt has announced has its id in the name, so that of ``kept`` need not be read.
+        others = [path for path in files if not kept or not os.path.basename(path).startswith(f"{_NAME}{kept}")]
+        for said in (*self._own.get(staging, ()), *self.within(others)):
             found.setdefault(said.attempt, []).append(said)
         found.pop(kept or "", None)
         gone: list[str] = []
@@ -213,9 +215,10 @@ class Announced:
             roots = [root_of(self.root, mine.table) for mine in tables]
             found_in = [list(files_in(self.file_io, root, mine.places)) for root, mine in zip(roots, tables)]
             left = [Left(root, paths, mine.since) for root, paths, mine in zip(roots, found_in, tables)]
-            if self.deleting is None or not self.deleting(left):
+            deleted = self.deleting(left) if self.deleting else None
+            if deleted is None:
                 return None
-            gone += [path for each in left for path in each.paths if not self.file_io.exists(path)]
+            gone += deleted
             for root, mine in zip(roots, tables):
                 for folder, beginning in mine.places:
                     self.file_io.delete_unfinished(os.path.join(root, folder), beginning)

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from streamsink.clock import IdSource
+from streamsink.errors import StreamsinkError
 from streamsink.journal.announced import Announcement, InTable
 from streamsink.journal.staging import Staging
 from streamsink.protocol.decision import Checkpoint
@@ -53,7 +54,8 @@ class Attempts:
             return
 
         def announce() -> None:
-            with contextlib.suppress(OSError):  # then it announces itself
+            # Then it announces itself. A bucket that is gone, or keys that are: what the record's own creation says.
+            with contextlib.suppress(OSError, StreamsinkError):
                 self._staging.announce(sequence, staging, said)
 
         self._following = announce
@@ -75,5 +77,5 @@ class Attempts:
     def end(self) -> None:
         """No attempt follows: what was announced of one is deleted, or stays until a later start."""
         sequence, _ = self._attempt
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, StreamsinkError):
             self._staging.withdraw(sequence)

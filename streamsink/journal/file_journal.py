@@ -27,7 +27,8 @@ from streamsink.journal.attempts import Attempts
 from streamsink.journal.known_files import FilesLog
 from streamsink.journal.listing import Listing
 from streamsink.journal.owners import Owners, number_taken
-from streamsink.journal.record_format import corrupt, decode_record, encode_record
+from streamsink.journal.record_format import encode_record
+from streamsink.journal.records import Records
 from streamsink.journal.run_marks import Runs
 from streamsink.journal.staging import Staging
 from streamsink.protocol.committable import Committable, KnownRun
@@ -39,8 +40,6 @@ from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.reading import Questions
 
 JOURNAL_DIR = "streamsink"
-# Records that are read ahead; each has the size of its files' names.
-_MOST_LOADED = 256
 
 
 def journal_dir(table: str, application: str) -> str:
@@ -73,13 +72,14 @@ class FileJournal(Journal):
         self._retain = retain
         self._dir = journal_dir(table, application)
         self._owners = Owners(file_io, table, application, self._dir)
-        self._staging = Staging(file_io, self._path(STAGING), table, deleting)
+        self._staging = Staging(file_io, self._path(STAGING), table, deleting, keeps=keep_staging)
         self.attempts = Attempts(self._staging)
         self._runs = Runs(file_io, self._path("runs"))
         self._listing = Listing(file_io, self._dir)
+        self._records = Records(file_io, self._dir, application, self._listing)
         # The bytes of the record that is staged, by the record's id: one at a time.
         self._staged: dict[str, bytes] = {}
-        self._identity = JournalIdentity("", 0)
+        self._identity = identity.OwnIdentity(file_io, self._dir)
         self._files = FilesLog(file_io, self._dir, self.load)
 
     @property
@@ -90,21 +90,28 @@ class FileJournal(Journal):
 
     def claim(self, query: str, above: int, run: str = "") -> Writer:
         epoch = self._owners.claim(query, above, run)
-        self.read_listing()
+        self._io.soon(self._staging.end_unfinished)
+        self._io.soon(self._staging.look)
+        with self._io.asking(Questions(names=(self._dir,))):
+            self.read_listing()
         return Writer(self._application, query, epoch)
 
     def identify(self, published: int, new_id: Callable[[], str], anew: bool = False) -> JournalIdentity:
-        self._identity = identity.identify(self._io, self._dir, self.last_sequence(), published, new_id, anew=anew)
-        return self._identity
+        names = None if anew else self._listing.take_names()
+        return self._identity.identify(self.last_sequence(), published, new_id, anew=anew, names=names)
 
     def identity(self) -> JournalIdentity:
-        return self._identity
+        return self._identity.known
 
     def check_owner(self, writer: Writer) -> None:
         self._owners.check(writer.epoch)
 
     def questions(self, writer: Writer) -> Questions:
         return self._owners.questions(writer.epoch)
+
+    def questions_of_restore(self) -> Questions:
+        newest = identity.paths_of(self._dir, self._listing.names or ())[-1:]
+        return self._records.questions() + Questions(read=tuple(newest))
 
     def check_before_record(self, writer: Writer, sequence: int) -> None:
         if not self._staging.is_left_by_all(sequence):
@@ -147,19 +154,10 @@ class FileJournal(Journal):
         self._staging.take(state.sequence)
 
     def load(self, sequence: int) -> Committable | None:
-        path = self._record(sequence)
-        try:
-            data = self._io.read(path)
-        except FileNotFoundError:
-            return None
-        committable = decode_record(data, path)
-        if committable.state.sequence != sequence or committable.application != self._application:
-            raise corrupt(path, "it is the record of another checkpoint")
-        return committable
+        return self._records.load(sequence)
 
     def loading(self) -> AbstractContextManager[None]:
-        wanted = sorted({*self._listing.pending()[:_MOST_LOADED], *self.retained()[-1:]})
-        return self._io.asking(Questions(read=tuple(map(self._record, wanted))))
+        return self._records.loading()
 
     def newest(self) -> Committable | None:
         """The newest record as it is in the store now. Nothing is claimed."""
@@ -188,6 +186,9 @@ class FileJournal(Journal):
         elif where is not None:
             # The record was published again, because a snapshot was lost.
             self._io.replace(self._done(state.sequence), said, IdSource().new_id())
+
+    def mark_all(self, records: Sequence[tuple[Committable, Where | None]]) -> None:
+        self._io.together([functools.partial(self.mark_published, *each) for each in records])
 
     def known_run(self, run: str, table_id: str) -> KnownRun:
         return self._runs.known(run, table_id)
@@ -222,9 +223,7 @@ class FileJournal(Journal):
     def sweep(self, writer: Writer) -> list[str]:
         needed = set(self.retained() if self._keep_staging else self._listing.pending())
         orphans = self._staging.orphans(needed, self.last_sequence(), self.load)
-        leftovers = [
-            self._path(name) for name in self._io.names(self._dir) if name.startswith(".") and name.endswith(".tmp")
-        ]
+        leftovers = [self._path(name) for name in self._listing.hidden()]
         fault_point("restore.before_sweep")
         announced = self._staging.remove(orphans, self.load)
         for path in leftovers:
@@ -244,7 +243,7 @@ class FileJournal(Journal):
         return os.path.join(self._dir, *parts)
 
     def _record(self, sequence: int) -> str:
-        return self._path(f"record-{sequence}.json")
+        return self._records.path(sequence)
 
     def _done(self, sequence: int) -> str:
         return self._path(f"done-{sequence}")

@@ -3,9 +3,10 @@
 It does not know every record, and must say so.
 """
 
+import functools
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from streamsink.errors import Corrupt
@@ -15,15 +16,55 @@ from streamsink.storage.file_io import FileIO
 _PREFIX = "journal-"
 
 
+class OwnIdentity:
+    """The identity of a journal that this process has claimed. known: as of the last ``identify``."""
+
+    def __init__(self, file_io: FileIO, folder: str):
+        self._io = file_io
+        self._folder = folder
+        self.known = JournalIdentity("", 0)
+
+    def identify(
+        self, last: int, published: int, new_id: Callable[[], str], *, anew: bool, names: Sequence[str] | None
+    ) -> JournalIdentity:
+        """As ``identify``. names: of the folder, where it was listed since the claim.
+
+        A journal that begins is asked about by nobody before its first record; so the file is made beside the next
+        questions of a distant store.
+        """
+        if names is not None and not (anew or last or published or paths_of(self._folder, names)):
+            self.known = JournalIdentity(new_id(), 0)
+            self._io.soon(functools.partial(self._create, self.known))
+        else:
+            self.known = identify(self._io, self._folder, last, published, new_id, anew=anew, names=names)
+        return self.known
+
+    def _create(self, fresh: JournalIdentity) -> None:
+        self.known = _create(self._io, self._folder, [], fresh)
+
+
+def paths_of(folder: str, names: Sequence[str]) -> list[str]:
+    """The paths of the identities among these names of a journal's folder, the one that counts last."""
+    return [_path(folder, number) for number in _numbers_in(names)]
+
+
 def identify(
-    file_io: FileIO, folder: str, last: int, published: int, new_id: Callable[[], str], *, anew: bool = False
+    file_io: FileIO,
+    folder: str,
+    last: int,
+    published: int,
+    new_id: Callable[[], str],
+    *,
+    anew: bool = False,
+    names: Sequence[str] | None = None,
 ) -> JournalIdentity:
     """The identity of the journal in ``folder``; a new one when it does not know the last record that was published.
 
     last: number of the journal's newest record. published: number of the last record that the destination has.
-    anew: a new identity in any case, which answers for nothing up to the last published record.
+    anew: a new identity in any case, which answers for nothing up to the last published record. names: of the folder,
+    where they are known.
     """
-    numbers = _numbers(file_io, folder)
+    numbers = _numbers(file_io, folder) if names is None else _numbers_in(names)
     known = _load(file_io, _path(folder, numbers[-1])) if numbers else None
     behind = max(last, known.ended if known else 0) < published
     if known is not None and not anew and not (behind and known.began < published):
@@ -54,9 +95,11 @@ def behind_of(file_io: FileIO, folder: str) -> tuple[str, int] | tuple[()]:
 
 
 def _numbers(file_io: FileIO, folder: str) -> list[int]:
-    return sorted(
-        int(n[len(_PREFIX) :]) for n in file_io.names(folder) if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdigit()
-    )
+    return _numbers_in(file_io.names(folder))
+
+
+def _numbers_in(names: Sequence[str]) -> list[int]:
+    return sorted(int(n[len(_PREFIX) :]) for n in names if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdigit())
 
 
 def _create(file_io: FileIO, folder: str, numbers: list[int], fresh: JournalIdentity) -> JournalIdentity:

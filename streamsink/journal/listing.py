@@ -19,17 +19,33 @@ class Listing:
         self._lock = threading.Lock()
         self._sequences: list[int] = []
         self._marked: set[int] = set()
+        # All names of the folder as of ``read``, until somebody takes them.
+        self.names: Sequence[str] | None = None
+        self._all: Sequence[str] = ()
 
     def read(self) -> None:
-        """List what is in the store now. A mark without a record is none."""
-        self._sequences = self.numbers("record-", ".json")
-        self._marked = set(self.numbers("done-", "")) & set(self._sequences)
+        """List what is in the store now. A mark without a record is none.
+
+        Of a listing in several pages the names of marks come first. So a record may seem to be pending that is marked
+        meanwhile, which the table tells.
+        """
+        self.names = self._all = self._io.names(self._folder)
+        self._sequences = _numbers(self.names, "record-", ".json")
+        self._marked = set(_numbers(self.names, "done-", "")) & set(self._sequences)
+
+    def take_names(self) -> Sequence[str] | None:
+        """All names of the folder as of the last ``read``, for who asks first; None for others, who look again."""
+        names, self.names = self.names, None
+        return names
+
+    def hidden(self) -> list[str]:
+        """Names of temporary files of creations; in a distant store as of the last ``read``."""
+        names = self._all if self._io.is_distant else self._io.names(self._folder)
+        return [name for name in names if name.startswith(".") and name.endswith(".tmp")]
 
     def numbers(self, prefix: str, suffix: str) -> list[int]:
         """The numbers in the names of the files in the folder that begin and end so."""
-        names = self._io.names(self._folder)
-        texts = [n[len(prefix) : len(n) - len(suffix)] for n in names if n.startswith(prefix) and n.endswith(suffix)]
-        return sorted(int(t) for t in texts if t.isdigit())
+        return _numbers(self._io.names(self._folder), prefix, suffix)
 
     def last(self) -> int:
         """The newest record, 0 when there is none."""
@@ -84,3 +100,8 @@ class Listing:
             self._sequences = self._sequences[len(oldest) :]
             self._marked.difference_update(oldest)
             return oldest, published
+
+
+def _numbers(names: Sequence[str], prefix: str, suffix: str) -> list[int]:
+    texts = [n[len(prefix) : len(n) - len(suffix)] for n in names if n.startswith(prefix) and n.endswith(suffix)]
+    return sorted(int(t) for t in texts if t.isdigit())

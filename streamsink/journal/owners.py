@@ -5,9 +5,10 @@ that its file says. One start of a query claims an application once: a second cl
 sink, by another spelling of the same place.
 """
 
+import functools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamsink.clock import IdSource
@@ -36,6 +37,7 @@ class Owners:
         self._hold = file_io.hold(folder)
         self._mine: tuple[int, bytes] | None = None
         self._id = ""
+        self._is_released = False
 
     def claim(self, query: str, above: int, run: str = "") -> int:
         """Become the owner. Returns the epoch, which is greater than ``above``. When it raises, nothing is held.
@@ -43,6 +45,7 @@ class Owners:
         run: id of this start of the query; empty where it is not known. Raises Fenced while another query's driver
         lives, Misuse when another sink of the same start is the owner.
         """
+        self._is_released = False
         try:
             return self._claim(query, above, run)
         except BaseException:
@@ -53,6 +56,8 @@ class Owners:
         for _ in range(_CLAIM_ATTEMPTS):
             epochs = self._epochs()
             owner = _load(self._io, self._path(epochs[-1])) if epochs else None
+            if epochs and owner is None:
+                continue  # since the listing others have claimed it twice
             self._check_run(owner, run)
             rival = epochs[-1] if owner is not None and owner.get("query") != query else None
             if not self._hold.allows(rival):
@@ -69,12 +74,12 @@ class Owners:
             }
             body = json.dumps(mine).encode()
             if self._io.create_if_absent(self._path(epoch), body):
-                self._hold.keep(epoch)
+                self._io.soon(functools.partial(self._keep, epoch))
                 self._mine = epoch, body
                 self._id = mine["id"]
                 _USED.pop(_id_of(owner), None)
                 _USED[self._id] = self._table
-                self._prune(epochs)
+                self._io.soon(functools.partial(self._prune, epochs[:-1]))
                 return epoch
         raise Fenced(
             f"{self._table}: application '{self._application}' was claimed {_CLAIM_ATTEMPTS} times by others while "
@@ -105,7 +110,9 @@ class Owners:
         )
 
     def questions(self, epoch: int) -> Questions:
-        """What ``check`` asks about."""
+        """What ``check`` asks about; for epoch 0, what ``claim`` asks first."""
+        if not epoch:
+            return Questions(names=(self._folder,))
         return Questions(read=(self._path(epoch),), size=(self._path(epoch + 1),))
 
     def is_replaced(self) -> bool:
@@ -127,7 +134,13 @@ class Owners:
         """
         if unused:
             _USED.pop(self._id, None)
+        self._is_released = True
         self._hold.release()
+
+    def _keep(self, epoch: int) -> None:
+        """Hold from now on, unless the start has failed meanwhile."""
+        if not self._is_released:
+            self._hold.keep(epoch)
 
     def _check_run(self, owner: Mapping[str, Any] | None, run: str) -> None:
         first = _USED.get(_id_of(owner)) if owner and run and owner.get("run") == run else None
@@ -142,11 +155,9 @@ class Owners:
                 kind="batch.twice",
             )
 
-    def _prune(self, epochs: list[int]) -> None:
-        """Delete all but the newest earlier owner: a fenced writer sees its own file gone, or a newer one."""
-        for old in epochs[:-1]:
-            self._io.delete(self._path(old))
-            self._hold.forget(old)
+    def _prune(self, epochs: Sequence[int]) -> None:
+        """Delete these earlier owners, but not the newest: a fenced writer sees its own file gone, or a newer one."""
+        self._io.delete_all([path for old in epochs for path in (self._path(old), *self._hold.left_by(old))])
 
     def _is_mine(self, epoch: int, found: bytes) -> bool:
         return self._mine is None or self._mine == (epoch, found)
@@ -170,9 +181,12 @@ def _id_of(owner: Mapping[str, Any] | None) -> str:
     return owner.get("id", "") if owner else ""
 
 
-def _load(file_io: FileIO, path: str) -> dict[str, Any]:
+def _load(file_io: FileIO, path: str) -> dict[str, Any] | None:
+    """None when the file is gone."""
     try:
         return dict(json.loads(file_io.read(path)))
+    except FileNotFoundError:
+        return None
     except (ValueError, TypeError) as broken:
         raise Corrupt(
             f"{path}: not a valid owner record ({type(broken).__name__}). It holds no data: make sure that no "

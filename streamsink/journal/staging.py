@@ -5,7 +5,7 @@ import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from streamsink.journal.announced import READY, Announced, Announcement, Deleting
@@ -22,12 +22,20 @@ class Staging:
     Its methods are called as those of ``Journal`` are: by the thread that records and by the one that publishes.
     """
 
-    def __init__(self, file_io: FileIO, folder: str, table: str, deleting: Deleting | None = None):
-        """table: path of the folder that holds the journal. deleting: as of ``Announced``."""
+    def __init__(
+        self, file_io: FileIO, folder: str, table: str, deleting: Deleting | None = None, *, keeps: bool = False
+    ):
+        """table: path of the folder that holds the journal. deleting: as of ``Announced``. keeps: whether the folders
+        of retained records stay.
+        """
         self._io = file_io
         self._folder = folder
         self._lock = threading.Lock()
         self._attempts = Announced(file_io, table, deleting)
+        self._keeps = keeps
+        # As of ``look``: the folders, and the files in each where they are few.
+        self._names: list[str] | None = None
+        self._files: dict[str, list[str]] = {}
         # By number, the folders that its record may yet name.
         self._left: dict[int, list[str]] = {}
         # Such folders of numbers that this writer has taken.
@@ -43,6 +51,26 @@ class Staging:
         self._io.begin_dir(folder)
         return folder
 
+    def look(self) -> None:
+        """List the folders of a distant store together with the journal, for ``orphans``.
+
+        What a driver makes later that is fenced by then is found by the next start.
+        """
+        if not self._io.is_distant:
+            return
+        if self._keeps or not self._io.names_at_once:
+            self._names = self._io.names(self._folder)
+            return
+        self._files = {}
+        for path in self._io.files_below(self._folder):
+            name = path[len(self._folder) + 1 :].partition("/")[0]
+            self._files.setdefault(os.path.join(self._folder, name), []).append(path)
+        self._names = [os.path.basename(folder) for folder in self._files]
+
+    def end_unfinished(self) -> None:
+        """Delete the files that dead writers never finished."""
+        self._io.delete_unfinished(self._folder)
+
     def orphans(
         self, needed: Collection[int], last: int, load: Callable[[int], Committable | None]
     ) -> dict[str, list[str]]:
@@ -54,7 +82,8 @@ class Staging:
         load: reads the record of a number. It is called only where several epochs have a folder of that number, as
         after a power failure that brought back what the record's own writer had deleted.
         """
-        found = [(name, _NAME.fullmatch(name)) for name in self._io.names(self._folder)]
+        names, self._names = self._names, None
+        found = [(name, _NAME.fullmatch(name)) for name in self._listed(names)]
         epochs = {os.path.join(self._folder, name): (int(match[1]), int(match[2])) for name, match in found if match}
         numbers = {folder: number for folder, (_, number) in epochs.items()}
         several = [number for number, folders in Counter(numbers.values()).items() if folders > 1 and number in needed]
@@ -64,7 +93,8 @@ class Staging:
             for folder, (epoch, number) in epochs.items()
             if number in needed and writers.get(number, epoch) == epoch
         }
-        below = {folder: self._files_below(folder) for folder in numbers if folder not in named}
+        known, self._files = self._files, {}
+        below = {f: known[f] if f in known else self._files_below(f) for f in numbers if f not in named}
         left = [
             folder
             for folder, files in below.items()
@@ -126,13 +156,11 @@ class Staging:
             self._io.delete_tree(staging)
 
     def remove(self, folders: Collection[str], load: Callable[[int], Committable | None]) -> list[str]:
-        """Delete these folders, the files whose places they announce, and those that dead writers never finished.
+        """Delete these folders, and the files whose places they announce.
 
         load: as in ``orphans``. Returns the paths of the files with final names that were deleted.
         """
-        found = [path for folder in folders for path in self._delete(folder, load)]
-        self._io.delete_unfinished(self._folder)
-        return found
+        return [path for folder in folders for path in self._delete(folder, load)]
 
     def take(self, sequence: int) -> None:
         """This writer's record has the number now, so no record will name what others had ready for it."""
@@ -150,18 +178,37 @@ class Staging:
             self._unasked.difference_update(sequences)
         for folder in superseded:
             self._delete(folder)
+        self._io.delete_all(list(known.values()))
         for path in known.values():
-            self._io.delete(path)
             self._attempts.forget(os.path.dirname(path))
         others = set(sequences) - known.keys()
-        names = [(name, _NAME.fullmatch(name)) for name in self._io.names(self._folder)] if others else []
+        names = [(name, _NAME.fullmatch(name)) for name in self._listed(self._names)] if others else []
         folders = [os.path.join(self._folder, name) for name, found in names if found and int(found[2]) in others]
-        deletions: list[Callable[[], Any]] = [functools.partial(self._delete, folder, load) for folder in folders]
-        if self._io.is_distant:
-            self._io.at_once(deletions)
-        else:
-            for delete in deletions:
-                delete()
+        known_files = {folder: files for folder in folders if (files := self._files.pop(folder, None))}
+        self._delete_known(known_files, load)
+        deletions: list[Callable[[], Any]] = [
+            functools.partial(self._delete, folder, load) for folder in folders if folder not in known_files
+        ]
+        self._io.together(deletions)
+        if self._names is not None:
+            self._names = [name for name in self._names if os.path.join(self._folder, name) not in folders]
+
+    def _delete_known(
+        self, found: Mapping[str, Sequence[str]], load: Callable[[int], Committable | None] | None
+    ) -> None:
+        """As ``_delete``, of folders of which the files are known, all at once. What comes later is left to the next
+        start.
+        """
+        settled = {folder: files for folder, files in found.items() if self._sweep(folder, files, load) is not None}
+        self._io.delete_all([path for files in settled.values() for path in files])
+        for folder in settled:
+            self._attempts.forget(folder)
+
+    def _sweep(
+        self, folder: str, files: Sequence[str], load: Callable[[int], Committable | None] | None
+    ) -> list[str] | None:
+        record = load(int(os.path.basename(folder).partition("-")[2])) if load else None
+        return self._attempts.sweep(folder, files, record.state.record_id if record else None)
 
     def _delete(self, folder: str, load: Callable[[int], Committable | None] | None = None) -> list[str]:
         """Delete the folder and, before that, the files that it announces. Idempotent. Returns these files.
@@ -172,21 +219,19 @@ class Staging:
         files = self._files_below(folder) if self._io.names_at_once else []
         gone: list[str] | None = []
         if files:
-            record = load(int(os.path.basename(folder).partition("-")[2])) if load else None
-            gone = self._attempts.sweep(folder, files, record.state.record_id if record else None)
+            gone = self._sweep(folder, files, load)
         if gone is None:
             return []
         self._io.delete_tree(folder)
         self._attempts.forget(folder)
         return gone
 
+    def _listed(self, names: list[str] | None) -> list[str]:
+        return self._io.names(self._folder) if names is None else names
+
     def _files_below(self, folder: str) -> list[str]:
         """All files in the folder, and in the folders that Spark's own writer makes there."""
-        found: list[str] = []
-        for entry in self._io.entries(folder):
-            path = os.path.join(folder, entry.name)
-            found += self._files_below(path) if entry.is_dir else [path]
-        return found
+        return self._io.files_below(folder)
 
 
 def _is_ready(path: str) -> bool:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import tenacity
 
@@ -58,6 +58,7 @@ class LockedFileIO(FileIO):
         def create() -> bool:
             return self._inner.create_new(path, data, unique, prepared=prepared)
 
+        self._inner.do_waiting()
         with self._turn:
             won = self._retrying(create_under, self._lock, self._inner, path, data, create)
         if prepared and not won:
@@ -81,17 +82,38 @@ class LockedFileIO(FileIO):
     def asking_to_keep(self, questions: Questions, *, more: bool = False) -> AbstractContextManager[None]:
         return self._inner.asking_to_keep(questions, more=more)
 
+    def proving(self) -> AbstractContextManager[None]:
+        return self._inner.proving()
+
+    def is_own(self, path: str) -> bool:
+        return self._inner.is_own(path)
+
+    def together(self, actions: Sequence[Callable[[], Any]]) -> None:
+        self._inner.together(actions)
+
+    def soon(self, action: Callable[[], None]) -> None:
+        self._inner.soon(action)
+
+    def do_waiting(self) -> None:
+        self._inner.do_waiting()
+
     def ask_beside(self, action: Callable[[], None], questions: Questions, *, shared: Questions = Questions()) -> None:
         self._inner.ask_beside(action, questions, shared=shared)
 
     def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
         return self._inner.asked_recently(questions)
 
+    def known_still(self, questions: Questions, made: tuple[str, bytes], following: str) -> None:
+        self._inner.known_still(questions, made, following)
+
     def entries(self, path: str) -> list[FileStatus]:
         return self._inner.entries(path)
 
     def names(self, path: str) -> list[str]:
         return self._inner.names(path)
+
+    def files_below(self, path: str) -> list[str]:
+        return self._inner.files_below(path)
 
     def names_beginning(self, path: str, beginning: str) -> list[str]:
         return self._inner.names_beginning(path, beginning)

@@ -1,10 +1,11 @@
 """What a pre-commit hands to the committer, and how it is recorded: all a restart needs, nothing to compute again."""
 
 import base64
+import functools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamsink.errors import Misuse
 from streamsink.protocol.file_entries import lengthened
@@ -141,20 +142,32 @@ class AppState:
         """
         value = {name: getattr(self, name) for name in _STATE_FIELDS}
         value |= {"version": _STATE_VERSION, "query_id": self.query, "journal_id": self.journal_id}
-        sources, recorded = self.sources, self.recorded
-        if len(recorded.topics) > _MOST_WHOLE_IDS:
-            sources, recorded = tuple(source.with_shortened_ids() for source in sources), recorded.with_shortened_ids()
-        value["sources"] = [source.to_json() for source in sources]
-        value["recorded"] = recorded.to_json(sources)
+        value["sources"], value["recorded"] = self._positions
         if self.fingerprint is not None:
             value["fingerprint"] = self.fingerprint.to_json()
         if self.rows is not None:
             value["rows"] = self.rows
         return value | {name: getattr(self, name) for name in _STATE_FIELDS_WHEN_SET if getattr(self, name)}
 
+    @functools.cached_property
+    def _positions(self) -> tuple[list[Any], list[Any]]:
+        """Sources and recorded positions as JSON, made once for the record and for the snapshot."""
+        short = len(self.recorded.topics) > _MOST_WHOLE_IDS
+        return [source.to_json(short) for source in self.sources], self.recorded.to_json(self.sources, short)
+
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "AppState":
         """Read a state of version 1 or 2. Raises Misuse for a newer version."""
+        state = cls.told(value)
+        state.recorded  # noqa: B018 - what cannot be read is noticed here
+        return state
+
+    @classmethod
+    def told(cls, value: Mapping[str, Any]) -> "AppState":
+        """As ``from_json``, but positions are read when they are first asked for.
+
+        Nearly every commit asks only which record it is, and there may be thousands of topics.
+        """
         version = value.get("version", 1)
         if version > _STATE_VERSION:
             raise Misuse(
@@ -168,11 +181,23 @@ class AppState:
         plain["journal_id"] = value.get("journal_id", "")
         plain |= {name: value[name] for name in _STATE_FIELDS_WHEN_SET if name in value}
         plain |= {name: tuple(value.get(name, ())) for name in ("inputs", "leads_on", "behind")}
-        sources = tuple(SourceRange.from_json(s) for s in value["sources"])
         known = value.get("fingerprint")
         fingerprint = QueryFingerprint.from_json(known) if known is not None else None
-        recorded = Recorded.from_json(value["recorded"], sources)
-        return cls(sources=sources, recorded=recorded, fingerprint=fingerprint, rows=value.get("rows"), **plain)
+        state = cls(sources=(), fingerprint=fingerprint, rows=value.get("rows"), **plain)
+        del state.__dict__["sources"], state.__dict__["recorded"]
+        state.__dict__["_told"] = (value["sources"], value["recorded"])
+        return state
+
+    if not TYPE_CHECKING:  # it would hide misspelt names
+
+        def __getattr__(self, name: str) -> Any:
+            """The positions of a state that ``told`` has made, when they are first asked for."""
+            said = self.__dict__.get("_told")
+            if said is None or name not in ("sources", "recorded"):
+                raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
+            sources = tuple(SourceRange.from_json(each) for each in said[0])
+            self.__dict__.update(sources=sources, recorded=Recorded.from_json(said[1], sources))
+            return self.__dict__[name]
 
 
 _STATE_VERSION = 2

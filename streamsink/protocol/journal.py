@@ -149,7 +149,14 @@ class Journal(ABC):
         """Raises Fenced when a newer writer has claimed the application. Called before each durable step."""
 
     def questions(self, writer: Writer) -> Any:
-        """What ``check_owner`` will ask of the journal's store, as ``Fence`` hands it on; None if it does not tell."""
+        """What ``check_owner`` will ask of the journal's store, as ``Fence`` hands it on; None if it does not tell.
+
+        writer: one of epoch 0 for what ``claim`` asks first.
+        """
+        return None
+
+    def questions_of_restore(self) -> Any:
+        """Likewise, what is asked of the journal when a restart, after ``claim``, plans what to publish."""
         return None
 
     def check_before_record(self, writer: Writer, sequence: int) -> None:
@@ -195,7 +202,9 @@ class Journal(ABC):
         """One record. Raises Corrupt, naming the file and the way out, when it is torn or altered."""
 
     def loading(self) -> AbstractContextManager[None]:
-        """Entered while the records of earlier runs are loaded: a journal in a distant store reads several at once."""
+        """Entered while the records of earlier runs are needed: a journal in a distant store reads several at once, and
+        each of them once.
+        """
         return nullcontext()
 
     @abstractmethod
@@ -217,6 +226,11 @@ class Journal(ABC):
         After a crash before the mark, the committer finds out by reading the destination. A bounded job's run is
         remembered for good, longer than its record.
         """
+
+    def mark_all(self, records: Sequence[tuple[Committable, Where | None]]) -> None:
+        """As ``mark_published``, of several. After a crash any of them may be marked."""
+        for committable, where in records:
+            self.mark_published(committable, where)
 
     @abstractmethod
     def known_run(self, run: str, table_id: str) -> KnownRun:

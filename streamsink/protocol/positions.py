@@ -16,6 +16,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 # By topic and partition, the next offset: {"topic": {"0": 42}}.
@@ -23,6 +24,13 @@ Offsets = Mapping[str, Mapping[str, int]]
 
 # A shortened id has this many characters of the id, a character that no id has, and this many of the id's digest.
 _BEGINNING, _SHORT, _DIGEST = 3, "~", 7
+# So many ids are shortened once, and not in each batch.
+_MOST_SHORTENED = 8_192
+# The names of these partitions are compared as a whole.
+_NUMBERS = tuple(map(str, range(10_000)))
+_NUMBER_SET = frozenset(_NUMBERS)
+# The partitions of a topic that has one.
+_ONE = {"0"}
 
 
 @dataclass(frozen=True)
@@ -77,30 +85,40 @@ class SourceRange:
         """
         return (self.start or {}).get(topic, {}).get(part)
 
-    def with_shortened_ids(self) -> "SourceRange":
-        """The same range with shortened ids of topics."""
-        return replace(self, topic_ids={topic: shortened(topic_id) for topic, topic_id in self.topic_ids.items()})
+    def told(self, **said: Any) -> "SourceRange":
+        """The same positions with more that is said of them. said: by field."""
+        made = replace(self, **said)
+        made.__dict__["numeric"] = self.numeric  # it takes a while to find out, with thousands of partitions
+        return made
 
-    def to_json(self) -> dict[str, Any]:
-        """The range as a state has it: what was read, and of which cluster and topics."""
+    def to_json(self, short: bool = False) -> dict[str, Any]:
+        """The range as a state has it: what was read, and of which cluster and topics.
+
+        short: with shortened ids of topics.
+        """
         if not self.numeric:
             named = {"name": self.name} if self.name else {}
             return {"start": self.start, "end": self.end, "fingerprint": self.fingerprint, **named}
         topics = sorted({*self.end, *(self.start or {})})
-        value: dict[str, Any] = {"topics": [self._topic_json(topic) for topic in topics]}
+        value: dict[str, Any] = {"topics": [self._topic_json(topic, short) for topic in topics]}
         if self.start is None:
             value["start"] = None
         said = {"fingerprint": self.fingerprint, "name": self.name, "cluster": self.cluster}
         return value | {key: text for key, text in said.items() if text}
 
-    def _topic_json(self, topic: str) -> list[Any]:
+    def _topic_json(self, topic: str, short: bool) -> list[Any]:
         """A topic as an array: [name, id, end, how much was read of it, where partitions began that have no end].
 
         An array, and not an object with names, because a state has many of them.
         """
         end, start = self.end.get(topic), (self.start or {}).get(topic)
-        value: list[Any] = [topic, self.topic_id(topic), None if end is None else pack(end), None]
-        if start is not None:
+        topic_id = self.topic_ids.get(topic, "")
+        if end is not None and start is not None and end.keys() == start.keys() == _ONE:
+            return [topic, shortened(topic_id) if short else topic_id, [end["0"]], [end["0"] - start["0"]]]
+        value: list[Any] = [topic, shortened(topic_id) if short else topic_id, None if end is None else pack(end), None]
+        if start is not None and end is not None and start.keys() <= end.keys():
+            value[3] = pack({part: end[part] - first for part, first in start.items()})
+        elif start is not None:
             value[3] = pack({part: (end or {})[part] - first for part, first in start.items() if part in (end or {})})
             gone = {part: first for part, first in start.items() if part not in (end or {})}
             value += [pack(gone)] if gone else []
@@ -134,11 +152,14 @@ class SourceRange:
 
 def same_id(one: str, other: str) -> bool:
     """Whether two ids may be the same: they are equal, or one is not known, or one is the other one shortened."""
+    if one == other:
+        return True
     if _SHORT in one or _SHORT in other:
         one, other = shortened(one), shortened(other)
     return not one or not other or one == other
 
 
+@functools.lru_cache(maxsize=_MOST_SHORTENED)
 def shortened(topic_id: str) -> str:
     """The beginning of a topic's id, by which a reader knows it, and 42 bits of its digest.
 
@@ -198,15 +219,14 @@ def numeric_ones(ranges: tuple[SourceRange, ...]) -> Iterator[tuple[int, SourceR
 
 
 def _is_offsets(value: Any) -> bool:
-    return (
-        isinstance(value, Mapping)
-        and bool(value)
-        and all(isinstance(parts, Mapping) and _are_offsets(parts) for parts in value.values())
-    )
-
-
-def _are_offsets(parts: Mapping[str, Any]) -> bool:
-    return all(_is_number(p) and isinstance(o, int) and not isinstance(o, bool) for p, o in parts.items())
+    if not isinstance(value, Mapping) or not value:
+        return False
+    if not all(issubclass(kind, Mapping) for kind in set(map(type, value.values()))):
+        return False
+    if any(kind is not int for kind in set(map(type, chain.from_iterable(p.values() for p in value.values())))):
+        return False
+    names = set().union(*value.values())
+    return names <= _NUMBER_SET or all(map(_is_number, names))
 
 
 def _is_number(part: str) -> bool:
@@ -223,6 +243,12 @@ def pack(parts: Mapping[str, int]) -> list[Any] | dict[str, Any]:
 
     It stays an object where most places of the array would be empty.
     """
+    if parts.keys() == _ONE:
+        return [*parts.values()]
+    if len(parts) <= len(_NUMBERS):
+        packed = list(map(parts.get, _NUMBERS[: len(parts)]))
+        if None not in packed:
+            return packed
     size = max((int(part) for part in parts), default=-1) + 1
     if size > 2 * len(parts) + _FREE_PLACES:
         return dict(parts)
@@ -233,6 +259,8 @@ def unpack(packed: list[Any] | Mapping[str, Any]) -> dict[str, int]:
     """The inverse of ``pack``."""
     if isinstance(packed, Mapping):
         return dict(packed)
+    if len(packed) <= len(_NUMBERS) and None not in packed:
+        return dict(zip(_NUMBERS, packed))
     return {str(part): number for part, number in enumerate(packed) if number is not None}
 
 

@@ -1,6 +1,7 @@
 """The positions up to which everything is published: one for each partition, as each source of the query reads it."""
 
 import functools
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,8 +20,10 @@ from streamsink.protocol.positions import (
 # The source of a record by an earlier version, which did not say which source it belongs to.
 UNKNOWN = ""
 
+_identity = operator.attrgetter("source", "topic", "cluster", "topic_id")
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class TopicRecord:
     """What one source has read of one topic. next: the first offset of each partition that is not published.
 
@@ -36,15 +39,16 @@ class TopicRecord:
     @property
     def identity(self) -> tuple[str, str, str, str]:
         """What tells this record from the others of an application."""
-        return self.source, self.topic, self.cluster, self.topic_id
+        return _identity(self)
 
     def agrees(self, source: SourceRange) -> bool:
         """Whether this may be the topic that the source reads under the same name, as far as ids are known."""
         return same_id(self.cluster, source.cluster) and same_id(self.topic_id, source.topic_id(self.topic))
 
-    def to_json(self) -> dict[str, Any]:
-        """The record as a state has it. Ids that are not known are left out."""
-        said = {"source": self.source, "cluster": self.cluster, "id": self.topic_id}
+    def to_json(self, short: bool = False) -> dict[str, Any]:
+        """The record as a state has it, with a shortened id if ``short``. Ids that are not known are left out."""
+        topic_id = shortened(self.topic_id) if short else self.topic_id
+        said = {"source": self.source, "cluster": self.cluster, "id": topic_id}
         return {"topic": self.topic, "next": pack(self.next)} | {key: text for key, text in said.items() if text}
 
     @classmethod
@@ -66,7 +70,7 @@ class Recorded:
     @classmethod
     def of(cls, topics: Iterable[TopicRecord]) -> "Recorded":
         """The records in their one order."""
-        return cls(tuple(sorted(topics, key=lambda record: record.identity)))
+        return cls(tuple(sorted(topics, key=_identity)))
 
     @functools.cached_property
     def _by_topic(self) -> dict[str, tuple[TopicRecord, ...]]:
@@ -84,7 +88,10 @@ class Recorded:
 
         Empty for a topic that is new. Several when other sources read it and none of them has this one's name or place.
         """
-        found = [record for record in self.of_topic(topic) if record.agrees(source)]
+        named = self.of_topic(topic)
+        if len(named) == 1:
+            return named if named[0].agrees(source) else ()
+        found = [record for record in named if record.agrees(source)]
         exact = [record for record in found if record.topic_id and source.topic_id(topic)]
         found = exact or found
         for key in dict.fromkeys((source.key(place), str(place))):
@@ -92,6 +99,41 @@ class Recorded:
             if own:
                 return tuple(own)
         return tuple(found)
+
+    def is_continued_by(self, place: int, source: SourceRange) -> bool:
+        """Whether the source begins exactly where the records end, which are all its own, and goes back nowhere.
+
+        Nearly every batch does, of a query with one source. Then there is nothing to look at topic by topic. False also
+        where that is not certain.
+        """
+        if not self._asked or self._asked[0][:2] != (place, id(source)):
+            self._asked[:] = [(place, id(source), source, self._continues(source.key(place), source))]
+        return self._asked[0][3]
+
+    @functools.cached_property
+    def _asked(self) -> list[tuple[int, int, SourceRange, bool]]:
+        """The last answer of ``is_continued_by``, if there is one: each batch asks several times."""
+        return []
+
+    def _continues(self, key: str, source: SourceRange) -> bool:
+        start, end = source.start, source.end
+        return (
+            source.numeric
+            and bool(start)
+            and source.newest is None
+            and len(end) == len(start)
+            and {record.topic: record.next for record in self.topics} == start
+            and all(
+                record.source == key
+                and record.cluster == source.cluster
+                and record.topic_id == source.topic_ids.get(record.topic, "")
+                for record in self.topics
+            )
+            and all(
+                topic in start and start[topic].keys() == ends.keys() and _is_ahead(ends, start[topic])
+                for topic, ends in end.items()
+            )
+        )
 
     def without(self, records: Iterable[TopicRecord]) -> "Recorded":
         """The records except these, which are found by their identity."""
@@ -115,29 +157,35 @@ class Recorded:
 
     def _with_ends(self, sources: tuple[SourceRange, ...], choose: Callable[[int, int], int]) -> "Recorded":
         made: list[TopicRecord] = []
-        replaced: list[TopicRecord] = []
-        for place, source in numeric_ones(sources):
+        replaced: set[int] = set()
+        compared = list(numeric_ones(sources))
+        if len(compared) == 1 and self.is_continued_by(*compared[0]):
+            return Recorded.of(_ends(sources).values())
+        for place, source in compared:
             for topic in source.end:
                 known = self.known(place, source, topic)
-                replaced += known
+                replaced.update(map(id, known))
                 made.append(_moved(source.key(place), source, topic, known, choose))
-        return Recorded.of((*self.without(replaced).topics, *made))
-
-    def with_shortened_ids(self) -> "Recorded":
-        """The same records with shortened ids of topics."""
-        return Recorded.of(replace(record, topic_id=shortened(record.topic_id)) for record in self.topics)
+        return Recorded.of((*(record for record in self.topics if id(record) not in replaced), *made))
 
     # -- in the table's state ----------------------------------------------------------------------------------------
 
-    def to_json(self, sources: tuple[SourceRange, ...]) -> list[Any]:
-        """The records as JSON. sources: of the same state; what they say already is not said again."""
-        ends = _ends(sources)
-        own = {record.identity: record for record in self.topics}
-        follows = all(identity in own and set(end.next) <= set(own[identity].next) for identity, end in ends.items())
+    def to_json(self, sources: tuple[SourceRange, ...], short: bool = False) -> list[Any]:
+        """The records as JSON. sources: of the same state; what they say already is not said again.
+
+        short: with shortened ids of topics.
+        """
+        ends = _ends_of(sources)
+        own = dict(zip(map(_identity, self.topics), self.topics))
+        follows = all(identity in own and end.keys() <= own[identity].next.keys() for identity, end in ends.items())
         if not follows:
-            return [record.to_json() for record in self.topics]
-        rest = [record.to_json() for identity, record in own.items() if identity not in ends]
-        ahead = {str(number): _ahead_json(end, own[end.identity]) for number, end in enumerate(ends.values())}
+            return [record.to_json(short) for record in self.topics]
+        rest = [record.to_json(short) for identity, record in own.items() if identity not in ends]
+        ahead = {
+            str(number): _ahead_json(end, own[identity].next)
+            for number, (identity, end) in enumerate(ends.items())
+            if own[identity].next is not end
+        }
         return [{"ahead": {number: value for number, value in ahead.items() if value}}, *rest] if ends else rest
 
     @classmethod
@@ -157,6 +205,14 @@ class Recorded:
         return cls.of(made)
 
 
+def _is_ahead(ends: Mapping[str, int], start: Mapping[str, int]) -> bool:
+    """Whether no partition ends before it starts. Both have the same partitions."""
+    for part, at in ends.items():
+        if at < start[part]:
+            return False
+    return True
+
+
 def _moved(
     key: str, source: SourceRange, topic: str, known: tuple[TopicRecord, ...], choose: Callable[[int, int], int]
 ) -> TopicRecord:
@@ -165,36 +221,51 @@ def _moved(
     Where several records differ the lowest position counts, because nothing is lost by it. choose: takes the offset
     where the batch ends in a partition and the recorded one, and returns the new one.
     """
-    before: dict[str, int] = {}
-    for record in known:
-        for part, at in record.next.items():
-            before[part] = min(at, before.get(part, at))
-    after = {part: choose(at, before.get(part, at)) for part, at in source.end[topic].items()}
-    clusters, ids = ({getattr(record, name) for record in known} - {""} for name in ("cluster", "topic_id"))
-    cluster = source.cluster or (clusters.pop() if len(clusters) == 1 else "")
-    topic_id = source.topic_id(topic) or (ids.pop() if len(ids) == 1 else "")
-    return TopicRecord(key, topic, cluster, topic_id, before | after)
+    before: Mapping[str, int] = known[0].next if known else {}
+    for record in known[1:]:
+        before = _lowest(before, record.next)
+    end = source.end[topic]
+    after = {part: choose(at, before.get(part, at)) for part, at in end.items()}
+    cluster = source.cluster or _one(record.cluster for record in known)
+    topic_id = source.topic_id(topic) or _one(record.topic_id for record in known)
+    # Nearly always these are the positions where the batch ends, which then need not be compared with them again.
+    next_ = end if after == end and before.keys() <= end.keys() else {**before, **after}
+    return TopicRecord(key, topic, cluster, topic_id, next_)
+
+
+def _one(ids: Iterable[str]) -> str:
+    """The one id that is known; '' for none or several."""
+    found = {*ids} - {""}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _lowest(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {**one, **{part: min(at, one.get(part, at)) for part, at in other.items()}}
 
 
 def _ends(sources: tuple[SourceRange, ...]) -> dict[tuple[Any, ...], TopicRecord]:
     """Where the batch ends, as records, in an order that does not depend on whether the ranges were read from JSON."""
-    found = [
-        TopicRecord(source.key(place), topic, source.cluster, source.topic_id(topic), end)
+    return {identity: TopicRecord(*identity, end) for identity, end in _ends_of(sources).items()}
+
+
+def _ends_of(sources: tuple[SourceRange, ...]) -> dict[tuple[str, str, str, str], Mapping[str, int]]:
+    """The same offsets by the records' identities."""
+    return {
+        (source.key(place), topic, source.cluster, source.topic_id(topic)): end
         for place, source in numeric_ones(sources)
         for topic, end in sorted(source.end.items())
-    ]
-    return {record.identity: record for record in found}
+    }
 
 
-def _ahead_json(end: TopicRecord, record: TopicRecord) -> list[Any] | None:
+def _ahead_json(end: Mapping[str, int], recorded: Mapping[str, int]) -> list[Any] | None:
     """[how far the record is ahead of where the batch ends, the partitions that the batch does not have].
 
     None when the record is exactly where the batch ends.
     """
-    ahead = {part: record.next[part] - at for part, at in end.next.items()}
-    others = {part: at for part, at in record.next.items() if part not in end.next}
-    if not others and not any(ahead.values()):
+    if recorded is end or recorded == end:
         return None
+    ahead = {part: recorded[part] - at for part, at in end.items()}
+    others = {part: at for part, at in recorded.items() if part not in end}
     return [pack(ahead), pack(others)] if others else [pack(ahead)]
 
 

@@ -20,6 +20,9 @@ from streamsink.protocol.committable import AppState, Batch, Committable, KnownR
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group, Journal, Mark, Where
 
+# Of this library. What travels to executors must be taken up by the version that sent it.
+VERSION = "0.1.0"
+
 
 @dataclass(frozen=True)
 class Destination:
@@ -84,6 +87,8 @@ class Committer(ABC):
 
     settles_later: bool = False
     """Whether ``publish`` may leave ``Published.settle`` to be done beside the next batch."""
+    marked_at_once: int = 1
+    """After how many publishings a restart marks the records: more than one where each mark takes a round trip."""
 
     def for_background(self) -> "Committer":
         """Another committer of the same destination that shares no changing state with this one, for another thread.
@@ -113,10 +118,11 @@ class Committer(ABC):
         """
         return list(records)
 
-    def asking(self, questions: Any) -> AbstractContextManager[Any]:
-        """Entered while ``history`` is called and the journal is asked who owns the application.
+    def asking(self, questions: Any, *, others: bool = False) -> AbstractContextManager[Any]:
+        """Entered while ``history`` is called and the journal is asked this.
 
-        A committer over a distant store asks both at once. questions: as in ``Fence``.
+        A committer over a distant store asks both at once. questions: as in ``Fence``. others: whether ``others`` will
+        be called, too.
         """
         return nullcontext()
 

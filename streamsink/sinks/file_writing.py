@@ -8,6 +8,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from streamsink.clock import IdSource
+from streamsink.errors import StreamsinkError
 from streamsink.events import log
 from streamsink.protocol.sink import Writing
 from streamsink.storage.file_io import FileIO
@@ -93,5 +94,5 @@ class FileWriter:
         if self._begun:
             try:
                 self._io.delete(f"{self._writing.staging}/{self._name}")
-            except OSError as failed:
+            except (OSError, StreamsinkError) as failed:
                 log.warning("a staged file could not be deleted, and stays until its folder is swept: %s", failed)

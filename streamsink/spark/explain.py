@@ -64,7 +64,9 @@ def explain(table: str, failed: Exception) -> Exception:
         return Misuse(
             f"{table}: the Python that Spark runs its tasks with has no module '{missing[1]}'. {KEPT} Set "
             "spark.pyspark.python (or PYSPARK_PYTHON) to a Python that has streamsink, on this machine "
-            f"{sys.executable}, and on a cluster one that every executor has; then start it again",
+            f"{sys.executable}, and on a cluster one that every executor has; or give spark-submit the library "
+            "(--py-files streamsink.zip), and spark.executorEnv.PYTHONPATH=streamsink.zip where "
+            "spark.python.daemon.module is set. Then start it again",
             kind="worker.no-streamsink",
         )
     if isinstance(failed, Py4JJavaError):

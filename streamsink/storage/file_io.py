@@ -9,9 +9,9 @@ The driver makes these calls unless a method says otherwise. Paths are absolute,
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse, OutcomeUnknown
@@ -19,7 +19,7 @@ from streamsink.storage.calls import Calls, PosixCalls, PosixLikeCalls
 from streamsink.storage.flush_group import FlushGroup, Unflushed
 from streamsink.storage.folders import Folders
 from streamsink.storage.hold import Flock, Hold
-from streamsink.storage.reading import AskedAhead, Questions
+from streamsink.storage.reading import AskedAhead, FileStatus, Questions
 
 
 class FileIO(Folders):
@@ -253,7 +253,7 @@ class DistantFileIO(FileIO):
 
     def __init__(self, calls: PosixLikeCalls, new_id: Callable[[], str], flush: bool = True):
         super().__init__(calls, new_id, flush)
-        self._ahead = AskedAhead(calls.read, calls.size, calls.at_once)
+        self._ahead = AskedAhead(calls.read, calls.size, calls.entries, calls.at_once)
 
     def asking(self, questions: Questions) -> AbstractContextManager[None]:
         return self._ahead.asking(questions)
@@ -261,11 +261,23 @@ class DistantFileIO(FileIO):
     def asking_to_keep(self, questions: Questions, *, more: bool = False) -> AbstractContextManager[None]:
         return self._ahead.keeping(questions, more=more)
 
+    def together(self, actions: Sequence[Callable[[], Any]]) -> None:
+        self._calls.at_once(actions)
+
+    def soon(self, action: Callable[[], None]) -> None:
+        self._ahead.soon(action)
+
+    def do_waiting(self) -> None:
+        self._ahead.do_waiting()
+
     def ask_beside(self, action: Callable[[], None], questions: Questions, *, shared: Questions = Questions()) -> None:
         self._ahead.beside(action, questions, shared=shared)
 
     def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
         return self._ahead.recent(questions)
+
+    def known_still(self, questions: Questions, made: tuple[str, bytes], following: str) -> None:
+        self._ahead.known_still(questions, made, following)
 
     def read(self, path: str) -> bytes:
         return self._ahead.read(path)
@@ -275,6 +287,21 @@ class DistantFileIO(FileIO):
 
     def exists(self, path: str) -> bool:
         return self.size(path) is not None
+
+    def entries(self, path: str) -> list[FileStatus]:
+        return [FileStatus(*entry) for entry in sorted(self._ahead.entries(path))]
+
+    def names(self, path: str) -> list[str]:
+        return sorted(name for name, _, _ in self._ahead.entries(path))
+
+    def listed(self, path: str) -> Mapping[str, int | None]:
+        return {name: size if self.lists_sizes else None for name, size, _ in self._ahead.entries(path)}
+
+    def create_if_absent(
+        self, path: str, data: bytes, unique: str = "", *, prepared: bool = False, replaceable: bool = False
+    ) -> bool:
+        self.do_waiting()
+        return super().create_if_absent(path, data, unique, prepared=prepared, replaceable=replaceable)
 
 
 def is_there(file_io: FileIO, path: str, data: bytes, failed: OSError, replaceable: bool = False) -> bool:

@@ -33,8 +33,9 @@ class Hold(ABC):
     def keep(self, epoch: int) -> None:
         """Hold from now on, because this driver has claimed ``epoch``: until ``release``, or until the process ends."""
 
-    def forget(self, epoch: int) -> None:
-        """Remove what is left of the hold of ``epoch``, which was superseded long ago."""
+    def left_by(self, epoch: int) -> list[str]:
+        """Paths of what may be left of the hold of ``epoch``, which was superseded long ago."""
+        return []
 
     @abstractmethod
     def release(self) -> None:
@@ -100,8 +101,8 @@ class BeatingHold(Hold):
         self._thread = threading.Thread(target=self._beat_on, args=(epoch,), name=f"{BEAT_THREAD}{epoch}", daemon=True)
         self._thread.start()
 
-    def forget(self, epoch: int) -> None:
-        self._io.delete(self._path_of(epoch))
+    def left_by(self, epoch: int) -> list[str]:
+        return [self._path_of(epoch)]
 
     def release(self) -> None:
         thread, self._thread = self._thread, None

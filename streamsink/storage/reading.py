@@ -6,6 +6,7 @@ asked together (``AskedAhead``), and the code that follows finds the answers.
 """
 
 import functools
+import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,20 +17,22 @@ from streamsink.clock import Clock
 from streamsink.storage.calls import NameLimits, PosixLikeCalls
 
 _Answer = TypeVar("_Answer")
-_READ, _SIZE = "read", "size"
+_READ, _SIZE, _NAMES = "read", "size", "names"
 # So long an answer counts that was kept for a later block. Nobody stops a query and restores its table within less.
 KEPT_MS = 5_000
 
 
 @dataclass(frozen=True)
 class Questions:
-    """Files of which the bytes (``read``), or the sizes (``size``, which also tells whether they exist), are needed."""
+    """Files of which the bytes (``read``), or the sizes (``size``, which also tells whether they exist), are needed;
+    and folders of which the names are."""
 
     read: tuple[str, ...] = ()
     size: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
     def __add__(self, other: "Questions") -> "Questions":
-        return Questions(self.read + other.read, self.size + other.size)
+        return Questions(self.read + other.read, self.size + other.size, self.names + other.names)
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,36 @@ class Reading:
         """
         return self.asking(questions)
 
+    def proving(self) -> AbstractContextManager[None]:
+        """Entered by who is about to write. A distant store that must be tried out first is tried out beside the next
+        questions that this thread asks ahead, also behind the block. What is left of that is removed when the block
+        ends with an error.
+        """
+        return nullcontext()
+
+    def is_own(self, path: str) -> bool:
+        """Whether this object has made the file for such a try, and removes it."""
+        return False
+
+    def together(self, actions: Sequence[Callable[[], Any]]) -> None:
+        """Run the actions: one after another, or at once in a distant store, where each takes a round trip.
+
+        Raises the first error, after all that were begun have ended.
+        """
+        for action in actions:
+            action()
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """Run the action; in a distant store together with the next questions that this thread asks ahead.
+
+        It has ended when these are answered, and before this thread creates anything under a condition. Its error is
+        raised there. For what nobody waits for: when this process dies before, it is as if it had died a moment ago.
+        """
+        action()
+
+    def do_waiting(self) -> None:
+        """Run now what ``soon`` has left to the next questions of this thread."""
+
     def ask_beside(self, action: Callable[[], None], questions: Questions, *, shared: Questions = Questions()) -> None:
         """Run the action. A distant store is asked this at the same time, for ``asked_recently``.
 
@@ -95,6 +128,12 @@ class Reading:
         """
         return nullcontext()
 
+    def known_still(self, questions: Questions, made: tuple[str, bytes], following: str) -> None:
+        """The answers to these questions that this thread has used last in ``asked_recently`` count once more there,
+        for as long as they would have. So does what this process knows because it has just made a file under a number
+        that was free: path and bytes of that, and that there is no file with the following number.
+        """
+
     def entries(self, path: str) -> list[FileStatus]:
         """The entries of a folder, sorted by name; empty when there is no such folder."""
         return [FileStatus(*entry) for entry in sorted(self._calls.entries(path))]
@@ -106,9 +145,21 @@ class Reading:
         """
         return sorted(self._calls.names(path))
 
+    def files_below(self, path: str) -> list[str]:
+        """The paths of all files in this folder and in the folders below it."""
+        found: list[str] = []
+        for entry in self.entries(path):
+            child = os.path.join(path, entry.name)
+            found += self.files_below(child) if entry.is_dir else [child]
+        return found
+
     def names_beginning(self, path: str, beginning: str) -> list[str]:
         """Those of ``names`` that begin with this text, at the cost of these alone where the store can tell them."""
         return [name for name in self.names(path) if name.startswith(beginning)]
+
+    def sizes_beginning(self, path: str, beginning: str) -> dict[str, int]:
+        """The sizes in bytes of the same, by name, at the cost of these alone where the store can tell them."""
+        return {entry.name: entry.size for entry in self.entries(path) if entry.name.startswith(beginning)}
 
     def listed(self, path: str) -> Mapping[str, int | None]:
         """The names in a folder, each with its size if the listing itself tells sizes, and with None otherwise."""
@@ -158,19 +209,23 @@ class _Asked(Generic[_Answer]):
     @property
     def is_nothing(self) -> bool:
         """Whether the store says that there is no such file."""
-        return self._found == [None]
+        return self._found == [None] or isinstance(self._error, FileNotFoundError)
 
 
 class _Answers(threading.local):
     """What one thread has asked ahead and not used yet. kept_ms: a time before the first of ``kept`` was asked.
 
-    shared: those of ``kept`` that are used more than once.
+    waiting: what is done with its next questions. shared: those of ``kept`` that are used more than once. used: what
+    the last block of ``recent`` has used, asked from used_ms on.
     """
 
     def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
         self.now: dict[tuple[str, str], _Asked[Any]] = {}
         self.kept: dict[tuple[str, str], _Asked[Any]] = {}
         self.kept_ms = 0
+        self.used: dict[tuple[str, str], _Asked[Any]] = {}
+        self.used_ms = 0
         self.shared: Collection[tuple[str, str]] = ()
 
 
@@ -186,12 +241,14 @@ class AskedAhead:
         self,
         read: Callable[[str], bytes],
         size: Callable[[str], int | None],
+        entries: Callable[[str], list[tuple[str, int, bool]]],
         at_once: Callable[[Sequence[Callable[[], None]]], None],
     ) -> None:
-        """read, size: ask the store. at_once: runs actions in any order."""
+        """read, size, entries: ask the store. at_once: runs actions in any order."""
         self._read = read
         self._size = size
-        self._at_once = at_once
+        self._entries = entries
+        self._run_at_once = at_once
         self._clock = Clock()
         self._of = _Answers()
 
@@ -213,7 +270,7 @@ class AskedAhead:
         self._of.kept = {}
         with self._within({}, questions) as asked:
             yield
-        kept = {question: ask for question, ask in asked.items() if not ask.has_failed}
+        kept = {question: ask for question, ask in asked.items() if ask.is_nothing or not ask.has_failed}
         self._of.kept, self._of.kept_ms = before | kept, before_ms if before else begun_ms
 
     def beside(self, action: Callable[[], None], questions: Questions, *, shared: Questions = Questions()) -> None:
@@ -222,6 +279,7 @@ class AskedAhead:
         When something is there by now, or cannot be told, others have been here, and nothing is kept. Raises what the
         action raises. shared: of these the answers are used in each of the blocks that follow.
         """
+        self.do_waiting()
         self._of.shared = self._asks(shared).keys()
         kept, self._of.kept = self._of.kept, {}
         asked = self._asks(questions)
@@ -241,8 +299,24 @@ class AskedAhead:
         self._of.kept = {
             question: ask for question, ask in every.items() if question not in asks or question in self._of.shared
         }
-        with self._within(kept, questions):
-            yield self._of.kept_ms if kept else now_ms
+        since_ms = self._of.kept_ms if kept else now_ms
+        with self._within(kept, questions) as asked:
+            yield since_ms
+        self._of.used, self._of.used_ms = asked, since_ms
+
+    def known_still(self, questions: Questions, made: tuple[str, bytes], following: str) -> None:
+        """See ``Reading.known_still``."""
+        used, (path, data) = self._of.used, made
+        kept = {
+            q: used[q] for q in self._asks(questions) if q in used and (used[q].is_nothing or not used[q].has_failed)
+        }
+        known: dict[tuple[str, str], _Asked[Any]] = {
+            (_READ, path): _Asked(lambda: data),
+            (_SIZE, following): _Asked(lambda: None),
+        }
+        for ask in known.values():
+            ask()
+        self._of.kept, self._of.kept_ms = kept | known, self._of.used_ms
 
     def _are_recent(self, now_ms: int) -> bool:
         """Whether what is kept was asked a moment ago."""
@@ -254,7 +328,8 @@ class AskedAhead:
     ) -> Iterator[dict[tuple[str, str], _Asked[Any]]]:
         known = self._of.now | kept
         fresh = {question: ask for question, ask in self._asks(questions).items() if question not in known}
-        self._at_once(list(fresh.values()))
+        if fresh:
+            self._at_once(list(fresh.values()))
         asked = kept | fresh
         self._of.now.update(asked)
         try:
@@ -262,6 +337,19 @@ class AskedAhead:
         finally:
             for question in asked:
                 self._of.now.pop(question, None)
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """Run the action together with the next questions of this thread."""
+        self._of.waiting.append(action)
+
+    def do_waiting(self) -> None:
+        """Run now what waits for the next questions of this thread."""
+        if self._of.waiting:
+            self._at_once([])
+
+    def _at_once(self, actions: Sequence[Callable[[], None]]) -> None:
+        waiting, self._of.waiting = self._of.waiting, []
+        self._run_at_once([*waiting, *actions])
 
     def read(self, path: str) -> bytes:
         """The answer that is there, or that of the store."""
@@ -273,8 +361,14 @@ class AskedAhead:
         asked = self._of.now.pop((_SIZE, path), None)
         return self._size(path) if asked is None else asked.answer()
 
+    def entries(self, path: str) -> list[tuple[str, int, bool]]:
+        """Likewise: (name, size, whether it is a folder) of each entry of a folder."""
+        asked = self._of.now.pop((_NAMES, path), None)
+        return self._entries(path) if asked is None else asked.answer()
+
     def _asks(self, questions: Questions) -> dict[tuple[str, str], _Asked[Any]]:
         asks: dict[tuple[str, str], _Asked[Any]] = {
             (_READ, path): _Asked(functools.partial(self._read, path)) for path in questions.read
         }
-        return asks | {(_SIZE, path): _Asked(functools.partial(self._size, path)) for path in questions.size}
+        asks |= {(_SIZE, path): _Asked(functools.partial(self._size, path)) for path in questions.size}
+        return asks | {(_NAMES, path): _Asked(functools.partial(self._entries, path)) for path in questions.names}

@@ -4,20 +4,88 @@ An object exists whole or not at all, and is durable when the reply comes. Somet
 ``If-None-Match: *``; files get their final names by copies within the store. There are no folders.
 """
 
+import contextlib
 import errno
 import functools
+import itertools
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import cast
 
+from streamsink.errors import StreamsinkError
 from streamsink.storage.calls import PosixLikeCalls, size_of
 from streamsink.storage.file_io import DistantFileIO, is_there
 from streamsink.storage.flush_group import FlushGroup, Unflushed
 from streamsink.storage.hold import BeatingHold, Hold
+from streamsink.storage.reading import Questions
 from streamsink.storage.s3_calls import MOST_COPIED_BYTES, MOST_WRITTEN_BYTES, S3Calls
 
 _LONG_NAME_BYTES = 255
 _PROBES = 3
+_STEPS = 3
+
+
+class Probe:
+    """Tries out whether a server honours ``If-None-Match``: of two creations under one name it must refuse the second.
+
+    A server that does not know the header silently overwrites. Each step takes a round trip, so they are made beside
+    the first questions that a start asks, and the answer is there when something is to be created. Two threads may make
+    steps; each step is made once, in order.
+    """
+
+    def __init__(self, calls: S3Calls, path: str):
+        self._calls = calls
+        self.path = path
+        self._turn = threading.Lock()
+        self._done = self._taken = 0
+        self._failure: OSError | StreamsinkError | None = None
+        self._created: list[bool] = []  # whether each of the creations made the object
+
+    def take_step(self) -> Callable[[], None] | None:
+        """What makes the next step; None while the step before is to be made yet, and when all are made."""
+        if self._taken > self._done or self._done >= _STEPS:
+            return None
+        self._taken = self._done + 1
+        return self.step
+
+    def step(self) -> None:
+        """Make the next step. An error is raised by ``refuses``, where it counts."""
+        with self._turn:
+            number, self._done = self._done, min(self._done + 1, _STEPS)
+            try:
+                if number == _STEPS - 1:
+                    self._calls.unlink(self.path)
+                elif number < _STEPS and self._failure is None:
+                    self._created.append(self._create(number))
+            except (OSError, StreamsinkError) as failed:
+                self._failure = failed
+
+    def refuses(self) -> bool:
+        """Whether the server refuses the second creation. Raises: OSError, Misuse."""
+        while self._done < _STEPS - 1:
+            self.step()
+        if len(self._created) == _STEPS - 1:
+            return self._created == [True, False]
+        self.end()
+        if isinstance(self._failure, OSError) and "501" in (self._failure.strerror or ""):
+            return False  # "not implemented" is an answer too
+        raise self._failure or OSError(errno.EIO, "the server was not tried out", self.path)
+
+    def end(self) -> None:
+        """Remove what the steps have made. An error leaves it to the next start."""
+        if 0 < self._done < _STEPS:
+            self._done = _STEPS - 1
+            self.step()
+
+    def _create(self, number: int) -> bool:
+        try:
+            return self._calls.put_new(self.path, b"", str(number))
+        except FileNotFoundError:
+            if not number:
+                raise
+            return False  # it was refused, and the first object was swept before its mark could be read
 
 
 class S3FileIO(DistantFileIO):
@@ -35,6 +103,8 @@ class S3FileIO(DistantFileIO):
         # ``flush_file``, ``try_hold``.
         super().__init__(cast(PosixLikeCalls, calls), new_id)
         self._table = table
+        # The first try of ``atomic_create``, where it was begun before it was asked for.
+        self._probe: Probe | None = None
 
     @property
     def _s3(self) -> S3Calls:
@@ -42,36 +112,56 @@ class S3FileIO(DistantFileIO):
 
     @functools.cached_property
     def atomic_create(self) -> bool:
-        """Whether the server honours ``If-None-Match``.
-
-        This is tried out, because a server that does not know the header silently overwrites.
-        """
+        """Whether the server honours ``If-None-Match``, which is tried out (``Probe``)."""
         # A writer that starts meanwhile may sweep the object away between the two creations, so one overwrite proves
         # nothing; a server that overwrites does it each time.
-        return any(self._refuses_the_second() for _ in range(_PROBES))
+        begun = [self._probe] if self._probe else []
+        for probe in itertools.islice(itertools.chain(begun, iter(self._new_probe, None)), _PROBES):
+            refuses = probe.refuses()
+            if probe is not self._probe:
+                probe.end()
+            if refuses:
+                return True
+        return False
 
-    def _refuses_the_second(self) -> bool:
-        """Whether the server refuses the second of two creations under one name."""
+    def _new_probe(self) -> Probe:
         # The probe is where a creation that died may leave a hidden file, which is swept. So a probe whose process died
         # is not taken for a foreign file either.
-        probe = os.path.join(self._table, "schema", f".probe-{self._new_id()}.tmp")
-        try:
-            return self._s3.put_new(probe, b"", "1") and not self._created_again(probe)
-        except OSError as failed:
-            if "501" not in (failed.strerror or ""):  # "not implemented" is an answer too
-                raise
-            return False
-        finally:
-            self._s3.unlink(probe)
+        return Probe(self._s3, os.path.join(self._table, "schema", f".probe-{self._new_id()}.tmp"))
 
-    def _created_again(self, probe: str) -> bool:
+    @contextlib.contextmanager
+    def proving(self) -> Iterator[None]:
+        self._probe = self._probe or self._new_probe()
         try:
-            return self._s3.put_new(probe, b"", "2")
-        except FileNotFoundError:
-            return False  # it was refused, and the first object was swept before its mark could be read
+            yield
+        except BaseException:
+            self._probe.end()
+            raise
+
+    def is_own(self, path: str) -> bool:
+        return self._probe is not None and self._probe.path == path
+
+    def asking(self, questions: Questions) -> AbstractContextManager[None]:
+        self._go_on_proving()
+        return super().asking(questions)
+
+    def asking_to_keep(self, questions: Questions, *, more: bool = False) -> AbstractContextManager[None]:
+        self._go_on_proving()
+        return super().asking_to_keep(questions, more=more)
+
+    def _go_on_proving(self) -> None:
+        step = self._probe.take_step() if self._probe is not None else None
+        if step is not None:
+            self.soon(step)
 
     def names_beginning(self, path: str, beginning: str) -> list[str]:
         return sorted(name for name, _, _ in self._s3.entries(path, beginning))
+
+    def files_below(self, path: str) -> list[str]:
+        return sorted(self._s3.below(path))
+
+    def sizes_beginning(self, path: str, beginning: str) -> dict[str, int]:
+        return {name: size for name, size, _ in self._s3.entries(path, beginning)}
 
     def make_dir(self, path: str) -> None:
         """Does nothing: there are no folders."""

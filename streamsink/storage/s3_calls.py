@@ -85,6 +85,13 @@ class S3Calls(Calls):
             found += [(p["Prefix"][len(prefix) : -1], 0, True) for p in page.get("CommonPrefixes", ())]
         return found
 
+    def below(self, path: str) -> list[str]:
+        """The paths of all objects below the path."""
+        bucket, prefix = _split(path.rstrip("/") + "/")
+        root = path[: path.index("://") + 3] + bucket
+        pages = self._pages(path, "list_objects_v2", Bucket=bucket, Prefix=prefix)
+        return [f"{root}/{o['Key']}" for page in pages for o in page.get("Contents", ()) if o["Key"] != prefix]
+
     def open_new(self, path: str) -> BinaryIO:
         return cast(BinaryIO, Upload(self, path))
 

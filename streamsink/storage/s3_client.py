@@ -6,6 +6,7 @@ What bounds a request: ``Patience``. What happens to keys that are no longer tak
 import contextlib
 import errno
 import functools
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -244,8 +245,9 @@ def failure(failed: Exception, path: str) -> Exception:
 
     if isinstance(failed, (of.NoCredentialsError, of.PartialCredentialsError)):
         return Misuse(
-            f"{path}: no credentials for S3 were found. Give them in the environment or a file that every AWS "
-            "client reads, or in store_options (s3.access-key, s3.secret-key)",
+            f"{path}: no credentials for S3 were found on {os.uname().nodename}. Give them there in the environment "
+            "(that of Spark's executors: spark.executorEnv.*) or a file that every AWS client reads, or in "
+            "store_options (s3.access-key, s3.secret-key)",
             kind="store.credentials",
         )
     if isinstance(failed, (of.HTTPClientError, of.ConnectionError, of.IncompleteReadError, HTTPError)):

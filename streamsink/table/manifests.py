@@ -39,7 +39,13 @@ class FileFilter(Protocol):
     """Decides which manifests and files a reader needs; ``read/pruning.py`` has one.
 
     What it skips has no row that is wanted.
+
+    marks: each manifest entry of a file that may be needed contains one of them, as it is encoded; None where nothing
+    is known of that. So most of a large manifest need not be decoded.
     """
+
+    @property
+    def marks(self) -> Collection[bytes] | None: ...
 
     def may_hold(self, meta: ManifestFileMeta) -> bool:
         """Whether the manifest may name a file that is needed."""
@@ -132,8 +138,9 @@ class Manifests:
         """
         metas = [meta for meta in self.all_of(snapshot) if pruner is None or pruner.may_hold(meta)]
         deleted = self._deleted(metas)
+        keep, marks = (pruner.keep, pruner.marks) if pruner is not None else (None, None)
         for meta, path, data in self._data_of(metas):
-            yield from iter_files(data, path, meta.counts, pruner.keep if pruner else None, deleted)
+            yield from iter_files(data, path, meta.counts, keep, deleted, marks=marks)
 
     def identities_of(self, metas: Sequence[ManifestFileMeta]) -> set[Identity]:
         """Identities of all files that are live by these manifests, all in memory. Raises as ``entries_of`` does."""
@@ -182,9 +189,10 @@ class Manifests:
         """
         options = MergeOptions.of(table_options)
         output = _RollingOutput(self._write, self._partition_types, options.target_bytes, f"manifest-{name}-m")
-        return ManifestMerge(options, self._partition_types, self._records, output, self._reading).merge(metas)
+        return ManifestMerge(options, self._partition_types, self._records, output, self.reading).merge(metas)
 
-    def _reading(self, metas: Sequence[ManifestFileMeta]) -> AbstractContextManager[None]:
+    def reading(self, metas: Sequence[ManifestFileMeta]) -> AbstractContextManager[None]:
+        """Within it these manifests are read once, at once where the store is distant."""
         return self._io.asking(Questions(read=tuple(self._at.manifest(meta.file_name) for meta in metas)))
 
     def _write(self, name: str, data: bytes) -> None:

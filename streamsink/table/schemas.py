@@ -1,7 +1,7 @@
 """The schema files of a table: they are numbered, created only when absent, and never rewritten."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.format.schema import TableSchema
@@ -18,6 +18,8 @@ class Schemas:
         self._at = layout
         self._known: dict[int, TableSchema] = {}
         self._newest = -1
+        # Hidden files in the folder when it was listed first.
+        self.hidden: tuple[str, ...] = ()
 
     def exists(self) -> bool:
         """Whether the path is a table, which is so when it has the first schema file."""
@@ -40,9 +42,11 @@ class Schemas:
     def latest(self) -> TableSchema:
         """The schema with the highest number. After the first call this costs one look-up when no schema was added."""
         if self._newest < 0:
-            names = [e.name.partition("schema-") for e in self._io.entries(self._at.schema_dir)]
-            ids = [int(number) for before, found, number in names if found and not before and number.isdigit()]
-            self._newest = max(ids, default=0)
+            names = self._io.names(self._at.schema_dir)
+            parts = [name.partition("schema-") for name in names]
+            ids = [int(number) for before, found, number in parts if found and not before and number.isdigit()]
+            self._newest, self.hidden = max(ids, default=0), tuple(name for name in names if name.startswith("."))
+            return self.load(self._newest)
         while self._io.exists(self._at.schema(self._newest + 1)):
             self._newest += 1
         return self.load(self._newest)
@@ -51,6 +55,14 @@ class Schemas:
         """What ``identity`` and ``latest`` ask about."""
         following = (self._at.schema(self._newest + 1),) if self._newest >= 0 else ()
         return Questions(read=(self._at.schema(0),), size=following)
+
+    def created(self, schema: TableSchema, data: bytes, names: Sequence[str]) -> str:
+        """Take this first schema, which this process has just created with these bytes. Returns the identity.
+
+        names: of the folder, a moment before.
+        """
+        self._known[0], self._newest, self.hidden = schema, 0, tuple(name for name in names if name.startswith("."))
+        return _digest(data)
 
     def known(self) -> TableSchema:
         """What ``latest`` returned last. The store is asked only if ``latest`` was never called."""
@@ -103,10 +115,17 @@ class Schemas:
         """
         path = self._at.schema(0)
         try:
-            return hashlib.sha256(self._io.read(path)).hexdigest()[:32]
+            data = self._io.read(path)
+            if 0 not in self._known:
+                self._known[0] = TableSchema.from_json(data, path)
+            return _digest(data)
         except FileNotFoundError as missing:
             raise Misuse(
                 f"{self._at.root}: the table is gone: {path} does not exist any more. Nothing was written. "
                 "Restore the table, or start a new checkpoint and a new table",
                 kind="table.gone",
             ) from missing
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]

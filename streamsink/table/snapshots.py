@@ -19,6 +19,8 @@ class Snapshots:
         self._io = file_io
         self._at = layout
         self._newest: tuple[bytes, Snapshot] | None = None
+        # Whether there is none, as of the last look-up or of the creation of the table.
+        self.are_none = False
         # Where this process has moved the hint to. One that another writer has moved further meanwhile becomes an old
         # one, which is harmless.
         self._moved_to = -1
@@ -35,6 +37,7 @@ class Snapshots:
         """
         for _ in range(_LOOKS):
             found = self._known_newest() or self._hinted_newest() or self._listed_newest()
+            self.are_none = found is None
             if found is None:
                 return None
             newest, data = found
@@ -67,6 +70,7 @@ class Snapshots:
     def published(self, snapshot: Snapshot, data: bytes) -> None:
         """Remember as the newest one a snapshot that this process has just created with these bytes."""
         for each in (self, *self.told):
+            each.are_none = False
             each._newest = (data, snapshot)
             each._created = (snapshot, self._clock.monotonic_ms())
 
@@ -74,6 +78,10 @@ class Snapshots:
         """Whether this process has created the snapshot within the last minute."""
         created, at_ms = self._created
         return created == snapshot and self._clock.monotonic_ms() - at_ms < _JUST_MS
+
+    def last_seen(self) -> Snapshot | None:
+        """As ``known``; looked up if that was never done."""
+        return self.known() if self._newest or self.are_none else self.latest()
 
     def known(self) -> Snapshot | None:
         """The newest snapshot as of the last look-up, or as created here since; None when there was none."""
@@ -106,10 +114,20 @@ class Snapshots:
 
     def questions(self) -> Questions:
         """What ``latest`` asks about, if the newest snapshot still is the one of its last call."""
+        if self._newest is None and self.are_none:
+            # The first number is what others would have taken since: it is asked about again beside the record.
+            first, folder = self._at.snapshot(1), self._at.snapshot_dir
+            return Questions(read=(self._at.latest_hint,), size=(first,), names=(folder,))
         if self._newest is None:
             return Questions(read=(self._at.latest_hint,))
         known = self._newest[1].id
         return Questions(read=(self._at.snapshot(known),), size=(self._at.snapshot(known + 1),))
+
+    def questions_of_settling(self, snapshot_id: int, *, hint: bool) -> Questions:
+        """What is asked when this snapshot was created: what is before it, and where the hint points if it is moved."""
+        before = (self._at.snapshot(snapshot_id - 1),) if snapshot_id > 1 else ()
+        moves = hint and self._moved_to != snapshot_id - 1
+        return Questions(read=(*before, *((self._at.latest_hint,) if moves else ())))
 
     def _known_newest(self) -> tuple[int, bytes] | None:
         """Number and bytes of the newest snapshot of the last look-up, which mostly is the newest still; else None."""
@@ -118,7 +136,10 @@ class Snapshots:
     def _hinted_newest(self) -> tuple[int, bytes] | None:
         """Number and bytes of the snapshot that the hint names, if that is the newest one."""
         hint = self._hint(self._at.latest_hint)
-        return self._if_last(hint) if hint is not None else None
+        if hint is None:
+            return None
+        with self._io.asking(Questions(read=(self._at.snapshot(hint),), size=(self._at.snapshot(hint + 1),))):
+            return self._if_last(hint)
 
     def _listed_newest(self) -> tuple[int, bytes | None] | None:
         """Number and bytes of the last snapshot in the folder's listing; no bytes when it has vanished since."""

@@ -32,20 +32,30 @@ _DATA_FOLDER = re.compile(r"bucket-\d+|[^=]+=.*", re.DOTALL)
 class Table:
     """An open table. Its parts (schemas, snapshots, states, manifests) all read below the same root."""
 
-    def __init__(self, file_io: FileIO, root: str):
+    def __init__(self, file_io: FileIO, root: str, created: tuple[TableSchema, bytes, Sequence[str]] | None = None):
+        """created: the first schema, its bytes, and names of the schema folder a moment before, where this process has
+        just created the table.
+        """
         self.file_io = file_io
         self.layout = Layout(root)
         self.schemas = Schemas(file_io, self.layout)
         self.snapshots = Snapshots(file_io, self.layout)
         self.states = StatesReader(self.snapshots)
-        self.table_id = self.schemas.identity()
-        partition_types = [field.type for field in self.schemas.latest().partition_fields]
+        if created is None:
+            with file_io.asking(Questions(read=(self.layout.schema(0),), names=(self.layout.schema_dir,))):
+                self.table_id = self.schemas.identity()
+                newest = self.schemas.latest()
+        else:
+            self.table_id, newest = self.schemas.created(*created), created[0]
+            self.snapshots.are_none = True  # the folder was empty
+        partition_types = [field.type for field in newest.partition_fields]
         self.manifests = Manifests(file_io, self.layout, partition_types)
 
     def tell(self, other: "Table") -> None:
         """Let another opening of the same table, for another thread, know the snapshots that this one publishes."""
         self.snapshots.told += (other.snapshots,)
         self.manifests.told += (other.manifests,)
+        self.states.told += (other.states,)
 
     @property
     def root(self) -> str:
@@ -74,14 +84,17 @@ class Table:
                 kind="table.recreated",
             )
 
-    def evolve(self, wanted: Sequence[DataField], *, add_columns: bool, widen_types: bool) -> TableSchema:
+    def evolve(
+        self, wanted: Sequence[DataField], *, add_columns: bool, widen_types: bool, newest: TableSchema | None = None
+    ) -> TableSchema:
         """The schema that has room for the columns ``wanted``, which is created if the newest one has not.
 
-        Only what the options allow is changed. Raises Misuse, naming the column, when more would be needed; Conflict
-        when other writers changed the schema in every attempt.
+        Only what the options allow is changed. newest: the newest one, where the store has just said which it is.
+        Raises Misuse, naming the column, when more would be needed; Conflict when other writers changed the schema in
+        every attempt.
         """
         for _ in range(_EVOLVE_ATTEMPTS):
-            current = self.latest_schema()
+            current, newest = newest or self.latest_schema(), None
             target = evolve(
                 current, wanted, add_columns=add_columns, widen_types=widen_types, time_millis=Clock().now_ms()
             )
@@ -99,22 +112,31 @@ class Table:
 
 def open_table(file_io: FileIO, root: str, *, for_writing: bool) -> Table:
     """Open a table. Raises Misuse when the path is not a table, or needs a feature that is not honoured here."""
-    if not is_table(file_io, root):
-        raise Misuse(
-            f"{root}: not a Paimon table: there is no {Layout(root).schema(0)}. Give the path of a table, or let one "
-            "be created where nothing is yet",
-            kind="table.missing",
-        )
+    if not file_io.is_distant and not is_table(file_io, root):
+        raise _missing(root)
     if for_writing:
         # The writer of the newest schema may have died before the name of its file was durable.
         file_io.sync_dir(Layout(root).schema_dir)
-    table = Table(file_io, root)
+    try:
+        table = Table(file_io, root)
+    except Misuse as gone:
+        if gone.kind != "table.gone":
+            raise
+        raise _missing(root) from gone
     check = check_writable if for_writing else check_readable
     try:
-        check(table.latest_schema())
+        check(table.known_schema)
     except Misuse as refused:
         raise Misuse(f"{root}: {refused}", kind=refused.kind) from refused
     return table
+
+
+def _missing(root: str) -> Misuse:
+    return Misuse(
+        f"{root}: not a Paimon table: there is no {Layout(root).schema(0)}. Give the path of a table, or let one "
+        "be created where nothing is yet",
+        kind="table.missing",
+    )
 
 
 def is_table(file_io: FileIO, root: str) -> bool:
@@ -133,11 +155,16 @@ def create_table(
     schema needs a feature that is not honoured here; Conflict when another process created a different table at the
     same time.
     """
-    if not is_table(file_io, root):
-        found = _foreign_entries(file_io, root)
-        found = _foreign_entries(file_io, root, ours()) if found else found
+    at, data, created = Layout(root), schema.to_json(), False
+    with file_io.asking(Questions(size=(at.schema(0), root), names=(root, at.schema_dir))):
+        is_there = is_table(file_io, root)
+        schemas = [] if is_there else file_io.names(at.schema_dir)
+        found = [] if is_there else _foreign_entries(file_io, root, schemas)
+        is_file = not is_there and bool(file_io.size(root))
+    if not is_there:
+        found = _foreign_entries(file_io, root, schemas, ours()) if found else found
         # The path is asked again because another process may have created the table since the first look.
-        if (found or file_io.size(root)) and not is_table(file_io, root):
+        if (found or is_file) and not is_table(file_io, root):
             raise Misuse(
                 f"{root}: not a table and not empty (it holds {', '.join(found[:5]) or 'a file'}): a table whose "
                 "metadata was removed, or another folder. Nothing was written. Restore it, or choose another path"
@@ -149,10 +176,12 @@ def create_table(
         except Misuse as refused:
             raise Misuse(f"{root}: {refused}. Nothing was written", kind=refused.kind) from refused
         fault_point("table.before_create")
-        file_io.create_if_absent(Layout(root).schema(0), schema.to_json())
+        created = file_io.create_if_absent(at.schema(0), data)
         fault_point("table.created")
+        if created and not (found or is_file):
+            return Table(file_io, root, (schema, data, schemas))
     table = open_table(file_io, root, for_writing=True)
-    if not _same_columns(table.latest_schema(), schema):
+    if not _same_columns(table.known_schema, schema):
         raise Conflict(
             f"{root}: another process created this table at the same time with other columns or partitions. Nothing "
             "was written; start again: the table is opened as it is",
@@ -178,18 +207,17 @@ def _way_on(file_io: FileIO, root: str, found: Sequence[str]) -> str:
     return f"; or, if the table was dropped on purpose, remove {paths} as well, when no query writes here"
 
 
-def _foreign_entries(file_io: FileIO, root: str, ours: Collection[str] = ()) -> list[str]:
+def _foreign_entries(file_io: FileIO, root: str, schemas: Sequence[str], ours: Collection[str] = ()) -> list[str]:
     """Names of what the path holds; none when these are only leftovers of a creation that was killed.
 
-    ours: beginnings of names of files that do not count.
+    schemas: names in the schema folder. ours: beginnings of names of files that do not count.
     """
     names = [
-        e.name for e in file_io.entries(root) if not e.is_dir or _holds_files(file_io, os.path.join(root, e.name), ours)
+        e.name
+        for e in file_io.entries(root)
+        if not e.is_dir or e.name == "schema" and schemas or _holds_files(file_io, os.path.join(root, e.name), ours)
     ]
-    leftovers = [entry.name for entry in file_io.entries(Layout(root).schema_dir)]
-    if names == ["schema"] and all(name.startswith(".") for name in leftovers):
-        return []
-    return names
+    return [] if names == ["schema"] and all(name.startswith(".") for name in schemas) else names
 
 
 def _holds_files(file_io: FileIO, folder: str, ours: Collection[str]) -> bool:

@@ -163,6 +163,9 @@ class CrashingCalls(PosixLikeCalls):
     def move(self, source: str, target: str) -> bool:
         return self._do("move", lambda: self._inner.move(source, target))
 
+    def below(self, path: str) -> list[str]:
+        return self._do("entries", lambda: self._inner.below(path))
+
     def remove_tree(self, path: str) -> None:
         return self._do("remove_tree", lambda: self._inner.remove_tree(path))
 

@@ -48,8 +48,8 @@ def send(bootstrap: str, topic: str, ids, partitions: int, settings: dict | None
     return set(ids)
 
 
-def send_to(bootstrap: str, topic: str, messages, settings: dict | None = None) -> None:
-    """Send messages (id, partition), in this order."""
+def send_to(bootstrap: str, topic: str, messages, settings: dict | None = None, text=str) -> None:
+    """Send messages (id, partition), in this order. text: makes the value of an id."""
     from confluent_kafka import Producer
 
     refused = []
@@ -62,7 +62,7 @@ def send_to(bootstrap: str, topic: str, messages, settings: dict | None = None) 
     producer = Producer(own | (settings or {}))
     for i, partition in messages:
         producer.produce(
-            topic, str(i).encode(), partition=partition, on_delivery=lambda e, _: refused.append(e) if e else None
+            topic, text(i).encode(), partition=partition, on_delivery=lambda e, _: refused.append(e) if e else None
         )
         if i % 1000 == 0:
             producer.poll(0)

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -175,4 +176,32 @@ def test_tasks_of_a_python_without_streamsink_are_told_what_to_set(tmp_path, spa
     environment["PYSPARK_PYTHON"] = said.find(r"on this machine (\S+), and")
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=tmp_path)
     assert "FOUND=" not in done.stdout and done.returncode == 0, done.stdout + done.stderr
+    assert sorted(streamsink.read_arrow(f"{tmp_path}/table").column("id").to_pylist()) == [0, 1, 2]
+
+
+@follows("worker.other-version")
+@pytest.mark.spark
+@pytest.mark.in_turn("workers", 1)
+def test_tasks_of_another_version_are_told_which_one_the_driver_has(tmp_path, spark_settings):
+    """An executor finds an older one first. Nothing is written until the advice is followed."""
+    other = tmp_path / "older"
+    shutil.copytree(ROOT / "streamsink", other / "streamsink", ignore=shutil.ignore_patterns("__pycache__"))
+    said_in = other / "streamsink" / "protocol" / "sink.py"
+    said_in.write_text(said_in.read_text().replace(f'VERSION = "{streamsink.__version__}"', 'VERSION = "0.0.9"'))
+    setting = "spark.executorEnv.PYTHONPATH"
+    conf = spark_conf() | {setting: str(other), "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+
+    def run() -> str:
+        command = [sys.executable, "-c", ELSEWHERE, str(tmp_path), json.dumps(conf)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    kind, message = json.loads(run().partition("FOUND=")[2])
+    assert kind == "worker.other-version"
+    said = Advice(Told(kind, message)).says(f"{tmp_path}/table", streamsink.__version__, "0.0.9", str(other))
+    assert streamsink.verify(f"{tmp_path}/table").files == 0
+    del conf[said.find(r"take the other one off (\S+);")]
+    assert "FOUND=" not in run()
     assert sorted(streamsink.read_arrow(f"{tmp_path}/table").column("id").to_pylist()) == [0, 1, 2]

@@ -81,6 +81,13 @@ def check_rows(table: Path, events: int) -> None:
     assert last["dt"] == "2026-01-01"
 
 
+@pytest.mark.parametrize("more", [(), ("--brokers", "127.0.0.1:9", "--chaos")])
+def test_a_warehouse_on_a_store_is_for_messages_of_kafka(job, more):
+    """Generated events and planned kills are counted by a checkpoint on this machine's disk."""
+    refused = job("kafka_to_lake.py", "--warehouse", "s3a://bucket/lake", *more)
+    assert refused.returncode == 2 and "a warehouse on a store goes with --brokers" in refused.stderr
+
+
 @pytest.mark.slow
 def test_the_embedded_run_ends_by_itself_and_a_second_one_goes_on_where_it_ended(job):
     counts, said = job.closing("kafka_to_lake.py", "--events", str(EVENTS), "--rows-per-batch", "1000")

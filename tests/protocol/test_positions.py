@@ -4,6 +4,7 @@ what is recorded of it, how, and how large that is."""
 import dataclasses
 import json
 
+from streamsink.protocol.admission.continuity import changes, relate
 from streamsink.protocol.admission.renamed import starting_at
 from streamsink.protocol.positions import SourceRange, pack, unpack
 from streamsink.protocol.recorded import Recorded, TopicRecord
@@ -104,3 +105,59 @@ def test_where_a_batch_begins_is_one_option_or_one_for_each_source():
         """startingOffsets='{"t": {"0": 3, "1": -2}}' for its source '0' and """
         """startingOffsets='{"t": {"0": 4, "1": -2}}' for its source '1'"""
     )
+
+
+def _next(rng, place, read):
+    """What a source may read next: where it ended, and now and then something else."""
+    start = {topic: dict(parts) for topic, parts in read.end.items()}
+    end = {topic: {part: at + rng.randint(0, 3) for part, at in parts.items()} for topic, parts in start.items()}
+    topic = rng.choice(list(end))
+    part, ids, cluster = next(iter(end[topic])), dict(read.topic_ids), read.cluster
+    accident = rng.choice(
+        ["", "", "", "back", "gap", "overlap", "new topic", "no topic", "new part", "id", "no id", "c"]
+    )
+    if accident == "back":
+        end[topic][part] = start[topic][part] - 1
+    elif accident in ("gap", "overlap"):
+        start[topic][part] += 1 if accident == "gap" else -1
+        end[topic][part] = start[topic][part] + 2
+    elif accident == "new topic":
+        end[f"new-{place}"], ids[f"new-{place}"] = {"0": 3}, "n"
+    elif accident == "no topic" and len(end) > 1:
+        del start[topic], end[topic]
+    elif accident == "new part":
+        end[topic]["7"] = 2
+    elif accident == "id":
+        ids[topic] = f"{ids.get(topic, '')}x"
+    elif accident == "no id":
+        ids.pop(topic, None)
+    elif accident == "c":
+        cluster = "other"
+    less = rng.choice([0, 0, 4])  # a topic that has shrunk
+    newest = {t: {p: at - less for p, at in parts.items()} for t, parts in end.items()} if rng.random() < 0.3 else None
+    return source(start, end, cluster, ids, newest=newest)
+
+
+def test_a_batch_that_continues_everything_is_decided_as_topic_by_topic(rng, monkeypatch):
+    """The short way for a source that continues its records gives what the long way gives, whatever comes beside it."""
+    short = 0
+    for _ in range(400):
+        topics = rng.sample(["a", "b", "c"], rng.randint(1, 3))
+        read = [source(None, {t: {"0": rng.randint(5, 9), "1": 4} for t in topics}, ids={t: t for t in topics[1:]})]
+        if rng.random() < 0.3:
+            read.append(source(None, {rng.choice(["a", "d"]): {"0": 6}}))
+        recorded = Recorded().advanced(tuple(read[: rng.randint(1, len(read))]))
+        for _ in range(3):
+            read = [_next(rng, place, each) for place, each in enumerate(read)]
+            sources = tuple(read)
+            short += recorded.is_continued_by(0, sources[0])
+            found = [changes(recorded, sources), relate(recorded, sources), recorded.advanced(sources)]
+            found += [recorded.ending_with(sources), recorded.advanced(sources).to_json(sources)]
+            with monkeypatch.context() as patch:
+                patch.setattr(Recorded, "is_continued_by", lambda *source: False)
+                slow = Recorded(recorded.topics)
+                expected = [changes(slow, sources), relate(slow, sources), slow.advanced(sources)]
+                expected += [slow.ending_with(sources), slow.advanced(sources).to_json(sources)]
+            assert found == expected
+            recorded = found[2]
+    assert short

@@ -21,6 +21,7 @@ _RUN_MARKS = "tests/protocol/test_run_marks.py"
 _NAMES_APART = "tests/e2e/test_names_apart.py"
 _SMALL = "tests/e2e/test_small_batches.py"
 _PROMISE = "tests/e2e/test_promise.py"
+_POSITIONS = "tests/protocol/test_positions.py"
 _ENDS = "tests/e2e/test_supervised_ends.py"
 _NAMES_GONE_BACK = "tests/advice/test_names_gone_back.py"
 _RENAMED_ADMISSION = "tests/protocol/test_renamed_admission.py"
@@ -272,19 +273,25 @@ OF_BATCHES = (
            "if known.setdefault(part, at) != at:", "if known.setdefault(part, at) is None:", (_OFFSETS,)),
     Defect("recorded positions go back", "protocol/recorded.py:Recorded.advanced",
            "self._with_ends(sources, max)", "self.ending_with(sources)", (_ADMISSION,)),
+    Defect("a topic of another id continues its record", "protocol/recorded.py:Recorded._continues",
+           "and record.topic_id == source.topic_ids.get(record.topic, \"\")", "", (_POSITIONS,)),
+    Defect("a batch that goes back continues its record", "protocol/recorded.py:Recorded._continues",
+           " and _is_ahead(ends, start[topic])", "", (_POSITIONS,)),
+    Defect("a source that is new is forgotten beside one that continues", "protocol/recorded.py:Recorded._with_ends",
+           "len(compared) == 1 and ", "compared and ", (_POSITIONS,)),
     Defect("a word for a batch of one topic is one for the same batch of another", "protocol/admission/admit.py:_settled",
            "not dropped and ", "", ("tests/protocol/test_admission.py",)),
     Defect("a shortened id is any id", "protocol/positions.py:same_id",
            "one, other = shortened(one), shortened(other)", "return True", (_SHORTENED,)),
     Defect("a shortened id is another id", "protocol/positions.py:same_id",
            "if _SHORT in one or _SHORT in other:", "if False:", (_SHORTENED,)),
-    Defect("a state of very many topics takes more than a snapshot has room for", "protocol/committable.py:AppState.to_json",
-           "len(recorded.topics) > _MOST_WHOLE_IDS", "False", (_SHORTENED,)),
+    Defect("a state of very many topics takes more than a snapshot has room for", "protocol/committable.py:AppState._positions",
+           "len(self.recorded.topics) > _MOST_WHOLE_IDS", "False", (_SHORTENED,)),
     Defect("a compressed state that was altered is taken", "table/application_states.py:_from_text",
            "zlib.crc32(data) != int(crc)", "False", ("tests/table/test_state_size.py",)),
     # -- owners and fences
     Defect("no look at the owner before a batch", "protocol/run/two_phase.py:TwoPhaseCommit.admit",
-           "        self._journal.check_owner(self._writer)\n", "", (_TWO_PHASE, "tests/storage/test_accidents.py")),
+           "            self._journal.check_owner(self._writer)\n", "", (_TWO_PHASE, "tests/storage/test_accidents.py")),
     Defect("publishing without the fence", "protocol/run/publish_queue.py:PublishQueue.publish",
            "self._journal.check_owner(self._writer)", "pass", (_TWO_PHASE,)),
     Defect("a claim that fails holds the application", "journal/owners.py:Owners.claim",

@@ -304,7 +304,7 @@ OF_QUERIES = (
     Defect("a second try of a batch stumbles over the first", "sinks/files.py:stage_files",
            "-{IdSource().new_id()}", "", (_OF_FILES,)),
     Defect("an attempt that is given up hides why", "sinks/file_writing.py:FileWriter.abort",
-           "except OSError as failed:", "except ZeroDivisionError as failed:", (_OF_FILES,)),
+           "except (OSError, StreamsinkError) as failed:", "except ZeroDivisionError as failed:", (_OF_FILES,)),
     Defect("a manifest that is found is lost with the power", "sinks/manifest_log.py:ManifestLog.sweep",
            "self._io.sync_dir(folder)", "None", (_OF_FILES, _SINKS)),
     Defect("the suite for sinks loses no power behind a restart", "testing/conformance.py:_World.power_later",

@@ -83,7 +83,7 @@ class Postgres(Database):
         """Send SIGKILL to all of its processes: one of a connection outlives the server by a moment, in which it may
         answer.
         """
-        of_connections = process.children(self._process) if self._process else []
+        of_connections = process.children(self._process.pid) if self._process else []
         super().kill()
         for pid in of_connections:
             with contextlib.suppress(ProcessLookupError):

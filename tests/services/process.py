@@ -18,8 +18,13 @@ def _die_with_parent() -> None:
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def spawn(command: list[str], log: Path, env: dict[str, str] | None = None) -> subprocess.Popen:
-    """Start `command`, its output appended to `log`."""
+def spawn(
+    command: list[str], log: Path, env: dict[str, str] | None = None, folder: Path | None = None
+) -> subprocess.Popen:
+    """Start `command`, its output appended to `log`.
+
+    folder: where it works; it is then the first of a process group of its own, which can be ended with it.
+    """
     # The signal is tied to the thread that starts the child, so only the main thread may ask for it.
     main_thread = threading.current_thread() is threading.main_thread()
     hook = _die_with_parent if _LIBC and main_thread else None
@@ -31,6 +36,8 @@ def spawn(command: list[str], log: Path, env: dict[str, str] | None = None) -> s
             stderr=output,
             env=env or dict(os.environ),
             preexec_fn=hook,
+            cwd=folder,
+            start_new_session=folder is not None,
         )
 
 
@@ -51,10 +58,15 @@ def kill(process: subprocess.Popen) -> None:
     process.wait(STOP_TIMEOUT_S)
 
 
-def children(process: subprocess.Popen) -> list[int]:
+def children(pid: int) -> list[int]:
     """The ids of the processes that it has started and that run now. Empty where there is no /proc."""
-    found = Path(f"/proc/{process.pid}/task").glob("*/children")
-    return [int(pid) for children in found for pid in children.read_text().split()]
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += map(int, path.read_text().split())
+        except OSError:
+            continue  # the thread has ended meanwhile
+    return found
 
 
 def tail(log: Path, lines: int = 30) -> str:

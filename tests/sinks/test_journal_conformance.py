@@ -47,7 +47,7 @@ def _keeps_nothing(self, sequences):
         {"mark_published": lambda self, committable, where=None: None},
         {"sweep": lambda self, writer: []},
         {"discard": lambda self, staging: None},
-        {"identify": lambda self, published, new_id, anew=False: self._identity},
+        {"identify": lambda self, published, new_id, anew=False: self._identity.known},
     ],
     ids=[
         "claims the same",

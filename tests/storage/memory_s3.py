@@ -38,6 +38,9 @@ class MemoryS3Calls(Calls):
             (name, 0, True) for name in folders if name.startswith(beginning)
         ]
 
+    def below(self, path):
+        return sorted(name for name in list(self._objects) if name.startswith(path.rstrip("/") + "/"))
+
     def open_new(self, path):
         return Upload(self, path)
 

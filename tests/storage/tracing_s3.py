@@ -16,6 +16,7 @@ _KINDS = {
     "read": ("GET",),
     "size": ("HEAD",),
     "entries": ("LIST",),
+    "below": ("LIST",),
     "unlink": ("DELETE",),
     "put": ("PUT",),
     "put_new": ("PUT",),

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from streamsink.errors import Corrupt
+from streamsink.storage.stores import Store
 from streamsink.table.commit.changes import Changes
-from streamsink.table.history.deletion import Look, delete, try_name
+from streamsink.table.history.deletion import Look, delete, delete_staged, try_name
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.memory import MemoryCalls
 from tests.table.entries import ROOT, add, commit, new_table, part
@@ -41,8 +42,7 @@ ALLOWED = {
     "streamsink/sinks/file_writing.py:abort": "the file of this very writer, which no record names",
     "streamsink/sinks/manifest_log.py:sweep": "temporary files of tries whose record is published",
     # The journal, which Paimon's snapshots never name.
-    "streamsink/storage/hold.py:forget": "the hold of an epoch before the last two",
-    "streamsink/journal/owners.py:_prune": "owners before the last two",
+    "streamsink/journal/owners.py:_prune": "owners before the last two, and their holds",
     "streamsink/journal/file_journal.py:forget": (
         "published records beyond those that are retained, and then their marks"
     ),
@@ -53,7 +53,8 @@ ALLOWED = {
     "streamsink/journal/repair.py:remove": "a retired application's journal, on purpose only",
     "streamsink/journal/announced.py:sweep": "uploads of an attempt without a record, which nobody will finish",
     "streamsink/journal/staging.py:discard": "the staging folder of a checkpoint of its own that has no record",
-    "streamsink/journal/staging.py:remove": "what dead writers never finished, in folders that no record can name",
+    "streamsink/journal/staging.py:end_unfinished": "what dead writers never finished",
+    "streamsink/journal/staging.py:_delete_known": "as _delete, of folders that were listed as a whole",
     "streamsink/journal/staging.py:withdraw": "this writer's announcement, for a number that it has never begun",
     "streamsink/journal/staging.py:drop": "this writer's announcement, whose number is published",
     "streamsink/journal/staging.py:_delete": "folders that no record names, or whose number is published or taken",
@@ -171,3 +172,14 @@ def test_a_damaged_list_keeps_what_it_may_name(table):
     path = table.layout.manifest(f"manifest-{try_name('mine', 2, 1)}-m0")
     table.file_io.write(path, b"x")
     assert delete(table, [path], Look.ALL) == [] and table.file_io.exists(path)
+
+
+def test_a_store_that_refuses_does_not_hide_what_has_ended_the_writing(monkeypatch, caplog):
+    """A task has no keys for S3: it can neither write nor remove what it has begun, and says the first."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+    store = Store("s3://bucket/t", {"s3.endpoint": "http://127.0.0.1:9", "s3.region": "eu-central-1"})
+    delete_staged(store.open(), ["s3://bucket/t/bucket-0/data-1.parquet"])
+    assert "could not be deleted" in caplog.text and "credentials" in caplog.text

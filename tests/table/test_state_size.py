@@ -11,7 +11,7 @@ from streamsink.format.snapshot import Snapshot
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded, TopicRecord
-from streamsink.table.application_states import States, states_in
+from streamsink.table.application_states import States, base85, states_in
 from tests.protocol.test_positions import source
 
 MOST_BYTES = 100_000
@@ -87,6 +87,13 @@ def test_a_short_state_can_be_read_in_the_snapshot(rng):
     """An operator who opens the file sees it."""
     state = _state(_sources(rng, 1), Recorded())
     assert json.loads(States({}, True).properties("shop", state)["streamsink.app.shop"]) == state
+
+
+def test_our_base85_is_that_of_the_library(rng):
+    """For every length, and for words that begin with zeros or are the greatest."""
+    for length in range(70):
+        for data in (rng.randbytes(length), bytes(length), b"\xff" * length):
+            assert base85(data) == base64.b85encode(data).decode()
 
 
 def test_a_deflated_state_is_read(rng):

@@ -43,7 +43,7 @@ def changes(recorded: Recorded, sources: tuple[SourceRange, ...]) -> tuple[Chang
     """Every topic of the batch whose record no longer holds, as its ids or its offsets show."""
     found = []
     for place, source in numeric_ones(sources):
-        for topic in source.end:
+        for topic in () if recorded.is_continued_by(place, source) else source.end:
             known = recorded.known(place, source, topic)
             other = None if known else _other(recorded, sources, place, topic)
             change = other or _shrunk(source, topic, known)
@@ -197,6 +197,8 @@ def _compared(
     every: also for topics that begin exactly where the record ends, as nearly all do.
     """
     for place, source in numeric_ones(sources):
+        if not every and recorded.is_continued_by(place, source):
+            continue
         for topic, end in source.end.items():
             known = recorded.known(place, source, topic)
             start = (source.start or {}).get(topic)

@@ -80,7 +80,7 @@ def changed(
 def changed_meanwhile(batch: Batch, now: Batch) -> Iterator[str]:
     """Yield the topics that became others while their batch was written. now: the same batch, described again."""
     for was, source in zip(batch.sources, now.sources):
-        for topic in source.topic_ids:
+        for topic in source.topic_ids if source.topic_ids != was.topic_ids else ():
             if not same_id(was.topic_id(topic), source.topic_id(topic)):
                 yield topic
 

@@ -26,7 +26,7 @@ from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.journal import Journal
 from streamsink.protocol.run.first_name import check_name_before
-from streamsink.protocol.run.publish_thread import QueuedRecord
+from streamsink.protocol.run.publish_thread import Done, QueuedRecord, published_event
 from streamsink.protocol.sink import Committer, Destination, Fence, Published
 
 
@@ -147,7 +147,7 @@ class PublishQueue:
     def _finish(self, unit: Committable, records: Sequence[Committable], outcome: Published, elapsed_ms: float) -> None:
         if outcome.settle is not None:
             outcome = replace(outcome, base_replaced=outcome.settle(), settle=None)
-        self.mark(unit, records, outcome, elapsed_ms)
+        self.mark([(unit, records, outcome)], elapsed_ms)
         self._journal.forget([committable.state.sequence for committable in records])
 
     def units(self, queued: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:
@@ -182,28 +182,16 @@ class PublishQueue:
         fence = Fence(ask, self._journal.questions(self._writer))
         return self._committer.publish(unit, expect=expect, restored=restored, fence=fence)
 
-    def mark(self, unit: Committable, records: Sequence[Committable], outcome: Published, elapsed_ms: float) -> None:
-        """The unit is visible: the journal marks its records, and the batch function is told."""
-        for committable in records:
-            self._journal.mark_published(committable, outcome.where)
-        if outcome.base_replaced:
-            self._emit(events.SnapshotReplaced(self._to.path, self._options.application, outcome.snapshot_id - 1, ()))
-        left = self._see_published(unit)
-        fault_point("commit.marked")
-        self._emit(
-            events.CheckpointPublished(
-                self._to.path,
-                self._options.application,
-                outcome.checkpoint_id,
-                outcome.snapshot_id,
-                unit.rows,
-                len(unit.files),
-                left,
-                outcome.attempts,
-                elapsed_ms,
-                len(records),
-            )
-        )
+    def mark(self, done: Sequence[Done], elapsed_ms: float) -> None:
+        """These units are visible: the journal marks their records, and the batch function is told."""
+        path, application = self._to.path, self._options.application
+        self._journal.mark_all([(record, outcome.where) for _, records, outcome in done for record in records])
+        for each in done:
+            if each[2].base_replaced:
+                self._emit(events.SnapshotReplaced(path, application, each[2].snapshot_id - 1, ()))
+            left = self._see_published(each[0])
+            fault_point("commit.marked")
+            self._emit(published_event(path, application, each, left, elapsed_ms))
 
     def _see_published(self, unit: Committable) -> int:
         """The unit is visible. Returns how many records are pending."""

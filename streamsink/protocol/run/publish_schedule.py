@@ -143,6 +143,7 @@ class PublishSchedule:
                 self._queue.settle()
                 if self._options.publishes_later and (ended or self._due()):
                     self._queue.publish_up_to(None)
+                    self._queue.settle()
         except BaseException as failed:  # handed on: the batch function raises it
             self._failed_beside = True
             if not self._heard:

@@ -5,14 +5,27 @@ One for each run of a query, started when it first has something to do.
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from streamsink.events import CheckpointPublished
 from streamsink.protocol.committable import Committable
+from streamsink.protocol.sink import Published
 
 # Work that is done while batches are written. Its argument says whether no further batch will come, so that nothing may
 # wait any longer. It returns in how many ms it shall be called again, None for not before the next wake.
 Step = Callable[[bool], float | None]
+
+
+# (what was published at one instant, the records that it stands for, where)
+Done = tuple[Committable, Sequence[Committable], Published]
+
+
+def published_event(table: str, application: str, done: Done, pending: int, elapsed_ms: float) -> CheckpointPublished:
+    """What a listener is told of it. pending: how many records are."""
+    unit, records, outcome = done
+    at, of = (outcome.checkpoint_id, outcome.snapshot_id), (unit.rows, len(unit.files))
+    return CheckpointPublished(table, application, *at, *of, pending, outcome.attempts, elapsed_ms, len(records))
 
 
 @dataclass(frozen=True)

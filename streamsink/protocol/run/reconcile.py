@@ -6,6 +6,7 @@ Driver only. ``restore.py`` plans it; here the plan is carried out.
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from streamsink import events
@@ -15,6 +16,7 @@ from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.journal import Journal, Mark, Where, comes_again, readable
 from streamsink.protocol.run.publish_queue import PublishQueue
+from streamsink.protocol.run.publish_thread import Done
 from streamsink.protocol.run.restore import RestorePlan, plan_restore
 from streamsink.protocol.sink import Committer, Destination
 
@@ -54,13 +56,19 @@ class Reconciler:
         self._emit = emit
         self._queue = queue
 
-    def reconcile(self, writer: Writer) -> Reconciled:
-        """Publish what is pending and mark what is published, for this owner."""
-        with self._queue.alone(writer), self._journal.loading():
-            history = self._committer.history(self._options.application)
-            # A try of this run that fails is the end of the run, so nothing of what is pending was tried before.
-            untried = {entry.committable.state.sequence for entry in self._queue.pending()}
-            plan = plan_restore(self._to, history, self._journal, self._committer, self._options, untried=untried)
+    def reconcile(self, writer: Writer, identify: Callable[[], None]) -> Reconciled:
+        """Publish what is pending and mark what is published, for this owner.
+
+        identify: called first.
+        """
+        with self._queue.alone(writer), ExitStack() as loading:
+            with self._committer.asking(self._journal.questions_of_restore()):
+                loading.enter_context(self._journal.loading())
+                identify()
+                history = self._committer.history(self._options.application)
+                # A try of this run that fails is the end of the run, so nothing of what is pending was tried before.
+                untried = {entry.committable.state.sequence for entry in self._queue.pending()}
+                plan = plan_restore(self._to, history, self._journal, self._committer, self._options, untried=untried)
             lost = tuple(c.state.checkpoint_id for c in plan.publish if c.state.sequence in plan.rolled_back)
             for snapshot_id in plan.replaced:
                 self._emit(events.SnapshotReplaced(self._to.path, self._options.application, snapshot_id, lost))
@@ -76,25 +84,33 @@ class Reconciler:
         never looked at again. They are looked for by each record's name, whichever group its dead tries were made for.
         """
         leftovers = self._committer.sweep(plan.mark)
-        for committable in plan.mark:
-            is_older = self._journal.is_marked(committable.state.sequence)
-            self._journal.mark_published(committable, self._where(committable) if is_older else None)
+        older = [self._journal.is_marked(committable.state.sequence) for committable in plan.mark]
+        self._journal.mark_all([(c, self._where(c) if is_older else None) for c, is_older in zip(plan.mark, older)])
         self._say_where(plan.last)
         self._queue.begin_behind(plan.last)
-        over = plan.over
+        over, done = plan.over, list[Done]()
         for unit, records in self._units([c.published_by(writer.epoch) for c in plan.publish]):
             fault_point("restore.before_publish")
             expect, over = records[0].state.sequence - 1 if over is None else over, None
             outcome = self._queue.publish(
                 unit, records, expect=expect, restored=True, before=functools.partial(self._doubt_marks, records)
             )
-            # The first publishing of one that was rolled back may still be held by a tag.
-            leftovers += self._committer.sweep([c for c in records if c.state.sequence not in plan.rolled_back])
-            self._queue.mark(unit, records, outcome, 0.0)
+            done.append((unit, records, outcome))
+            if len(done) >= self._committer.marked_at_once:
+                leftovers, done = leftovers + self._sweep_and_mark(done, plan), []
+        leftovers += self._sweep_and_mark(done, plan) if done else []
         fault_point("restore.published")
         if plan.publish:
             self._journal.forget([committable.state.sequence for committable in plan.publish])
         return leftovers
+
+    def _sweep_and_mark(self, done: Sequence[Done], plan: RestorePlan) -> list[str]:
+        """Returns the files of dead tries that were deleted."""
+        # The first publishing of one that was rolled back may still be held by a tag.
+        again = set(plan.rolled_back)
+        found = self._committer.sweep([c for _, records, _ in done for c in records if c.state.sequence not in again])
+        self._queue.mark(done, 0.0)
+        return found
 
     def _units(self, records: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:
         """As ``PublishQueue.units``.

@@ -79,12 +79,12 @@ class TwoPhaseCommit:
         self._new_id = new_id
         self._journal_check = JournalCheck(self._to.path, self._options.application, self._journal, new_id)
         fault_point("restore.before_claim")
-        last = self._committer.history(self._options.application).state
-        self._writer = self._journal.claim(query, last.epoch if last else 0, run)
-        self._journal_check.identify(last)
+        with self._committer.asking(self._journal.questions(self._writer)):
+            last = self._committer.history(self._options.application).state
+            self._writer = self._journal.claim(query, last.epoch if last else 0, run)
         fault_point("restore.claimed")
         self._emit(events.Claimed(self._to.path, self._options.application, self._writer.epoch))
-        reconciled = self._reconcile()
+        reconciled = self._reconcile(functools.partial(self._journal_check.identify, last))
         published = reconciled.published
         orphans = reconciled.leftovers + self._journal.sweep(self._writer)
         fault_point("restore.swept")
@@ -97,9 +97,9 @@ class TwoPhaseCommit:
                 kind="restore.restarting",
             )
 
-    def _reconcile(self) -> Reconciled:
+    def _reconcile(self, identify: Callable[[], None] = lambda: None) -> Reconciled:
         """Bring journal and destination together. Nobody else publishes meanwhile."""
-        reconciled = self._reconciler.reconcile(self._writer)
+        reconciled = self._reconciler.reconcile(self._writer, identify)
         self._recorded.last = reconciled.last
         if reconciled.rolled_back and not reconciled.replaced:
             self._emit(events.RolledBackRepublished(self._to.path, self._options.application, reconciled.published))
@@ -118,15 +118,16 @@ class TwoPhaseCommit:
         self._check_settled()
         self._schedule.check()
         expected = self._queue.expected()
-        with self._committer.asking(self._journal.questions(self._writer)):
+        with self._committer.asking(self._journal.questions(self._writer), others=self._recorded.begins):
             # The table first: a dropped table takes the journal along, and then the error must name the table.
             history = self._committer.history(self._options.application)
             self._journal.check_owner(self._writer)
-        found = history.state.record_id if history.state else None
-        if found not in expected or (found is None and not history.complete):
-            if history.state is not None:
-                self._journal_check.check(history.state)
-            self._reconcile()
+            found = history.state.record_id if history.state else None
+            if found in expected and (found is not None or history.complete):
+                return admit(batch, self._recorded.past(), self._options)
+        if history.state is not None:
+            self._journal_check.check(history.state)
+        self._reconcile()
         return admit(batch, self._recorded.past(), self._options)
 
     def _check_settled(self) -> None:

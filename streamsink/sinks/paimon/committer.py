@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from streamsink.clock import Clock, IdSource
+from streamsink.errors import StreamsinkError
 from streamsink.faults import fault_point
 from streamsink.format.manifest import FileKind, ManifestEntry, write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
@@ -153,7 +154,7 @@ class PaimonCommitter(PaimonHistory):
         state, way = committable.state, self._way(restored)
         with explained(self._table.root, state.sequence, self._way_on):
             committable = way.unpublished(committable)
-            done = Restored(self._table).gone_with_its_files(committable, self._way_on) if restored else None
+            done = way.gone_with_its_files(committable, self._way_on)
             if done is None:
                 committable = self._if_still_meant(committable) if restored else committable
                 request = self._placed_request(committable, way, fence)
@@ -194,13 +195,12 @@ class PaimonCommitter(PaimonHistory):
         folders = frozenset() if is_placed else self._place_now(committable, fence)
         manifests, entries = self._read_manifests(committable)
         state = committable.state
-        ahead = self._ahead.pop(state.record_id, None)
+        ahead = self._ahead.pop(state.record_id, None) or (way.ahead_of(committable) if is_placed else None)
         return CommitRequest(
             commit_user=Writer(committable.application, state.query, state.epoch).commit_user(state.generation),
             identifier=state.checkpoint_id,
             changes=Changes(tuple(entries)),
             manifests=manifests,
-            delta_list=way.delta_list(committable) if is_placed else None,
             check=check,
             folders=folders,
             begun_ms=begun_ms,
@@ -233,9 +233,12 @@ class PaimonCommitter(PaimonHistory):
     @contextmanager
     def restoring(self, records: Sequence[Committable]) -> Iterator[None]:
         ahead = self._place if self._options.publish_as != ONE_SNAPSHOT else None
-        self._restart = Restart(self._table, records, self._entries, ahead)
+        self._restart = Restart(self._table, records, self._entries, ahead, self._commit.files.write_chain)
         try:
             yield
+        except StreamsinkError as failed:
+            self._restart.clean(failed)
+            raise
         finally:
             self._restart = None
 

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from streamsink.format.supported import check_writable
+from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Committable, KnownRun, LastOfOther
 from streamsink.protocol.journal import Mark
@@ -22,6 +23,8 @@ from streamsink.table.history import lineage
 from streamsink.table.history.lineage import were_named
 from streamsink.table.history.whole import Whole
 from streamsink.table.table import Table
+
+_MARKED_AT_ONCE = 16
 
 
 class PaimonHistory(Committer):
@@ -47,9 +50,14 @@ class PaimonHistory(Committer):
         self._commit = TableCommit(table, options, self._whole)
         self._checked_schema = -1
 
-    def asking(self, questions: Any) -> AbstractContextManager[Any]:
-        others = questions if isinstance(questions, Questions) else Questions()
-        return self._table.file_io.asking_to_keep(self.questions() + others)
+    @property
+    def marked_at_once(self) -> int:  # type: ignore[override]  # nobody sets what the contract names
+        return _MARKED_AT_ONCE if self._table.file_io.is_distant else 1
+
+    def asking(self, questions: Any, *, others: bool = False) -> AbstractContextManager[Any]:
+        more = questions if isinstance(questions, Questions) else Questions()
+        more += Questions(names=(self._table.layout.within(JOURNAL_DIR),) if others else ())
+        return self._table.file_io.asking_to_keep(self.questions() + more)
 
     def questions(self) -> Questions:
         """What ``history`` will ask."""

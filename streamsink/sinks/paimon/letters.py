@@ -13,7 +13,7 @@ from typing import Any, cast
 from streamsink import events
 from streamsink.faults import fault_point
 from streamsink.format.manifest import ManifestEntry
-from streamsink.options import SinkOptions
+from streamsink.options import ASYNC, SinkOptions
 from streamsink.protocol.committable import DEAD_LETTERS, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Mark, Where
@@ -47,17 +47,17 @@ class TableCommitter(PaimonCommitter):
 
     @property
     def settles_later(self) -> bool:  # type: ignore[override]  # nobody sets what the contract names
-        """In a distant store, where each batch publishes."""
-        return self._table.file_io.is_distant and not self._options.publishes_later
+        """In a distant store, where batches publish, each of them or the last one of a group."""
+        return self._table.file_io.is_distant and self._options.publish != ASYNC
 
     def for_background(self) -> "TableCommitter":
         other = cast(TableCommitter, super().for_background())  # it makes a committer of the class of this one
         other._emit = self._emit
         return other
 
-    def asking(self, questions: Any) -> AbstractContextManager[Any]:
-        others = questions if isinstance(questions, Questions) else Questions()
-        return super().asking(others + self.letters.questions())
+    def asking(self, questions: Any, *, others: bool = False) -> AbstractContextManager[Any]:
+        asked = questions if isinstance(questions, Questions) else Questions()
+        return super().asking(asked + self.letters.questions(), others=others)
 
     def history(self, application: str) -> History:
         history = super().history(application)

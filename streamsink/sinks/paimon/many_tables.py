@@ -268,11 +268,11 @@ class ManyTables(_Tables, Committer):
     def settles_later(self) -> bool:  # type: ignore[override]  # nobody sets what the contract names
         return self.place.file_io.is_distant
 
-    def asking(self, questions: Any) -> AbstractContextManager[Any]:
-        others = questions if isinstance(questions, Questions) else Questions()
+    def asking(self, questions: Any, *, others: bool = False) -> AbstractContextManager[Any]:
+        asked = questions if isinstance(questions, Questions) else Questions()
         entries = self._last[0].payload["tables"] if self._last else ()
         of_tables = [self.member(entry["name"], entry["path"]).committer.questions() for entry in entries]
-        return self.place.file_io.asking_to_keep(sum(of_tables, others))
+        return self.place.file_io.asking_to_keep(sum(of_tables, asked))
 
     def recording(self, create: Callable[[], None], questions: Any) -> None:
         self._last = None  # until this record is published

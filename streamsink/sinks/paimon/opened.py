@@ -76,7 +76,7 @@ class OpenTable(Opened):
         options, fitted = self.options, self._fitted
         newest = self.table.known_schema if self.file_io.is_distant else self.table.latest_schema()
         if fitted is None or fitted.fields is not fields or fitted.schema is not newest:
-            schema = fit(self.table, fields, options)
+            schema = fit(self.table, fields, options, newest)
             fitted = self._fitted = Fitted(fields, schema, schema.to_json())
         spec = WriteSpec(
             checkpoint.staging,

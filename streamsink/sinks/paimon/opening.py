@@ -108,7 +108,8 @@ def open_one(
     batch_id: of the batch that comes. fields(): columns of a new table. Raises Misuse before anything is written.
     """
     file_io = under_lock(file_io, path, options)
-    table = _open_or_create(file_io, path, options, batch_id, fields)
+    with file_io.proving():
+        table = _open_or_create(file_io, path, options, batch_id, fields)
     _check_partitions(table, options)
     keep = options.on_rollback == ON_ROLLBACK_REPUBLISH
     deleting = functools.partial(delete_unrecorded, file_io, functools.partial(_table_at, file_io, table))
@@ -175,7 +176,7 @@ def _table_at(file_io: FileIO, table: Table | None, root: str) -> Table | None:
 
 def _check_partitions(table: Table, options: SinkOptions) -> None:
     """Raises Misuse when an overwrite would replace other parts of the table than its user's ``partition_by`` says."""
-    keys = table.latest_schema().partition_keys
+    keys = table.known_schema.partition_keys
     if options.mode == MODE_OVERWRITE and options.partition_by and set(options.partition_by) != set(keys):
         raise Misuse(
             f"{table.root}: option 'partition_by' is {', '.join(options.partition_by)}, and the table that is there "
@@ -190,8 +191,13 @@ def _check_partitions(table: Table, options: SinkOptions) -> None:
 def _open_or_create(
     file_io: FileIO, path: str, options: SinkOptions, batch_id: int, fields: Callable[[], Sequence[DataField]]
 ) -> Table:
-    if is_table(file_io, path) or not options.create:
+    if not options.create or not file_io.is_distant and is_table(file_io, path):
         return open_table(file_io, path, for_writing=True)
+    try:
+        return open_table(file_io, path, for_writing=True)
+    except Misuse as missing:
+        if missing.kind != "table.missing":
+            raise
     if batch_id not in (0, END_OF_INPUT, options.adopt_from_batch):
         raise Misuse(
             f"{path}: there is no table, but the query's checkpoint is past: its next batch is {batch_id}. "

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from streamsink.clock import Clock
-from streamsink.errors import Corrupt
+from streamsink.errors import Corrupt, Fenced, Retryable, StreamsinkError
 from streamsink.events import log
 from streamsink.format.manifest import Identity, ManifestEntry
-from streamsink.format.manifest_list import write_manifest_list
+from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import APPEND
 from streamsink.protocol.committable import Committable, StagedFile
 from streamsink.protocol.sink import Published
@@ -29,9 +29,9 @@ from streamsink.sinks.paimon.past.records import (
 from streamsink.sinks.paimon.trouble import files_gone
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.reading import Questions
-from streamsink.table.commit.changes import Written
+from streamsink.table.commit.changes import Ahead
 from streamsink.table.history import leftovers
-from streamsink.table.history.deletion import try_name
+from streamsink.table.history.deletion import Look, delete
 from streamsink.table.history.lineage import named_since
 from streamsink.table.history.presence import Presence
 from streamsink.table.table import Table
@@ -41,6 +41,12 @@ _MOST_ENTRIES = 5_000
 # Records that are prepared at once. Few, because files that have their final names and no snapshot are orphans to a
 # cleaner.
 _AHEAD = 16
+# Records of which the manifests, or the files, are asked about at once.
+_LOOKED_UP = 64
+
+
+# As ``FilesOfTries.write_chain``.
+WriteChain = Callable[[Sequence[tuple[str, Sequence[ManifestFileMeta]]], FlushGroup], Mapping[str, Ahead]]
 
 
 class Live:
@@ -70,8 +76,15 @@ class Live:
         payloads = committable.payload.get("joined", [committable.payload])
         return min((payload["named_ms"] for payload in payloads if "named_ms" in payload), default=math.inf)
 
-    def delta_list(self, committable: Committable) -> Written | None:
-        """The manifest list that ``place_ahead`` wrote of what the record adds."""
+    def ahead_of(self, committable: Committable) -> Ahead | None:
+        """What ``place_ahead`` wrote for the first try of the commit."""
+        return None
+
+    def gone_with_its_files(self, committable: Committable, way_on: str) -> Published | None:
+        """Of a record of which files are gone: how it was published. None when all files are there.
+
+        way_on: what to do when it is not published; then Corrupt is raised.
+        """
         return None
 
     def is_last(self, committable: Committable) -> bool:
@@ -111,10 +124,6 @@ class Restored(Live):
         return math.inf
 
     def gone_with_its_files(self, committable: Committable, way_on: str) -> Published | None:
-        """Of a record of which files are gone: how it was published. None when all files are there.
-
-        way_on: what to do when it is not published; then Corrupt is raised.
-        """
         _, _, gone = files_in_place(self._table, committable)
         if not gone:
             return None
@@ -133,17 +142,25 @@ class Restart(Restored):
         records: Sequence[Committable],
         entries: dict[str, list[ManifestEntry]],
         place: Callable[[Committable], frozenset[str]] | None,
+        write: WriteChain,
     ):
         """entries: by name, of manifests that are not published: what is read is put in, to be taken out by who
         publishes. place: gives a record's files their final names; the folders that are to be synced then. None:
-        nothing is prepared, because what groups are published with depends on the groups.
+        nothing is prepared, because what groups are published with depends on the groups. write: writes the lists of
+        commits that follow each other.
         """
         super().__init__(table)
         self._records = records
         self._entries = entries
         self._place = place
+        self._write = write
         self._sweeps = 0
-        self._prepared: dict[str, Written | None] = {}
+        # By record, what is written for its commit.
+        self._prepared: dict[str, Ahead | None] = {}
+        self._tried: Ahead | None = None
+        # Records of which all files were there, as was looked up at ``_looked_ms``.
+        self._whole: set[str] = set()
+        self._looked_ms: float = math.inf
 
     def is_first_sweep(self) -> bool:
         """True once."""
@@ -163,13 +180,57 @@ class Restart(Restored):
         """
         record_id = committable.state.record_id
         if record_id not in self._prepared and self._place is not None:
-            number = [c.state.record_id for c in self._records].index(record_id)
-            self._place_all(self._records[number : number + _AHEAD], self._place)
+            self._place_all(self._from(committable)[:_AHEAD], self._place)
         return record_id in self._prepared
 
-    def delta_list(self, committable: Committable) -> Written | None:
-        """The manifest list that ``place_ahead`` wrote of what the record adds."""
-        return self._prepared.get(committable.state.record_id)
+    def ahead_of(self, committable: Committable) -> Ahead | None:
+        record_id = committable.state.record_id
+        self._tried, self._prepared[record_id] = self._prepared.get(record_id), None
+        return self._tried
+
+    def clean(self, failed: StreamsinkError) -> None:
+        """The restart ends with this error: delete what was written for commits that will not be made.
+
+        Whoever has published their records has looked for such files by then. What the last try has written stays when
+        its snapshot may yet come.
+        """
+        left = [*self._prepared.values(), self._tried if isinstance(failed, Fenced | Retryable) else None]
+        lists = [ahead.files.shared_delta_list for ahead in left if ahead is not None]
+        paths = [path for ahead in left if ahead is not None for path in ahead.files.own]
+        paths += [self._table.layout.manifest(written[0]) for written in lists if written is not None]
+        try:
+            delete(self._table, paths, Look.SINCE_TRY)
+        except (OSError, StreamsinkError) as stays:  # the error of the restart is the one to be seen
+            log.warning("%s: %d files of commits that were not made stay: %s", self._table.root, len(paths), stays)
+
+    def named_ms(self, committable: Committable) -> float:
+        return self._looked_ms if committable.state.record_id in self._whole else super().named_ms(committable)
+
+    def gone_with_its_files(self, committable: Committable, way_on: str) -> Published | None:
+        """As of a single record. In a distant store the files of the records behind it are looked for with its own."""
+        record_id = committable.state.record_id
+        if self._table.file_io.is_distant and self._place is not None and record_id not in self._whole:
+            self._look_up(self._from(committable)[:_AHEAD])
+        return None if record_id in self._whole else super().gone_with_its_files(committable, way_on)
+
+    def _look_up(self, records: Sequence[Committable]) -> None:
+        self._looked_ms = Clock().now_ms()
+        # Their manifests have just been read.
+        sizes = {
+            self._table.layout.within(file.final): file.size for committable in records for file in committable.files
+        }
+        with self._table.file_io.asking(Questions(size=tuple(sizes))):
+            there = {path for path, size in sizes.items() if self._table.file_io.size(path) == size}
+        for committable in records:
+            finals = {self._table.layout.within(file.final) for file in committable.files}
+            manifests = {os.path.basename(manifest["final"]) for manifest in staged_manifests(committable)}
+            if finals <= there and manifests <= self._added.keys():
+                self._whole.add(committable.state.record_id)
+
+    def _from(self, committable: Committable) -> Sequence[Committable]:
+        """This record and those behind it."""
+        number = [c.state.record_id for c in self._records].index(committable.state.record_id)
+        return self._records[number:]
 
     @property
     def presence(self) -> Presence:
@@ -212,7 +273,7 @@ class Restart(Restored):
         """By manifest, the files of the records that are there, live or rewritten since, as of the first look."""
         wanted = {identity for added in self._added.values() for identity in added}
         bases = [c.payload["base"] for c in self._records if c.payload.get("base") is not None]
-        newest = self._table.snapshots.latest()
+        newest = self._table.snapshots.last_seen()  # the plan of the restart has just looked
         seen = self.presence.live(wanted, newest) if wanted else set()
         if wanted - seen and bases and newest is not None and newest.id > min(bases):
             seen |= named_since(self._table, min(bases), wanted - seen)
@@ -254,7 +315,9 @@ class Restart(Restored):
         return leftovers.look(self._table, (committable.state.record_id for committable in self._records))
 
     def _place_all(self, records: Sequence[Committable], place: Callable[[Committable], frozenset[str]]) -> None:
-        done: dict[str, Written | None] = {}
+        done: dict[str, Ahead | None] = {}
+        names: dict[str, str] = {}
+        chain: list[tuple[str, Sequence[ManifestFileMeta]]] = []
         with self._table.file_io.flush_group() as group:
             for committable in (c for c in records if self.unpublished(c) is c):
                 try:
@@ -263,31 +326,36 @@ class Restart(Restored):
                     break  # publishing this record says so; until then those before it are published
                 for folder in sorted(folders):
                     group.sync_dir(folder)
-                done[committable.state.record_id] = self._write_delta_list(committable, group)
+                done[committable.state.record_id] = None
+                manifests = self._added_by(committable)
+                if manifests is not None and len(chain) == len(done) - 1:  # those before it are prepared, too
+                    names[committable.state.record_id] = commit_name(committable)
+                    chain.append((names[committable.state.record_id], manifests))
+            written = self._write(chain, group) if chain else {}
             group.flush()
-        self._prepared |= done
+        self._prepared |= done | {record: written[name] for record, name in names.items() if name in written}
 
-    def _write_delta_list(self, committable: Committable, group: FlushGroup) -> Written | None:
+    def _added_by(self, committable: Committable) -> Sequence[ManifestFileMeta] | None:
         """None when what the record adds may depend on what is in the table, or would have to be read again."""
         manifests = staged_manifests(committable)
         found = [self._entries.get(os.path.basename(manifest["final"])) for manifest in manifests]
         known = [entries for entries in found if entries is not None]
-        if committable.payload["kind"] != APPEND or not manifests or len(known) < len(found):
+        if committable.payload["kind"] != APPEND or committable.payload.get("held") or len(known) < len(found):
             return None
-        data = write_manifest_list([manifest_meta(self._table, *each) for each in zip(manifests, known)])
-        # No snapshot that is known by now can name it.
-        name = f"manifest-list-{try_name(commit_name(committable), self._table.snapshots.known_id() + 1, 0)}-1"
-        group.write(self._table.layout.manifest(name), data)
-        return name, len(data)
+        return [manifest_meta(self._table, *each) for each in zip(manifests, known)]
 
     def _identities(self) -> Iterator[tuple[str, list[Identity]]]:
         """By manifest."""
         appended = (c for c in self._records if c.payload["kind"] == APPEND)
         every = [manifest for committable in appended for manifest in staged_manifests(committable)]
         within = self._table.layout.within
-        for first in range(0, len(every), _AHEAD):
-            some = every[first : first + _AHEAD]
-            with self._table.file_io.asking(Questions(read=tuple(within(manifest["final"]) for manifest in some))):
+        for first in range(0, len(every), _LOOKED_UP):
+            some = every[first : first + _LOOKED_UP]
+            layout = self._table.layout
+            folders = () if first else (layout.manifest_dir, layout.snapshot_dir)
+            read = tuple(within(manifest["final"]) for manifest in some)
+            with self._table.file_io.asking(Questions(read=read, names=folders)):
+                _ = self._left  # before this process writes into these folders
                 yield from self._identities_of(some)
 
     def _identities_of(self, manifests: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[Identity]]]:

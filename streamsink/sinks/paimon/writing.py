@@ -38,7 +38,8 @@ Named = Mapping[str, tuple[str, int]]
 def encode(file: WrittenFile) -> str:
     """A written file as text, for the way from the executor to the driver."""
     return json.dumps(
-        {"partition": file.partition.hex(), "staged": file.staged, "final": file.final, "meta": file.meta.to_wire()}
+        {"partition": file.partition.hex(), "staged": file.staged, "final": file.final, "meta": file.meta.to_wire()},
+        separators=(",", ":"),
     )
 
 

@@ -76,8 +76,8 @@ class KafkaSources:
                 topics.counts, topics.counted_in = counts, batch_id
             if first or topics.counted_in == batch_id:
                 topics.learn_bounds()
-                source = replace(source, earliest=topics.earliest, newest=topics.newest)
-            found[place] = replace(source, cluster=topics.cluster, topic_ids=topics.ids_of(ends))
+                source = source.told(earliest=topics.earliest, newest=topics.newest)
+            found[place] = source.told(cluster=topics.cluster, topic_ids=topics.ids_of(ends))
         for topics in self._kafka.values():
             topics.ask()
         return tuple(found)
@@ -88,7 +88,7 @@ class KafkaSources:
             topics.hear()
         found = list(batch.sources)
         for place, (source, topics) in self._of(batch.sources).items():
-            found[place] = replace(source, topic_ids=topics.ids_of(_offsets(source)))
+            found[place] = source.told(topic_ids=topics.ids_of(_offsets(source)))
         return replace(batch, sources=tuple(found))
 
     def _of(self, sources: tuple[SourceRange, ...]) -> "dict[int, tuple[SourceRange, _Topics]]":

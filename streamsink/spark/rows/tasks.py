@@ -4,15 +4,17 @@ A failed or killed attempt leaves no row behind: its files are in staging, which
 itself when it can. The results of a retried or speculative attempt that lost never reach the driver.
 """
 
+import os
 import sys
 import zipimport
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from streamsink.errors import StreamsinkError
+from streamsink.errors import Misuse, StreamsinkError
 from streamsink.faults import fault_point
-from streamsink.protocol.sink import Writing
+from streamsink.protocol.sink import VERSION, Writing
+from streamsink.storage.store_failures import KEPT
 from streamsink.storage.stores import Store
 
 COMMITTABLE_SCHEMA = "committable string"
@@ -27,8 +29,10 @@ def write_task(
 
     names: the names of the columns, when Spark gives them other names.
     """
+    of_driver = VERSION
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        check_version(of_driver, store.root)
         file_io = store.open()
         writer = writing.open(file_io)
         try:
@@ -49,6 +53,24 @@ def write_task(
             forget_zip_importers()
 
     return run
+
+
+def check_version(of_driver: str, table: str) -> None:
+    """Raises Misuse when the Python of this task has another version of this library than the driver.
+
+    What the driver sends are values for code that both have. Other code may leave out in silence what it does not know.
+    of_driver: travels as a value, while this function is the executor's own.
+    """
+    if of_driver != VERSION:
+        raise said_by_task(
+            Misuse(
+                f"{table}: the driver has streamsink {of_driver}, and the Python of a task on {os.uname().nodename} "
+                f"has {VERSION} ({__file__}). {KEPT} Nothing of this batch was written. Install the driver's version "
+                "on every machine, or give it to spark-submit (--py-files streamsink.zip) and take the other one off "
+                "spark.executorEnv.PYTHONPATH; then start it again",
+                kind="worker.other-version",
+            )
+        )
 
 
 def said_by_task(refused: StreamsinkError) -> StreamsinkError:

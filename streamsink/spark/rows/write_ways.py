@@ -181,7 +181,7 @@ def _advise_daemon() -> None:
         log.warning(
             "each Python task spends up to 0.7 s on reading pyspark.zip again (CPython before 3.13); a session built "
             "with .config('spark.python.daemon.module', '%s') does not; streamsink must be installed where the tasks "
-            "run",
+            "run, or spark.executorEnv.PYTHONPATH name the archive of --py-files",
             worker_daemon.MODULE,
         )
 

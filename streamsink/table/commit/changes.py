@@ -58,8 +58,17 @@ class Ahead:
     """What the first try of a commit needs, written before the commit began.
 
     newest: the snapshot on which it is built; None for the first one. commit_name: ``CommitRequest.name``.
+    behind: where it is built on the snapshot of a commit that is not made yet, the name of that one's base list, which
+    no other snapshot has.
     """
 
     newest: Snapshot | None
     commit_name: str
     files: Files
+    behind: str | None = None
+
+    def is_on(self, newest: Snapshot | None) -> bool:
+        """Whether it is built on this snapshot."""
+        if self.behind is None:
+            return newest == self.newest
+        return newest is not None and newest.base_manifest_list == self.behind

@@ -38,13 +38,27 @@ class FilesOfTries:
         that an earlier try of the same commit has written. The files are durable when ``group`` is flushed.
         """
 
+        before = self._manifests.all_of(newest)
+        if self._whole is not None:
+            self._whole.look_at_one(newest, before)
+        return self._write_on(before, newest, delta, name, shared_delta_list, group=group)
+
+    def _write_on(
+        self,
+        before: list[ManifestFileMeta],
+        newest: Snapshot | None,
+        delta: Delta,
+        name: str,
+        shared_delta_list: Written | None,
+        *,
+        group: FlushGroup,
+    ) -> Files:
+        """As ``write``, on top of these manifests."""
+
         def write(file: str, data: bytes) -> Written:
             group.write(self._at.manifest(file), data)
             return file, len(data)
 
-        before = self._manifests.all_of(newest)
-        if self._whole is not None:
-            self._whole.look_at_one(newest, before)
         base = self._manifests.merge(before, self._table.known_schema.options, name)
         base_list = write(f"manifest-list-{name}-0", write_manifest_list(base))
         added = list(delta.manifests)
@@ -85,6 +99,29 @@ class FilesOfTries:
         name = try_name(commit_name, newest.id + 1 if newest else 1, 1)
         delta = Delta(Changes(), None, (), (manifest,))
         return Ahead(newest, commit_name, self.write(delta, newest, name, None, group=group))
+
+    def write_chain(
+        self, commits: Sequence[tuple[str, Sequence[ManifestFileMeta]]], group: FlushGroup
+    ) -> dict[str, Ahead]:
+        """As ``write_ahead``, for appends that follow each other, each on top of the one before. By commit name.
+
+        What the lists of the second one say follows from the first one, so they need not wait for its snapshot. They
+        are used only where that is what the second one finds (``Ahead.is_on``).
+
+        commits: name of each, and the manifests of its files. Empty where a try has to look into the table first.
+        """
+        newest, found, behind = self._table.snapshots.known(), dict[str, Ahead](), None
+        if discards_duplicates(self._table.known_schema):
+            return found
+        before = self._manifests.all_of(newest)
+        if self._whole is not None:
+            self._whole.look_at_one(newest, before)
+        for number, (commit_name, manifests) in enumerate(commits, newest.id + 1 if newest else 1):
+            delta = Delta(Changes(), None, (), tuple(manifests))
+            files = self._write_on(before, newest, delta, try_name(commit_name, number, 1), None, group=group)
+            found[commit_name] = Ahead(newest, commit_name, files, behind)
+            before, behind = files.metas, files.base_list[0]
+        return found
 
     def snapshot(
         self, request: CommitRequest, newest: Snapshot | None, files: Files, rows: int, *, properties: Mapping[str, str]

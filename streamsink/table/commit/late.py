@@ -50,7 +50,7 @@ def is_base_kept(table: Table, snapshot: Snapshot, base: Base) -> bool:
     history, which raises Retryable. Retryable is also raised when this cannot be told because ours has expired or was
     replaced meanwhile; the restart then finds out what is published.
     """
-    found = table.snapshots.load(snapshot.id - 1)
+    found = table.snapshots.load(snapshot.id - 1) if snapshot.id > 1 else None
     if found is None:
         _check_in_time(table, snapshot, base)
         return True

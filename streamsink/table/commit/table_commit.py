@@ -77,10 +77,11 @@ class TableCommit:
         policy = RetryPolicy.of(self._at.root, self._options, self._table.known_schema.options)
         ahead = request.ahead.files.shared_delta_list if request.ahead else request.delta_list
         tries = Tries(self._table, ahead)
-        for attempt in policy.attempts(self._clock):
-            done = self._try_once(request, guard, tries, attempt)
-            if done is not None:
-                return replace(done, settle=functools.partial(self._settle, done, tries, ahead))
+        with tries.cleared():
+            for attempt in policy.attempts(self._clock):
+                done = self._try_once(request, guard, tries, attempt)
+                if done is not None:
+                    return replace(done, settle=functools.partial(self._settle, done, tries, ahead))
         raise tries.gave_up(policy)
 
     def _settle(self, done: Committed, tries: Tries, ahead: Written | None) -> bool:
@@ -89,12 +90,13 @@ class TableCommit:
         return is_replaced
 
     def _check_and_hint(self, found: Found, tries: Tries, snapshot: Snapshot, name: str, own: list[str]) -> bool:
-        is_kept = tries.is_base_kept(found, snapshot, name, own)
-        if is_kept is None:
-            return False
-        fault_point("commit.published")
-        if found.request.hint:
-            hint(self._table, snapshot, name, found.seen_ms)
+        with self._io.asking(self._snapshots.questions_of_settling(snapshot.id, hint=found.request.hint)):
+            is_kept = tries.is_base_kept(found, snapshot, name, own)
+            if is_kept is None:
+                return False
+            fault_point("commit.published")
+            if found.request.hint:
+                hint(self._table, snapshot, name, found.seen_ms)
         fault_point("commit.hinted")
         return not is_kept
 
@@ -135,7 +137,11 @@ class TableCommit:
             return None
         published_ms = self._clock.now_ms()
         self._manifests.remember(snapshot, files.metas)
+        self._table.states.published(snapshot, found.states.with_state(request.application, request.state))
         self._deltas.published(snapshot)
+        if not request.hint:  # another commit follows at once: what this one has asked counts for that, too
+            made, following = self._at.snapshot(snapshot.id), self._at.snapshot(snapshot.id + 1)
+            self._io.known_still(self._table.questions() + guard.questions(), (made, prepared.data), following)
         settle = functools.partial(self._check_and_hint, found, tries, snapshot, name, files.own)
         if found.base.is_long_ago():  # others may have changed history, and nobody shall read this meanwhile
             is_replaced = settle()

@@ -1,9 +1,11 @@
 """What the tries of one commit find, what they know of each other, and what is cleaned up behind them. Driver only."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import cast
 
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import OutcomeUnknown, Retryable
+from streamsink.errors import Conflict, Fenced, OutcomeUnknown, Retryable, StreamsinkError
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.reading import Questions
 from streamsink.table.application_states import States
@@ -96,6 +98,17 @@ class Tries:
         if ahead and not self.unanswered and ahead[0] != committed.delta_manifest_list:
             delete(self._table, [self._table.layout.manifest(ahead[0])], Look.SINCE_TRY)
 
+    @contextmanager
+    def cleared(self) -> Iterator[None]:
+        """Within it the tries are made. After an error with which no snapshot came, the list that they share goes."""
+        try:
+            yield
+        except (Conflict, Fenced, Retryable):
+            if self.delta_list is not None and not self.unanswered:
+                with suppress(OSError, StreamsinkError):  # the error of the commit is the one to be seen
+                    delete(self._table, [self._table.layout.manifest(self.delta_list[0])], Look.SINCE_TRY)
+            raise
+
     def gave_up(self, policy: RetryPolicy) -> Exception:
         """The error of a commit that no try has published."""
         if self.unanswered:
@@ -154,7 +167,7 @@ class Looking:
         """What was written for the first try, if it is built on what this try has found; else that is deleted."""
         if ahead is None:
             return None
-        if isinstance(found, Found) and found.newest == ahead.newest and not (found.delta.unwritten or found.is_alone):
+        if isinstance(found, Found) and ahead.is_on(found.newest) and not (found.delta.unwritten or found.is_alone):
             return ahead.files
         delete(self._table, ahead.files.own, Look.SINCE_TRY, durable=False)
         return None

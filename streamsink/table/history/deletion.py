@@ -58,6 +58,11 @@ def try_name(commit_name: str, number: int, attempt: int) -> str:
     return f"{commit_name}-s{number}-{attempt}"
 
 
+def is_of_a_try(name: str) -> bool:
+    """Whether a file of this name may be one that ``delete`` deletes: a record's own manifest is none."""
+    return bool(_HIDDEN.fullmatch(name) or _OF_TRIES.fullmatch(name))
+
+
 def delete(table: "Table", paths: Sequence[str], look: Look, *, durable: bool = True) -> list[str]:
     """Delete those of the files that tries of commits made and that nothing names, and return their paths. Idempotent.
 
@@ -108,7 +113,7 @@ def delete_staged(file_io: FileIO, paths: Sequence[str]) -> None:
     try:
         for path in paths:
             file_io.delete(path)
-    except OSError as failed:
+    except (OSError, StreamsinkError) as failed:
         log.warning("a staged file could not be deleted, and stays until its folder is swept: %s", failed)
 
 
@@ -117,7 +122,9 @@ def delete_staged_folder(file_io: FileIO, folder: str) -> None:
     file_io.delete_tree(folder)
 
 
-def delete_unrecorded(file_io: FileIO, open_at: "Callable[[str], Table | None]", left: Sequence[Left]) -> bool:
+def delete_unrecorded(
+    file_io: FileIO, open_at: "Callable[[str], Table | None]", left: Sequence[Left]
+) -> Sequence[str] | None:
     """Delete what an attempt without a record left under final names, unless something retained names one of them.
 
     The journal says which files these are. Where it was restored from an older copy it does not know every record, so
@@ -125,8 +132,8 @@ def delete_unrecorded(file_io: FileIO, open_at: "Callable[[str], Table | None]",
     others' parts stay too.
 
     open_at(root): the table at this path, None where there is none. left: all files of one attempt, by table. No
-    snapshot up to ``since`` can name them. Idempotent. False when it cannot be told of one of the tables whether it
-    names them; then all of them stay.
+    snapshot up to ``since`` can name them. Idempotent. Returns the paths that were deleted; None when it cannot be told
+    of one of the tables whether it names them, and then all of them stay.
     """
     left = [each for each in left if each.paths]
     for each in left:
@@ -140,7 +147,7 @@ def delete_unrecorded(file_io: FileIO, open_at: "Callable[[str], Table | None]",
                 len(each.paths),
                 unreadable,
             )
-            return False
+            return None
         if is_named:
             log.warning(
                 "%s: %d files stay of which the journal has no record, because the table has them: the journal is an "
@@ -149,9 +156,10 @@ def delete_unrecorded(file_io: FileIO, open_at: "Callable[[str], Table | None]",
                 len(each.paths),
                 each.paths[0],
             )
-            return True
-    file_io.delete_all([path for each in left for path in each.paths])
-    return True
+            return ()
+    paths = [path for each in left for path in each.paths]
+    file_io.delete_all(paths)
+    return paths
 
 
 def _is_named_at(file_io: FileIO, open_at: "Callable[[str], Table | None]", left: Left) -> bool:

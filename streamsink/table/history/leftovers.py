@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from streamsink.format.snapshot import Snapshot
-from streamsink.table.history.deletion import Look, delete
+from streamsink.storage.reading import Questions
+from streamsink.table.history.deletion import Look, delete, is_of_a_try
 from streamsink.table.table import Table
 
 # The form of a commit's name, which is the id of its record.
@@ -29,10 +30,13 @@ def look(table: Table, commit_names: Iterable[str]) -> Found:
     commit_names: UUIDs. The names of all tries of a commit contain its UUID, whoever made them.
     """
     wanted, found = set(commit_names), defaultdict(list)
-    for folder in (table.layout.manifest_dir, table.layout.snapshot_dir) if wanted else ():
-        names = table.file_io.names(folder)
+    folders = (table.layout.manifest_dir, table.layout.snapshot_dir) if wanted else ()
+    with table.file_io.asking(Questions(names=folders)):
+        listed = [(folder, table.file_io.names(folder)) for folder in folders]
+    for folder, names in listed:
         for commit_name, name in itertools.chain(_final(names, wanted), _temporary(names, wanted)):
-            found[commit_name].append(os.path.join(folder, name))
+            if is_of_a_try(name):
+                found[commit_name].append(os.path.join(folder, name))
     return found
 
 
@@ -67,11 +71,12 @@ def sweep(table: Table, commits: Mapping[str, Callable[[Snapshot], bool]], found
     under another name. found: what ``look`` returned, for these commits at least.
     """
     load = functools.cache(table.snapshots.load)
-    removed = []
+    removed, newest = [], None
+    if any(found.get(commit_name) for commit_name in commits):
+        with table.file_io.asking(table.snapshots.questions()):
+            newest = table.snapshots.latest()
     for commit_name, is_before in commits.items():
         if found.get(commit_name):
-            with table.file_io.asking(table.snapshots.questions()):
-                newest = table.snapshots.latest()
             certain, published = _published(newest, load, commit_name, is_before)
             removed += [
                 path
@@ -88,9 +93,16 @@ def sweep_creations(table: Table) -> list[str]:
     Returns the paths of the deleted files. A creation that is running at this moment finds its file gone and tries
     again.
     """
-    folder = table.layout.schema_dir
-    paths = [os.path.join(folder, n) for n in table.file_io.names(folder) if n.startswith(".") and n.endswith(".tmp")]
-    return delete(table, paths, Look.ALL)
+    folder, io = table.layout.schema_dir, table.file_io
+    # A distant store has listed it when the table was opened: what came since is not of the dead.
+    paths = [
+        os.path.join(folder, n) for n in (table.schemas.hidden if io.is_distant else io.names(folder)) if _is_hidden(n)
+    ]
+    return delete(table, [path for path in paths if not io.is_own(path)], Look.ALL)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".tmp")
 
 
 def _is_leftover(name: str, commit_name: str, certain: bool, published: Snapshot | None) -> bool:

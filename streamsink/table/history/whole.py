@@ -95,9 +95,15 @@ class Whole:
         return self._table.file_io.is_distant and self._table.snapshots.was_just_created(newest)
 
     def _broken(self, newest: Snapshot, *, knows_lists: bool = True) -> Corrupt | None:
+        lists = self._at.manifest(newest.base_manifest_list), self._at.manifest(newest.delta_manifest_list)
+        first = Questions(lists, lists, (self._at.manifest_dir,)) if not self._started else Questions()
+        with self._table.file_io.asking(first):
+            return self._found_broken(newest, is_known=knows_lists and self._knows_lists(newest))
+
+    def _found_broken(self, newest: Snapshot, *, is_known: bool) -> Corrupt | None:
         for name, size in (
             ()
-            if knows_lists and self._knows_lists(newest)
+            if is_known
             else (
                 (newest.base_manifest_list, newest.base_manifest_list_size),
                 (newest.delta_manifest_list, newest.delta_manifest_list_size),
@@ -169,18 +175,19 @@ class Whole:
         return None
 
     def _data_file_missing(self, newest: Snapshot, metas: list[ManifestFileMeta]) -> Corrupt | None:
-        schema = self._table.latest_schema()
-        for entry in self._some_live(metas):
-            path = data_file_path(self._table, schema, entry)
-            if self._table.file_io.size(path) is None:
-                return Corrupt(
-                    f"{self._at.root}: snapshot {newest.id} has the data file {path}, which is gone, and perhaps "
-                    "others: no reader can read the whole table. Nothing was written. Restore what is gone from a "
-                    "backup (streamsink.verify names it). If its rows may be lost, call "
-                    f"streamsink.drop_missing({self._at.root!r}): it takes the files that are gone out of the table",
-                    kind="data.missing",
-                )
-        return None
+        schema, io = self._table.known_schema, self._table.file_io
+        paths = [data_file_path(self._table, schema, entry) for entry in self._some_live(metas)]
+        with io.asking(Questions(size=tuple(paths))):
+            path = next((path for path in paths if io.size(path) is None), None)
+        if path is None:
+            return None
+        return Corrupt(
+            f"{self._at.root}: snapshot {newest.id} has the data file {path}, which is gone, and perhaps "
+            "others: no reader can read the whole table. Nothing was written. Restore what is gone from a "
+            "backup (streamsink.verify names it). If its rows may be lost, call "
+            f"streamsink.drop_missing({self._at.root!r}): it takes the files that are gone out of the table",
+            kind="data.missing",
+        )
 
     def _some_live(self, metas: list[ManifestFileMeta]) -> list[ManifestEntry]:
         """A few live files each of the oldest and of the newest manifest that adds files.
@@ -192,10 +199,15 @@ class Whole:
         if len(deleting) > _MOST_DELETING or not adding:
             self._table.manifests.check(metas[-1:])
             return []
+        ends = {meta.file_name: meta for meta in (adding[0], adding[-1])}
+        with self._table.manifests.reading(list((ends | {meta.file_name: meta for meta in deleting}).values())):
+            return self._live_of(list(ends.values()), deleting)
+
+    def _live_of(self, ends: list[ManifestFileMeta], deleting: list[ManifestFileMeta]) -> list[ManifestEntry]:
         read = self._table.manifests.entries_in
         deleted = {entry.identity for meta in deleting for entry in read(meta) if entry.kind is FileKind.DELETE}
         found: list[ManifestEntry] = []
-        for meta in {meta.file_name: meta for meta in (adding[0], adding[-1])}.values():
+        for meta in ends:
             live = (
                 e
                 for e in read(meta)

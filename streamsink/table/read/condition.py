@@ -32,6 +32,13 @@ class Condition(ABC):
     def mask(self, rows: pa.Table) -> Any:
         """A Boolean array: true for the rows that match, and false or null for the others."""
 
+    def only(self, column: str) -> frozenset[Any] | None:
+        """The values of which the column has one in every row that matches; None where others may match too.
+
+        They are physical values, as statistics have them.
+        """
+        return None
+
 
 def bind(where: Predicate, schema: TableSchema, table: str) -> Condition:
     """The condition that ``where`` is for a table with this schema. table: its path, for messages.
@@ -99,8 +106,16 @@ class _All(_Several):
     def _masks(self, rows: pa.Table) -> Iterator[Any]:
         return (part.mask(rows) for part in self.parts)
 
+    def only(self, column: str) -> frozenset[Any] | None:
+        found = [values for values in (part.only(column) for part in self.parts) if values is not None]
+        return min(found, key=len, default=None)
+
 
 class _Any(_Several):
+    def only(self, column: str) -> frozenset[Any] | None:
+        found = [part.only(column) for part in self.parts]
+        return frozenset().union(*(values for values in found if values is not None)) if None not in found else None
+
     def may_match(self, stats: Stats) -> bool:
         return any(part.may_match(stats) for part in self.parts)
 
@@ -175,6 +190,9 @@ class _ValueTest(_Bounded):
         self._value = self._order(value)
         self._scalar = scalar
 
+    def only(self, column: str) -> frozenset[Any] | None:
+        return frozenset((self._value,)) if self._op == "=" and column == self._column else None
+
     def _order(self, value: Any) -> Any:
         return value
 
@@ -196,6 +214,9 @@ class _ValueTest(_Bounded):
 
 class _FloatTest(_ValueTest):
     """Compares as Spark does: NaN is the largest number. A FLOAT is compared as the DOUBLE of the same value."""
+
+    def only(self, column: str) -> frozenset[Any] | None:
+        return None  # equal numbers may have different bytes
 
     def _order(self, value: float) -> tuple[bool, float]:
         return (True, 0.0) if value != value else (False, value)

@@ -3,11 +3,12 @@
 Partition values and column statistics decide.
 """
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from streamsink.errors import Corrupt
-from streamsink.format.binary_row import decode_physical
+from streamsink.format.binary_row import decode_physical, mark_of
 from streamsink.format.file_stats import ColumnStats, StatsReader, covered_columns, stats_reader
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.schema import TableSchema
@@ -30,6 +31,17 @@ class Pruner:
         self._file_columns = [f for f in schema.fields if f.name in condition.columns and f.name not in self._keys]
         self._of_partition: dict[bytes, tuple[bool, dict[str, ColumnStats]]] = {}
         self._readers: dict[tuple[Any, ...], dict[str, StatsReader | None]] = {}
+
+    @functools.cached_property
+    def marks(self) -> Collection[bytes] | None:
+        """As ``FileFilter``: the entry of a file contains the values of its partition."""
+        for field in self._schema.partition_fields:
+            values = self._condition.only(field.name)
+            marks = [mark_of(value, field.type) for value in values] if values is not None else [None]
+            found = [mark for mark in marks if mark]
+            if len(found) == len(marks):
+                return found
+        return None
 
     def may_hold(self, meta: ManifestFileMeta) -> bool:
         """Whether a manifest may have an entry in a partition that matches."""

@@ -34,12 +34,15 @@ def check_once(names: Sequence[str], where: str, way: str = _ONCE_IN_THE_QUERY) 
         )
 
 
-def fit(table: Table, given: Sequence[DataField], options: SinkOptions) -> TableSchema:
+def fit(
+    table: Table, given: Sequence[DataField], options: SinkOptions, newest: TableSchema | None = None
+) -> TableSchema:
     """The table's schema, evolved for the columns ``given`` if an option allows it.
 
-    Raises Misuse, naming the column, when one is missing, extra, of another type, or nullable but not so in the table.
+    newest: the newest schema, where the store has just said which it is. Raises Misuse, naming the column, when one is
+    missing, extra, of another type, or nullable but not so in the table.
     """
-    schema = table.latest_schema()
+    schema = newest or table.latest_schema()
     by_name = {field.name: field for field in given}
     for field in schema.fields:
         found = by_name.get(field.name)
@@ -55,7 +58,7 @@ def fit(table: Table, given: Sequence[DataField], options: SinkOptions) -> Table
     known = {field.name: field for field in schema.fields}
     wanted = [_as_table_says(field, known.get(field.name)) for field in given]
     try:
-        return table.evolve(wanted, add_columns=options.add_columns, widen_types=options.widen_types)
+        return table.evolve(wanted, add_columns=options.add_columns, widen_types=options.widen_types, newest=newest)
     except Misuse as refused:
         raise Misuse(f"{table.root}: {refused}. Nothing was written", kind=refused.kind) from refused
 

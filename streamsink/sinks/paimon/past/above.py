@@ -48,7 +48,7 @@ def as_journals_say(table: Table, others: Mapping[str, LastOfOther]) -> dict[str
     said = {
         name: _as_journal_says(table, name, last) if name.endswith(SUFFIX) else last for name, last in others.items()
     }
-    is_whole = table.states.read(table.snapshots.latest()).complete
+    is_whole = table.states.read(table.snapshots.last_seen()).complete
     return said if is_whole else _forgotten(table) | said
 
 

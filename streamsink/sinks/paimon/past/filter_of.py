@@ -113,7 +113,7 @@ def _rows_gone(root: str, committable: Committable) -> Retryable:
 def state_of(states: States, application: str) -> AppState | None:
     """The state that a snapshot has of the application; None when it has none."""
     found = states.by_application.get(application)
-    return AppState.from_json(found) if found is not None else None
+    return AppState.told(found) if found is not None else None
 
 
 def _changed(root: str, committable: Committable, expect: int, found: int) -> Retryable:

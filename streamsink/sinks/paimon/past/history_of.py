@@ -67,7 +67,7 @@ def publishing_of(table: Table, committable: Committable) -> Snapshot | None:
 def last_of_others(table: Table, application: str) -> dict[str, LastOfOther]:
     """By name, the last record of each other application that wrote the table, as its snapshots or journals have it."""
     found: dict[str, LastOfOther] = {}
-    states = table.states.read(table.snapshots.latest())
+    states = table.states.read(table.snapshots.last_seen())  # ``history`` has just looked
     for name, said in states.by_application.items():
         if name != application:
             with _of_no_matter(table.root, name):

@@ -1,0 +1,91 @@
+"""What a start of a query asks of a distant store, counted as in ``test_round_trips.py``.
+
+Run with ``-s`` to see the requests, level by level: ``pytest -s tests/storage/test_round_trips_at_start.py``.
+"""
+
+import pytest
+
+from streamsink.options import SinkOptions
+from tests.storage.test_round_trips import PUBLISHED, RECORDED, ROOT, WRITTEN, Run
+
+_GOES_ON = {"restore": "restore-and-continue"}
+
+
+def _shown(title, *parts):
+    """The round trips of these parts of a run, one after another; they are printed, too."""
+    levels = [level for part in parts for level in part.round_trips()]
+    requests = sum(len(part.requests) for part in parts)
+    print(f"\n{title}: {len(levels)} round trips, {requests} requests")
+    for number, level in enumerate(levels, 1):
+        print(f"  {number:3} {', '.join(level[:12])}{f' and {len(level) - 12} more' if len(level) > 12 else ''}")
+    return levels, requests
+
+
+def _restarted(run: Run, committed: int):
+    run.checkpoint.committed = committed
+    run.calls.take()
+    run.start()
+    return run.calls.take()
+
+
+def _with_pending(count: int, **options) -> Run:
+    """A run that has died with so many records pending behind two published ones."""
+    run = Run(**options)
+    run.checkpoint.ends[:] = [10 * (number + 1) for number in range(count + 3)]
+    for number in range(2):
+        run.batch(number)
+    run.sink.close()
+    later = {"publish": "async", "publish_queue": count + 1} | _GOES_ON
+    published, run.driver.options = run.driver.options, SinkOptions.of(ROOT, later)
+    _restarted(run, 2)
+    for number in range(2, count + 2):
+        run.sink.batch(run.driver.describe(run.checkpoint, number))
+    run.driver.options = published
+    return run
+
+
+def test_the_first_batch_of_a_fresh_table():
+    """From the start of the query to the end of its first batch. docs/design/0015-object-stores.md has each level."""
+    run = Run()
+    start = run.calls.take()
+    batch, _ = run.batch(0)
+    levels, _ = _shown("a fresh table", start, batch)
+    assert len(levels) <= 12
+    assert levels[-4:] == [["PUT at"], WRITTEN, RECORDED, PUBLISHED]
+
+
+def test_a_restart_with_nothing_pending():
+    """From the start of the query to the end of its next batch."""
+    run = Run()
+    for number in range(3):
+        run.batch(number)
+    run.sink.close()
+    start = _restarted(run, 3)
+    batch, _ = run.batch(3)
+    levels, _ = _shown("a restart", start, batch)
+    assert len(levels) <= 16
+
+
+@pytest.mark.parametrize(
+    ("published", "most_trips", "most_requests"), [("one-snapshot", 24, 6), ("snapshot-per-checkpoint", 260, 10)]
+)
+def test_a_restart_with_a_hundred_pending_records(published, most_trips, most_requests):
+    """From the start of the query to the end of the restore.
+
+    A snapshot each: two round trips a record, because each is known to have come in time before the next one does.
+    """
+    run = _with_pending(100, **_GOES_ON, publish_as=published)
+    levels, requests = _shown(f"100 pending, {published}", _restarted(run, 102))
+    assert len(levels) <= most_trips and requests <= 100 * most_requests
+
+
+def test_ten_batches_published_as_one():
+    """In the mean, and none of them much more than others. The look comes before, beside Spark's job."""
+    run = Run(publish_every_batches=10, publish_as="one-snapshot")
+    run.checkpoint.ends[:] = [10 * (number + 1) for number in range(40)]
+    found = [run.batch(number)[0] for number in range(40)][20:]
+    levels, _ = _shown("the last of ten batches", found[-1])
+    trips = [len(batch.round_trips()[1:]) for batch in found]
+    print(trips)
+    assert all(batch.round_trips()[0][0] == "GET owner" for batch in found)
+    assert sum(trips) / len(trips) <= 2.5 and max(trips) <= 7  # 5, and where manifests are merged 2 more
