@@ -13,7 +13,7 @@ from streamsink.table.table import create_table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import arm
 from streamsink.testing.stepping import Stepping
-from tests.crash.letters_world import LETTERS
+from tests.crash.letters_world import LETTERS, NAME
 from tests.crash.s3_worlds import ROOT, TablesWorld, WithLetters, data_files
 from tests.storage.memory_s3 import MemoryS3Calls
 
@@ -136,3 +136,27 @@ def test_a_journal_that_is_gone_or_older_is_noticed_before_the_next_record(older
         sink.batch(world.driver.describe(world.checkpoint, number + 1))
     records = [path for path in world.calls._objects if path.startswith(f"{world.journal}/record-")]
     assert len(records) == (1 if older else 0)
+
+
+def test_the_table_does_not_say_that_dead_letters_are_there_before_that_is_known():
+    """Their table goes back while their snapshot is created, which is taken back then. The record stays pending."""
+    world = WithLetters(small=True)
+    world.run(boundaries=(6,))
+    calls, others, gone = CrashingCalls(world.calls), CrashingCalls(MemoryS3Calls()), []
+
+    def goes_back():
+        snapshots = [path for path in world.calls._objects if path.startswith(f"{ROOT}/rejected/snapshot/snapshot-")]
+        if len(snapshots) > 1 and not gone:
+            gone.extend(world.calls._objects.pop(path) for path in snapshots)
+
+    calls.before_call = goes_back
+    driver = world.driver_of(LETTERS)
+    driver.background, driver.is_small = lambda step: Stepping(step, others, 0), True
+    sink = driver.start(world.file_io(calls), world.checkpoint)
+    world.checkpoint.ends.append(12)
+    with pytest.raises(Retryable):
+        sink.batch(driver.describe(world.checkpoint, 1))
+    assert gone and world.states(NAME)["streamsink"]["sequence"] == 1
+    with pytest.raises(Misuse) as refused:  # which says the way on
+        world.run(boundaries=(6, 12))
+    assert refused.value.kind == "dead-letters.gone"

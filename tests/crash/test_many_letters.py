@@ -72,7 +72,7 @@ def test_the_option_changes_after_each_of_two_deaths():
 @pytest.mark.parametrize("step", ["precommit.saved", "letters.before_publish", "letters.published", "commit.published"])
 @pytest.mark.parametrize("how", [PLAIN, LETTERS])
 def test_the_option_changes_on_a_store_without_renames(how, step):
-    """An S3 in memory: files are copied to their final names, and paths are URIs."""
+    """An S3 in memory: files have their final names at once, and paths are URIs."""
     root = "s3://bucket/shop.db"
     world = LettersWorld(
         MemoryS3Calls(), root, make_io=lambda over: S3FileIO(over, IdSource().new_id, f"{root}/{NAME}")

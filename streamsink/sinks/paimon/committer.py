@@ -164,7 +164,7 @@ class PaimonCommitter(PaimonHistory):
                 replaced = False if later else committed.settle()
                 is_alone = committed.may_be_alone or committable.payload.get("alone", False)
                 where = mark_of(committed.snapshot, committed.at_ms, alone=is_alone)
-                settle = self.settling(committed.settle, state.sequence) if later else None
+                settle = explaining(committed.settle, self._table.root, state.sequence, self._way_on) if later else None
                 name, tries = committed.snapshot_id, committed.attempts
                 done = Published(state.checkpoint_id, name, tries, where, replaced, settle)
         self.see_published(committable)
@@ -179,10 +179,6 @@ class PaimonCommitter(PaimonHistory):
 
     def see_published(self, committable: Committable) -> None:
         """Called before ``publish`` returns, with what was just published. One table remembers nothing."""
-
-    def settling(self, settle: Callable[[], bool], sequence: int) -> Callable[[], bool]:
-        """What is left to do, by ``settle``, in this table, and where ``publish_first`` has published."""
-        return explaining(settle, self._table.root, sequence, self._way_on)
 
     def _way(self, restored: bool) -> Live:
         """How a record of this run is published, or one of an earlier run."""

@@ -114,7 +114,6 @@ class _Opened:
             )
             table = open_table(self._table.file_io, self.path_of(name), for_writing=True)
             committer = PaimonCommitter(table, options, journal_of=self._table.root, is_undone=lambda sequence: False)
-            committer.settles_later = table.file_io.is_distant
             self._opened[name] = (table, committer)
         return self._opened[name]
 

@@ -44,8 +44,6 @@ class TableCommitter(PaimonCommitter):
         super().__init__(table, options, entries)
         self._emit = emit
         self.letters = LetterTables(table, options)
-        # What is left to be done where dead letters were published with the record that is published now.
-        self._unsettled: list[Callable[[], bool]] = []
 
     @property
     def settles_later(self) -> bool:  # type: ignore[override]  # nobody sets what the contract names
@@ -70,17 +68,6 @@ class TableCommitter(PaimonCommitter):
     def next_snapshots(self) -> tuple[str, ...]:
         return (*super().next_snapshots(), *self.letters.next_snapshots())
 
-    def settling(self, settle: Callable[[], bool], sequence: int) -> Callable[[], bool]:
-        before, self._unsettled = self._unsettled, []
-        settle = super().settling(settle, sequence)
-
-        def settle_all() -> bool:
-            for each in before:
-                each()
-            return settle()
-
-        return settle_all
-
     def join(self, records: Sequence[Committable]) -> list[Committable]:
         """As ``PaimonCommitter.join``, but a record with dead letters stays alone: their table knows its number."""
         found: list[Committable] = []
@@ -89,8 +76,11 @@ class TableCommitter(PaimonCommitter):
         return found
 
     def publish_first(self, committable: Committable, *, restored: bool, fence: Callable[[], None]) -> Committable:
-        """Publish the record's dead letters. The record then says where they are."""
-        found, self._unsettled = {}, []
+        """Publish the record's dead letters. The record then says where they are.
+
+        It is known when this returns that their snapshot came in time: the table says that they are there.
+        """
+        found = {}
         for part, mine in self.letters.parts((committable,)):
             found[part["name"]] = self._publish_letters(part, mine, restored=restored, fence=fence)
         return saying_where(committable, found, self.letters.heads())
@@ -114,7 +104,6 @@ class TableCommitter(PaimonCommitter):
             with self.letters.unless_replaced(part["name"]):
                 done = committer.publish(mine, expect=part["previous"], restored=restored, fence=fence)
             where, files = done.where, len(mine.files)
-            self._unsettled += [done.settle] if done.settle is not None else []
             self._emit(
                 events.TablePublished(table.root, application, done.checkpoint_id, done.snapshot_id, mine.rows, files)
             )
