@@ -118,6 +118,9 @@ class LockedFileIO(FileIO):
     def names_beginning(self, path: str, beginning: str) -> list[str]:
         return self._inner.names_beginning(path, beginning)
 
+    def sizes_beginning(self, path: str, beginning: str) -> dict[str, int]:
+        return self._inner.sizes_beginning(path, beginning)
+
     def listed(self, path: str) -> Mapping[str, int | None]:
         return self._inner.listed(path)
 
