@@ -12,15 +12,33 @@ from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
 from streamsink.format import avro_file
 from streamsink.protocol.committable import AppState
+from streamsink.protocol.run.publish_thread import Background
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO, local_file_io
 from streamsink.table import application_states
 from streamsink.table.read.scan import plan
 from streamsink.table.table import open_table
+from streamsink.testing import driver
 from streamsink.testing.crashing import MeteredCalls
 from tests.storage.back_ends import BackEnd
 from tests.storage.memory_s3 import MemoryS3Calls
 from tests.storage.tracing_s3 import TracingS3Calls
+
+
+class _AtTheEnd(Background):
+    """What is done beside the batches, done by the next publishing or by the stop, so that each count is the same."""
+
+    def __init__(self, step):
+        self._step = step
+
+    def wake(self):
+        """Nothing is done in a batch."""
+
+    hurry = wake
+
+    def stop(self, timeout_ms):
+        self._step(True)
+        return True
 
 
 def _batch(count, root, file_io, monkeypatch, begun=lambda: None):
@@ -31,6 +49,7 @@ def _batch(count, root, file_io, monkeypatch, begun=lambda: None):
         begun()
 
     monkeypatch.setattr(files.Seen, "begin", begin)
+    monkeypatch.setattr(driver, "PublishThread", _AtTheEnd)
     seen = files.batch_of(root, count, file_io)
     monkeypatch.undo()
     assert seen.files == count
