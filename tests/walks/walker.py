@@ -6,11 +6,12 @@ from concurrent.futures import Future
 
 from streamsink.table import manifests
 from tests.walks import backups, changes, events, others, runs, users
+from tests.walks.machine import ROOT
 from tests.walks.model import Wrong
 from tests.walks.operators import Operator
 from tests.walks.queries import Query, partitioned
 from tests.walks.sources import drawn
-from tests.walks.store import own_time
+from tests.walks.store import Store, own_time
 from tests.walks.world import JOBS, World
 
 # The time between falling asleep and the first thing that happens meanwhile.
@@ -39,6 +40,7 @@ class Walker:
 
     kinds = KINDS
     setup = "setup"
+    stores = Store
 
     def __init__(self, walk: Walk):
         self._walk = walk
@@ -73,7 +75,8 @@ class Walker:
             query.causes.add("asleep")
 
     def _set_up(self, parts: int, first: int, second: int, positions: int, way: int, restore: int) -> None:
-        self.world = World(1 + parts % 4 if parts % 5 else 10)
+        store = self.stores()
+        self.world = World(1 + parts % 4 if parts % 5 else 10, store, root=store.beginning + ROOT)
         self.operator = Operator(self.world)
         columns = {"position_columns": ("topic", "partition", "offset")} if positions % 4 else {}
         options = {
