@@ -1,7 +1,6 @@
 """The machine's store as an S3 in memory: requests that are made at once reach it in any order."""
 
 import contextlib
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO

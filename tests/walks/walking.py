@@ -5,9 +5,9 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from tests.walks.distant_walker import DistantSeveralWalker, DistantWalker
 from tests.walks.events import NOT_YET, Kind
 from tests.walks.model import Wrong
-from tests.walks.distant_walker import DistantSeveralWalker, DistantWalker
 from tests.walks.several_walker import SeveralWalker
 from tests.walks.walker import SETUP, Walk, Walker
 
