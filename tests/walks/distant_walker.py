@@ -4,13 +4,31 @@ that renames is one that creates its snapshot without a condition."""
 from streamsink.storage.hold import BeatingHold
 from tests.walks.distant import DistantStore
 from tests.walks.several_walker import SeveralWalker
-from tests.walks.walker import Walker
+from tests.walks.walker import WAYS, Walker
+
+# What drivers and other writers do, at any moment. Before everything else time passes, since what a driver has seen
+# counts for some seconds there, within which nobody takes a table back or deletes what it needs.
+_QUICK = {
+    *("produce", "batch", "crash", "call", "pause", "pause_at", "wake", "kill", "power", "twice", "at_once"),
+    *("half_published", "foreign_append", "foreign_overwrite", "foreign_prepare", "foreign_rename", "lost_race"),
+    *("compaction", "tag", "partition", "run"),
+}
+_SLOW_MS = 60_000
+# A restart prepares many records together.
+_WAYS = (
+    *WAYS,
+    {"publish_every_batches": 7},
+    {"publish": "async", "publish_queue": 9, "delay": None},
+    {"publish_every_batches": 5, "restore": "restore-and-continue"},
+)
 
 
 class DistantWalker(Walker):
     """Walks one walk of one table."""
 
     setup = "s3"
+    sleep_ms = 0
+    ways = _WAYS
 
     def stores(self):
         _, parts, *_, restore = self._walk[0]
@@ -22,6 +40,15 @@ class DistantWalker(Walker):
             super().run(said)
         finally:
             BeatingHold._beat_on = beats
+
+    def _next(self):
+        if self._walk[self._at + 1][0] not in _QUICK:
+            self.time.pass_by(_SLOW_MS)
+        return super()._next()
+
+    def _heal(self, query, choice):
+        self.time.pass_by(_SLOW_MS)
+        super()._heal(query, choice)
 
     def _set_up(self, *numbers):
         self.time.passes_asleep = True
