@@ -13,6 +13,7 @@ staging/<epoch>-<sequence>/    files of a checkpoint that is not published yet
 runs/<run id>            a bounded run is published, and what it was made of (kept unless it is given up)
 """
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from contextlib import AbstractContextManager
 from typing import cast
 
 from streamsink.clock import IdSource
+from streamsink.errors import StreamsinkError
 from streamsink.faults import fault_point
 from streamsink.journal import identity
 from streamsink.journal.announced import STAGING, Deleting
@@ -120,6 +122,9 @@ class FileJournal(Journal):
     def release(self, unused: bool = False) -> None:
         self.attempts.end()
         self._owners.release(unused)
+        if unused:  # The error of the start may have a word of this journal, which must be the same one next time.
+            with contextlib.suppress(OSError, StreamsinkError):
+                self._io.do_waiting()
 
     # -- records ---------------------------------------------------------------------------------------------------
 

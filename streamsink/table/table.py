@@ -217,7 +217,8 @@ def _foreign_entries(file_io: FileIO, root: str, schemas: Sequence[str], ours: C
         for e in file_io.entries(root)
         if not e.is_dir or e.name == "schema" and schemas or _holds_files(file_io, os.path.join(root, e.name), ours)
     ]
-    return [] if names == ["schema"] and all(name.startswith(".") for name in schemas) else names
+    # What tries a store out has such a name as well, whatever else a driver has left here.
+    return [name for name in names if name != "schema" or not all(each.startswith(".") for each in schemas)]
 
 
 def _holds_files(file_io: FileIO, folder: str, ours: Collection[str]) -> bool:

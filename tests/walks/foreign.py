@@ -26,13 +26,6 @@ from tests.walks.readers import Reader
 _MEMORY = 64 * 1024 * 1024
 
 
-class _NoHints(FileIO):
-    """Leaves the hints alone, because what it publishes is taken back at once."""
-
-    def replace(self, path, data, unique):
-        """Do not write the hint."""
-
-
 class Others(Reader):
     """Everything that is not streamsink. Whatever it does is durable at once.
     changes: how often snapshots or files were deleted."""
@@ -48,7 +41,9 @@ class Others(Reader):
 
         partition: what an overwrite replaces. Returns None when there is nothing to do.
         """
-        io = _NoHints(self._store, IdSource().new_id)
+        io = self.io
+        # Its hint is left alone, because what it publishes is taken back at once.
+        io.replace = lambda path, data, unique: None
         table = open_table(io, self.root, for_writing=True)
         changes, overwrite = Changes(tuple(self._added(io, table, rows)) if rows is not None else ()), None
         if kind == OVERWRITE:
@@ -61,7 +56,7 @@ class Others(Reader):
         options = SinkOptions.of(self.root, {"commit_min_wait_ms": 0, "commit_max_wait_ms": 0})
         made = TableCommit(table, options).commit(request, Guard()).snapshot
         self.io.delete(table.layout.snapshot(made.id))
-        self._store.sync_dir(table.layout.snapshot_dir)
+        self.io.sync_dir(table.layout.snapshot_dir)
         return dataclasses.replace(made, properties=None)
 
     def publish(self, snapshot: Snapshot, replacing: bool = False) -> bool:
@@ -69,9 +64,7 @@ class Others(Reader):
         Returns whether it is published."""
         path, unique = f"{self.root}/snapshot/snapshot-{snapshot.id}", IdSource().new_id()
         if replacing:
-            self.io.write(f"{self.root}/snapshot/.{unique}.tmp", snapshot.to_json())
-            self._store.rename(f"{self.root}/snapshot/.{unique}.tmp", path)
-            self._store.sync_dir(f"{self.root}/snapshot")
+            self._store.put_over(path, snapshot.to_json(), unique)
         elif not self.io.create_if_absent(path, snapshot.to_json(), unique):
             return False
         self.io.replace(f"{self.root}/snapshot/LATEST", str(snapshot.id).encode(), unique)
@@ -181,4 +174,4 @@ class Others(Reader):
         for path in sorted(paths):
             self.io.delete(path)
         for folder in sorted({f"{self.root}/snapshot", *map(os.path.dirname, paths)}):
-            self._store.sync_dir(folder)
+            self.io.sync_dir(folder)

@@ -58,7 +58,7 @@ class Machine:
         self.serial += 1
         identity = query.checkpoint.query if query.source else self.new_id()
         run = Run(
-            Process(self.store),
+            Process(self.store, self.root),
             self.root,
             query.settings(self.root),
             identity,
@@ -197,7 +197,7 @@ class Machine:
         for process in self._stack:
             process.die()
         self.store.power_failure()
-        self.has_lost_power = True
+        self.has_lost_power = self.store.forgets
 
     def end_sleepers(self) -> None:
         """Drivers that are paused will not wake up."""

@@ -187,7 +187,9 @@ def run_as_query(walk, which):
     world, query = walk.world, query_of(walk.world, which)
     world.stop(query)
     if world.others.is_table() and query.name in world.others.applications():
-        run = Run(Process(world.store), world.root, query.settings(world.root), world.new_id(), world.parts, 0)
+        run = Run(
+            Process(world.store, world.root), world.root, query.settings(world.root), world.new_id(), world.parts, 0
+        )
         with contextlib.suppress(StreamsinkError), world.inside(query, run, None):
             run.job(Job(world.new_id(), [], {}))
             raise Wrong("a run under a query's name")

@@ -190,11 +190,16 @@ class Query:
 class Waiting(Stepping):
     """Waits while the batch function itself publishes, as a thread would."""
 
+    def __init__(self, step, process: Process, delay: int | None):
+        super().__init__(step, process, delay)
+        self._process = process
+
     def _turn(self):
         if self._step.__self__._queue._publishing.locked():
             self._left = 1
         else:
-            super()._turn()
+            with self._process.beside():
+                super()._turn()
 
 
 class Rows(NumberedRows):
@@ -266,6 +271,7 @@ class RowsWithLetters(Rows):
     """The rows of a query that has dead letters."""
 
     def write(self, checkpoint, group):
+        checkpoint = replace(checkpoint, is_small=self._driver.is_small)
         rows = self._routed(self._chosen(checkpoint.decision))
         return written(self._opened.writing(checkpoint, columns(rows.schema), ()), self._io, rows, group)
 
@@ -290,6 +296,7 @@ class Run:
         self.process, self.parts, self._root, self._query_id, self._letters = process, parts, root, query_id, letters
         self.driver = MicroBatchDriver(root, SCHEMA, lambda start, end: None, settings)
         self.driver.background = lambda step: Waiting(step, process, delay)
+        self.driver.is_small = process.writes_few()
         self.id = IdSource().new_id()
         self.sink: Driven | None = None
         self.slept = False  # It slept in the work that it did last.
@@ -338,7 +345,8 @@ class Run:
 
         def background() -> None:
             try:
-                self.batch(query, at, second)
+                with self.process.beside():
+                    self.batch(query, at, second)
             except Misuse as refused:
                 if refused.kind != "batch.concurrent":
                     raise

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import pyarrow.parquet as pq
 
-from streamsink.clock import IdSource
 from streamsink.format.manifest import ManifestEntry
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
@@ -20,10 +19,14 @@ class Reader:
     def __init__(self, store, root: str):
         self._store = store
         self.root = root
-        self.io = FileIO(store, IdSource().new_id)
         self._rows: dict[str, list[int]] = {}
         # By snapshot: the content of every file that it needs, and its rows.
         self._seen: dict[bytes, tuple[dict[str, bytes], list[int]]] = {}
+
+    @property
+    def io(self) -> FileIO:
+        """The I/O of somebody who comes anew."""
+        return self._store.io(self._store, self.root)
 
     def is_table(self) -> bool:
         return is_table(self.io, self.root)
@@ -107,7 +110,7 @@ class Reader:
     def letter_tables(self) -> list[str]:
         """The paths of the tables for dead letters."""
         folder = os.path.dirname(self.root)
-        paths = [f"{folder}/{name}" for name in self.io.names(folder)] if self.io.size(folder) is not None else []
+        paths = [f"{folder}/{name}" for name in self.io.names(folder)]
         return [path for path in paths if path != self.root and is_table(self.io, path)]
 
     def snapshot_ids(self) -> list[int]:

@@ -85,7 +85,7 @@ class _Run(Run):
             if self.has_letters
             else {"dead_letters": None, "unrouted": "fail"}
         )
-        routing = Routing.of(FOLDER, rules, self.driver.options, **letters)
+        routing = Routing.of(self._root, rules, self.driver.options, **letters)
         self.opened = open_many(self.process.io, routing, self.driver.options, emit=lambda event: None)
         self.sink = Driven(self.driver, self.process.io, self.opened, self._query_id)
 
@@ -134,7 +134,8 @@ class SeveralTables(World):
 
     def start(self, query: Query) -> Run:
         self.serial += 1
-        run = _Run(Process(self.store), self.root, query.settings(self.root), query.checkpoint.query, self.parts, None)
+        process, settings = Process(self.store, self.root), query.settings(self.root)
+        run = _Run(process, self.root, settings, query.checkpoint.query, self.parts, None)
         run.has_letters = self.has_letters
         query.live = run
         return run

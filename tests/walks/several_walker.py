@@ -316,7 +316,8 @@ class SeveralWalker(Walker):
     setup = "several"
 
     def _set_up(self, parts, first, second, positions, way, restore):
-        self.world = SeveralTables(1 + parts % 4, root=FOLDER, has_letters=way % 3 == 1)
+        store = self.stores()
+        self.world = SeveralTables(1 + parts % 4, store, root=store.beginning + FOLDER, has_letters=way % 3 == 1)
         self.operator = SeveralOperator(self.world)
         columns = {"position_columns": ("topic", "partition", "offset")} if positions % 4 else {}
         options = {

@@ -4,9 +4,11 @@ import contextlib
 import errno
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 
 from streamsink.clock import Clock, IdSource
+from streamsink.storage.calls import Calls
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash
@@ -17,12 +19,39 @@ Copy = dict[str, bytes | None]
 
 
 class Store(MemoryCalls):
-    """The store in memory. Holds belong to the process that took them."""
+    """The store in memory. Holds belong to the process that took them.
+
+    beginning: of every path. writes_few: drivers are said to write few rows. forgets: what was not flushed is lost with
+    the power.
+    """
+
+    beginning = ""
+    writes_few = False
+    forgets = True
 
     def __init__(self):
         super().__init__()
         self._owners: dict[str, object] = {}
         self.said: list | None = None  # Every call of every process, for those who compare two walks.
+
+    def io(self, calls: Calls, root: str) -> FileIO:
+        """The I/O of somebody who makes these calls. root: the folder of his table, or of his tables."""
+        return FileIO(calls, IdSource().new_id)
+
+    def in_any_order(self, actions: Sequence[Callable[[], None]], count: int) -> None:
+        """Make calls that may be made at once. count: how many their process has made so far."""
+        Calls.at_once(self, actions)
+
+    def beside(self, io: FileIO) -> AbstractContextManager[None]:
+        """Within it, the I/O is that of another thread of its process."""
+        return contextlib.nullcontext()
+
+    def put_over(self, path: str, data: bytes, unique: str) -> None:
+        """Give a file this name, whatever has it by now."""
+        folder, _, name = path.rpartition("/")
+        self.io(self, folder).write(hidden := f"{folder}/.{unique}.tmp", data)
+        self.rename(hidden, path)
+        self.sync_dir(folder)
 
     def hold_for(self, path: str, process: object) -> Callable[[], None] | None:
         if self._owners.setdefault(path, process) is not process:
@@ -102,13 +131,14 @@ class Process(CrashingCalls):
     """The I/O of one driver. It may die, fail or be paused at a call that is chosen ahead.
     has_erred: whether it has failed before."""
 
-    def __init__(self, store: Store):
+    def __init__(self, store: Store, root: str):
+        """root: the folder of its table, or of its tables."""
         super().__init__(store)
         self._store = store
         self.has_erred = False
         self._turn = 0
         self._pause: tuple[int, Callable[[], None]] | None = None
-        self.io = FileIO(self, IdSource().new_id)
+        self.io = store.io(self, root)
 
     def fail_in(self, calls: int, mode: Mode) -> None:
         """Let the n-th call from now go wrong."""
@@ -124,6 +154,17 @@ class Process(CrashingCalls):
     def die(self) -> None:
         self.dead = True
         self._store.end_process(self)
+
+    def at_once(self, actions):
+        self._store.in_any_order(actions, self.count)
+
+    def beside(self) -> AbstractContextManager[None]:
+        """Within it, another thread of this process is at work."""
+        return self._store.beside(self.io)
+
+    def writes_few(self) -> bool:
+        """Whether it is said to write few rows."""
+        return self._store.writes_few
 
     def try_hold(self, path):
         return self._do("hold", lambda: self._store.hold_for(path, self))
@@ -146,10 +187,12 @@ class Process(CrashingCalls):
 
 
 class Time:
-    """A time in which a millisecond passes from one look to the next."""
+    """A time in which a millisecond passes from one look to the next.
+    passes_asleep: whether it passes while somebody waits."""
 
     def __init__(self):
         self._now_ms = 1_700_000_000_000
+        self.passes_asleep = False
 
     def look(self) -> int:
         self._now_ms += 1
@@ -159,6 +202,10 @@ class Time:
         """Let time pass, while somebody sleeps."""
         self._now_ms += milliseconds
 
+    def wait(self, milliseconds: float) -> None:
+        if self.passes_asleep:
+            self.pass_by(int(milliseconds))
+
 
 @contextlib.contextmanager
 def own_time() -> Iterator[Time]:
@@ -167,7 +214,7 @@ def own_time() -> Iterator[Time]:
     mine = {
         (Clock, "now_ms"): lambda self: time.look(),
         (Clock, "monotonic_ms"): lambda self: float(time.look()),
-        (Clock, "sleep_ms"): lambda self, milliseconds: None,
+        (Clock, "sleep_ms"): lambda self, milliseconds: time.wait(milliseconds),
         (IdSource, "jitter"): lambda self: 0.5,
         (IdSource, "new_id"): lambda self: (lambda n: f"{n:08x}-0000-4000-8000-{n:012x}")(next(ids)),
     }

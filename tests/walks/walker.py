@@ -6,15 +6,14 @@ from concurrent.futures import Future
 
 from streamsink.table import manifests
 from tests.walks import backups, changes, events, others, runs, users
+from tests.walks.machine import ROOT
 from tests.walks.model import Wrong
 from tests.walks.operators import Operator
 from tests.walks.queries import Query, partitioned
 from tests.walks.sources import drawn
-from tests.walks.store import own_time
+from tests.walks.store import Store, own_time
 from tests.walks.world import JOBS, World
 
-# The time between falling asleep and the first thing that happens meanwhile.
-_SLEEP_MS = 60_000
 # How often one after another the operator may do what a query says before it must have come to rest. It is so often
 # because dead letters are asked for record by record.
 _MOST_ADVICE = 30
@@ -28,6 +27,15 @@ KINDS: Mapping[str, events.Kind] = {
     for name, kind in events.KINDS.items()
     if kind.does.__module__ == module.__name__
 }
+# How a query publishes.
+WAYS = (
+    {},
+    {},
+    {"publish_every_batches": 3},
+    {"publish_every_batches": 2, "publish_as": "one-snapshot"},
+    {"publish": "async", "publish_queue": 2, "delay": 20},
+    {"publish": "async", "publish_queue": 3, "delay": None},
+)
 # ("setup", numbers...) or (kind, numbers...)
 Event = tuple
 Walk = list[Event]
@@ -39,6 +47,10 @@ class Walker:
 
     kinds = KINDS
     setup = "setup"
+    stores = Store
+    ways = WAYS
+    # The time between falling asleep and the first thing that happens meanwhile.
+    sleep_ms = 60_000
 
     def __init__(self, walk: Walk):
         self._walk = walk
@@ -62,7 +74,7 @@ class Walker:
         """A driver is paused: the walk goes on until it wakes."""
         query.causes.asleep += 1
         self.depth += 1
-        self.time.pass_by(_SLEEP_MS)
+        self.time.pass_by(self.sleep_ms)
         try:
             while self._at + 1 < len(self._walk):
                 if self._next() == "wake":
@@ -73,14 +85,15 @@ class Walker:
             query.causes.add("asleep")
 
     def _set_up(self, parts: int, first: int, second: int, positions: int, way: int, restore: int) -> None:
-        self.world = World(1 + parts % 4 if parts % 5 else 10)
+        store = self.stores()
+        self.world = World(1 + parts % 4 if parts % 5 else 10, store, root=store.beginning + ROOT)
         self.operator = Operator(self.world)
         columns = {"position_columns": ("topic", "partition", "offset")} if positions % 4 else {}
         options = {
             "restore": "restore-and-continue" if restore % 2 else "restore-and-fail",
             "journal_retain": (2, 100)[restore % 3 > 0],
         }
-        options |= {"on_rollback": ("fail", "republish")[restore % 4 > 2]} | _WAYS[way % len(_WAYS)]
+        options |= {"on_rollback": ("fail", "republish")[restore % 4 > 2]} | self.ways[way % len(self.ways)]
         for name, kind in (("a", first), ("b", second)):
             source = drawn(kind, World.new_id)
             self.world.add_query(
@@ -150,23 +163,16 @@ class Walker:
             return False  # An error of the store ended it; it is started again.
         return query.said is None and query.source.plan(query.checkpoint, 1000) is None and not query.source.hides()
 
+    def _heal(self, query: Query, choice: int) -> None:
+        self.operator.heal(query, choice)
+
     def _until_done(self, query: Query, work) -> None:
         for number in range(_MOST_ADVICE):
             if query.said is None and work():
                 return
-            self.operator.heal(query, self._walk[0][1 + number % SETUP])
+            self._heal(query, self._walk[0][1 + number % SETUP])
             self.world.look()
         raise Wrong("stuck", f"query {query.name}: {query.said}")
-
-
-_WAYS = (
-    {},
-    {},
-    {"publish_every_batches": 3},
-    {"publish_every_batches": 2, "publish_as": "one-snapshot"},
-    {"publish": "async", "publish_queue": 2, "delay": 20},
-    {"publish": "async", "publish_queue": 3, "delay": None},
-)
 
 
 class _in_order:

@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from tests.walks.distant_walker import DistantSeveralWalker, DistantWalker
 from tests.walks.events import NOT_YET, Kind
 from tests.walks.model import Wrong
 from tests.walks.several_walker import SeveralWalker
@@ -58,13 +59,18 @@ _STORIES = tuple(
 )
 # Seeds with this prefix are walks over several tables.
 SEVERAL = "several-"
+# Seeds with this prefix, which stands before the other one, are walks on S3.
+ON_S3 = "s3-"
 # "1-17~3" is a bred walk: 1-17, changed in one to three places that a generator with this seed chooses.
 BRED = "~"
 
 
 def walker_of(seed: str) -> type[Walker]:
     """The class that walks it."""
-    return SeveralWalker if seed.startswith(SEVERAL) else Walker
+    is_several = seed.removeprefix(ON_S3).startswith(SEVERAL)
+    if seed.startswith(ON_S3):
+        return DistantSeveralWalker if is_several else DistantWalker
+    return SeveralWalker if is_several else Walker
 
 
 def draw(seed: str, kinds: Mapping[str, Kind] | None = None, fewest: int = FEWEST, most: int = MOST) -> Walk:
@@ -131,7 +137,8 @@ def _bred(seed: str, walk: Walk) -> Walk:
 def outcome(walk: Walk, said: list | None = None) -> tuple[str, str]:
     """('', '') when all is well; otherwise what went wrong, in stable words, and in all words.
     said: gets every I/O call."""
-    walker = next(each for each in (Walker, SeveralWalker) if each.setup == walk[0][0])
+    walkers = (Walker, SeveralWalker, DistantWalker, DistantSeveralWalker)
+    walker = next(each for each in walkers if each.setup == walk[0][0])
     return walked(walker(walk), said)
 
 

@@ -45,7 +45,7 @@ WORDS = {
     "truncate": r"the files numbered (\d+) and higher",
     "one_each": r"([Ss]tart a new checkpoint whose batches read one file each)",
     "restart": r"(restart the query|The next start|the next start|Restart the query)",
-    "remove_left": r"remove (\S+(?: and \S+)*) as well",
+    "remove_left": r"remove (.+?) as well, when no query writes here",
     "own_run": r"give them a (run id of their own)",
     "one_call": r"(Call it once in the batch function)",
     "letters_name": r"set dead_letters to (another name) than",

@@ -137,7 +137,9 @@ class World(GoneBack):
     def start_job(self, query: Query, job: Job) -> Run:
         """Start a driver for the job."""
         self.serial += 1
-        return Run(Process(self.store), self.root, query.settings(self.root, job.options), job.name, self.parts, 0)
+        return Run(
+            Process(self.store, self.root), self.root, query.settings(self.root, job.options), job.name, self.parts, 0
+        )
 
     def overwritten(self, rows: Iterable[int], perhaps: Iterable[int] = ()) -> None:
         """Somebody replaced these rows in the table. Dead letters stay: rows that are dead letters as well because a
