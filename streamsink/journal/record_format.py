@@ -10,8 +10,10 @@ from streamsink.protocol.committable import DEAD_LETTERS, Committable
 _FORMAT = "streamsink-pending"
 # Version 2: the state has more fields, which code for version 1 would leave out. Version 3: the record has dead letters
 # beside its own files, which code for version 2 would not publish. Version 4: its files have their final names already,
-# and code for version 3 would copy each onto itself, which S3 refuses. Only such records have these versions.
-_VERSION, _WITH_DEAD_LETTERS, _WITH_FINAL_NAMES, _VERSIONS = 2, 3, 4, (1, 2, 3, 4)
+# and code for version 3 would copy each onto itself, which S3 refuses. Version 5: so have those of several tables, or
+# its dead letters, and code for version 4 would copy a manifest of one table over that of another one, which has the
+# same name. Only such records have these versions.
+_VERSION, _WITH_DEAD_LETTERS, _WITH_FINAL_NAMES, _IN_SEVERAL_TABLES, _VERSIONS = 2, 3, 4, 5, (1, 2, 3, 4, 5)
 
 
 def encode_record(committable: Committable) -> bytes:
@@ -22,7 +24,8 @@ def encode_record(committable: Committable) -> bytes:
     letters = committable.payload.get(DEAD_LETTERS, {}).get("files", ())
     named = [file["staged"] == file["final"] for file in letters]
     if any(file.staged == file.final for file in committable.files) or any(named):
-        version = _WITH_FINAL_NAMES
+        is_alone = "tables" not in committable.payload and DEAD_LETTERS not in committable.payload
+        version = _WITH_FINAL_NAMES if is_alone else _IN_SEVERAL_TABLES
     header = {"format": _FORMAT, "version": version, "length": len(body), "sha256": digest}
     return json.dumps(header).encode() + b"\n" + body + b"\n"
 
