@@ -173,6 +173,26 @@ def test_a_record_whose_dead_letters_have_their_final_names_has_a_version_that_o
     assert head["version"] == 5
 
 
+@pytest.mark.parametrize("small", [False, True], ids=["tasks", "small"])
+def test_rows_are_not_published_before_it_is_known_that_their_dead_letters_came_in_time(small):
+    """The other table goes back behind the batch's look at it. The record stays pending until that table is restored:
+    once the rows are there nobody would publish the dead letters again.
+    """
+    world = WithLetters(small=small, delay=9)
+    world.run(boundaries=(6, 9))
+    path = f"{ROOT}/rejected/snapshot/snapshot-2"
+    snapshot = world.calls._objects[path]
+    arm("letters.before_publish", 1, lambda: world.calls.unlink(path))
+    with pytest.raises(Misuse) as refused:
+        world.run(boundaries=(6, 9, 14))
+    faults.arm(None)
+    assert refused.value.kind == "dead-letters.gone" and "record 3" in str(refused.value)
+    world.calls._objects[path] = snapshot
+    world.run(boundaries=(6, 9, 14))
+    world.check_complete((6, 9, 14))
+    assert world.unknown_files() == []
+
+
 @pytest.mark.parametrize("make", [TablesWorld, WithLetters], ids=["tables", "letters"])
 def test_a_record_of_several_tables_has_a_version_that_older_code_does_not_publish(make):
     """Older code, which knows version 4, takes final names for those of the table that holds the journal. It would copy
