@@ -2,13 +2,14 @@
 what got no record goes, in all of the tables, and nothing else.
 """
 
+import copy
 import itertools
 import json
 
 import pytest
 
 from streamsink import faults
-from streamsink.errors import Misuse
+from streamsink.errors import Fenced, Misuse
 from streamsink.table.routed.dead_letters import dead_letter_fields
 from streamsink.table.table import create_table, is_table, new_schema
 from streamsink.testing.crashing import CrashingCalls, Mode
@@ -263,6 +264,22 @@ def test_a_query_may_begin_a_table_that_another_one_is_about_to_begin():
     kept = [number for each in (world, other) for name, number, _ in each.rows() if name == each.name]
     rejected = [number for name, number, _ in world.rows() if name == "rejected"]
     assert sorted(rejected + kept) == sorted([*range(9), *range(9)])
+
+
+@pytest.mark.parametrize("make", [TablesWorld, WithLetters], ids=["tables", "letters"])
+def test_a_driver_that_another_one_has_superseded_says_so(make):
+    """What the other one has published does not look to it like a journal or a table that was restored or removed."""
+    world, other = make(small=True), make(small=True)
+    world.run(boundaries=(6, 9))
+    other.calls, other._versions = world.calls, world._versions
+    other.checkpoint = copy.deepcopy(world.checkpoint)
+    if isinstance(world, WithLetters):
+        other._screened = world._screened
+    arm("write.staged", 1, lambda: (faults.arm(None), other.run(boundaries=(6, 9, 14))))
+    with pytest.raises(Fenced) as refused:
+        world.run(boundaries=(6, 9, 14))
+    assert refused.value.kind == "writer.fenced"
+    other.check_complete((6, 9, 14))
 
 
 def test_a_folder_with_files_of_nobody_becomes_no_table():

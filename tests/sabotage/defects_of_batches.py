@@ -38,7 +38,7 @@ OF_BATCHES = (
     Defect("a call that is repeated behind its record publishes nothing", "protocol/run/micro_batch.py:QueryRun.micro_batch",
            "self.protocol.publish_when_due()\n                return 0", "return 0", (_ONCE,)),
     Defect("a failed batch leaves its files", "protocol/run/micro_batch.py:QueryRun.micro_batch",
-           "                    self.protocol.abort(checkpoint, group)\n", "", (_TWO_PHASE, "tests/crash/test_errors_and_torn_writes.py")),
+           "                    self.protocol.abort(checkpoint, group, failed)\n", "", (_TWO_PHASE, "tests/crash/test_errors_and_torn_writes.py")),
     Defect("a start does not restore", "protocol/run/micro_batch.py:QueryRun.start",
            "protocol.restore(query, IdSource().new_id, run)", "protocol._writer", (_STEPS,)),
     Defect("A1: the second part of a batch is a replay", "protocol/run/micro_batch.py:QueryRun._check_once",

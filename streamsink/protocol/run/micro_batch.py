@@ -97,8 +97,8 @@ class QueryRun:
                     self._check_sources(batch, rows.looked_at_again(batch))
                     if not self._one_call.decide():
                         raise self._concurrent(batch)
-                except BaseException:
-                    self.protocol.abort(checkpoint, group)
+                except BaseException as failed:
+                    self.protocol.abort(checkpoint, group, failed)
                     raise
                 self.protocol.pre_commit(checkpoint, files, payload, group)
             self.protocol.publish_when_due()

@@ -4,13 +4,14 @@ Each method is one step of ``micro_batch.py``; none knows Spark or Paimon. After
 ``restore`` ends in a state where every recorded checkpoint is visible once and nothing else is.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from streamsink import events
 from streamsink.clock import Clock
-from streamsink.errors import Fenced, Misuse, RestoredThenFailed, Retryable, StreamsinkError
+from streamsink.errors import Corrupt, Fenced, Misuse, RestoredThenFailed, Retryable, StreamsinkError
 from streamsink.events import log
 from streamsink.faults import fault_point
 from streamsink.options import RESTORE_AND_FAIL, SinkOptions
@@ -232,14 +233,16 @@ class TwoPhaseCommit:
         self._queue.settle()
         return published
 
-    def abort(self, checkpoint: Checkpoint, group: Group) -> None:
+    def abort(self, checkpoint: Checkpoint, group: Group, failed: BaseException | None = None) -> None:
         """Writing failed: let go of what ``group`` holds and remove the checkpoint's files. Nothing of it is durable.
 
         A successor may have the same number by now: what is in its folder stays. What cannot be removed stays as well,
-        until a later start removes it, and is logged: the caller raises the error that has ended the batch.
+        until a later start removes it, and is logged: the caller raises the error that has ended the batch, ``failed``;
+        if that is a Misuse, and this driver is superseded, Fenced is raised.
         """
         group.give_up()
         self._discard(checkpoint)
+        _check_not_superseded(self._journal, self._writer, failed)
 
     def _discard(self, checkpoint: Checkpoint) -> None:
         try:
@@ -276,3 +279,13 @@ class TwoPhaseCommit:
     def emit(self, kind: type[events.Event], **fields: Any) -> None:
         """Tell the listener of an event of this destination and application."""
         self._emit(kind(self._to.path, self._options.application, **fields))
+
+
+def _check_not_superseded(journal: Journal, writer: Writer, failed: BaseException | None) -> None:
+    """Raises Fenced when another driver has taken over, and this one ends with an error that advises something.
+
+    What it finds wrong with its tables is then what that one has published, and the advice would be wrong.
+    """
+    if isinstance(failed, Misuse):
+        with contextlib.suppress(OSError, Corrupt):
+            journal.check_owner(writer)
