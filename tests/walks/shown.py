@@ -194,6 +194,16 @@ SHOWN: dict[str, Walk] = {
         ("setup", 1, 0, 0, 1, 292, 0), ("produce", 0, 2, 1), ("batch", 0, 0), ("batch", 0, 0), ("night", 1, 0),
         ("lose_checkpoint_behind", 0),
     ],
+    "the word of a refused start is of a journal without an identity": [
+        ("s3", 0, 0, 0, 0, 0, 0), *_BATCH, ("foreign_append", 0), ("foreign_append", 0), ("expiry", 0),
+    ],
+    "a probe hides the way on from what a dropped table has left": [
+        ("s3", 0, 0, 0, 0, 0, 0), ("produce", 0, 0, 0), ("pause_at", 0, 0, 0, 1), ("drop", 0),
+    ],
+    "lists that were written for another base are used": [
+        ("s3", 10, 0, 0, 0, 0, 0), *_BATCH, ("produce", 0, 0, 0), ("pause_at", 0, 0, 6, 0), ("foreign_append", 0),
+        ("wake",),
+    ],
     "a state alone among those of a group is one with its rows": [
         ("setup", 4, 1, 0, 0, 3, 7), ("produce", 0, 3, 0), ("batch", 0, 1), ("produce", 0, 2, 0),
         ("lost_race", 0, 2, 0, 2), ("foreign_prepare", 0), ("batch", 0, 0), ("foreign_rename",), ("produce", 0, 0, 0),

@@ -3,8 +3,8 @@ the defects of tests/sabotage.
 
 First walks go through a copy of the tree that reports which defects' places each walk comes to (``reach.py``). Where
 few come to a place, others are bred from those that do. Then each defect is tried only on the walks that come to its
-place. WALKS says how many walks of one table are drawn; of several tables there are half as many. A walk that goes
-wrong without any defect is reported as well: breeding looks for holes where walks seldom come.
+place. WALKS says how many walks of one table are drawn; of several tables, and on S3, there are half as many. A
+walk that goes wrong without any defect is reported as well: breeding looks for holes where walks seldom come.
 """
 
 import json
@@ -25,7 +25,7 @@ from tests.walks import reach
 from tests.walks.not_found import ELSEWHERE
 from tests.walks.store import Process, Time
 from tests.walks.walker import Walk
-from tests.walks.walking import BRED, SEVERAL, draw, outcome
+from tests.walks.walking import BRED, ON_S3, SEVERAL, draw, outcome
 
 MOST = 1_000
 _SEED = "1"
@@ -123,8 +123,9 @@ def reached_by(seeds: list[str]) -> tuple[list[list[int] | None], list[int]]:
 
 
 def seeds_of(seed: str, number: int) -> list[str]:
-    """The seeds of so many walks, those of one table first."""
-    return [f"{seed}-{n}" for n in range(number)] + [f"{SEVERAL}{seed}-{n}" for n in range(number // 2)]
+    """The seeds of so many walks, those of one table on a disk first; half as many of several tables, and on S3."""
+    parts = {"": number, SEVERAL: number // 2, ON_S3: number // 2, ON_S3 + SEVERAL: number // 4}
+    return [f"{of}{seed}-{n}" for of, most in parts.items() for n in range(most)]
 
 
 def bite(defects: Sequence[Defect], seeds: Sequence[str], tell=lambda found: None, rounds: int = 0) -> list[Found]:
