@@ -38,9 +38,7 @@ def decode_record(data: bytes, path: str) -> Committable:
         if header["format"] != _FORMAT:
             raise corrupt(path, "it is not a pending record")
         if header["version"] not in _VERSIONS:
-            raise corrupt(
-                path, f"its version is {header['version']}, this library reads {' and '.join(map(str, _VERSIONS))}"
-            )
+            raise _newer(path, int(header["version"]))
         body = rest[:-1]
         if not separator or len(body) != header["length"] or rest[-1:] != b"\n":
             raise corrupt(path, f"it has {len(rest)} body bytes, expected {header['length'] + 1}")
@@ -49,6 +47,16 @@ def decode_record(data: bytes, path: str) -> Committable:
         return Committable.from_json(json.loads(body))
     except (ValueError, KeyError, TypeError, AttributeError) as broken:
         raise corrupt(path, f"it cannot be decoded ({type(broken).__name__})") from broken
+
+
+def _newer(path: str, version: int) -> Corrupt:
+    """The error of a record that later code has written."""
+    return Corrupt(
+        f"{path}: a newer streamsink has written this pending record: its version is {version}, and this one reads up "
+        f"to {_VERSIONS[-1]}. Nothing was written, and its rows are not lost. Start the query with the streamsink that "
+        "has written it, or with a newer one",
+        kind="journal.newer",
+    )
 
 
 def corrupt(path: str, what: str) -> Corrupt:

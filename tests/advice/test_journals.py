@@ -3,6 +3,7 @@ it is restored, deleted, given up or started again, and each row is there once."
 
 import contextlib
 import errno
+import json
 import os
 
 import pytest
@@ -84,6 +85,23 @@ def test_a_file_that_is_restored_as_the_error_says(kind):
         path = said.find(r"first: (/\S+?)\)" if kind == "pending.files-gone" else r"^(/\S+?):")
         assert "estore" in said.message
     put_back(world, path, whole)
+    world.run(boundaries=ENDS)
+    assert world.ids() == expected(ENDS)
+
+
+@follows("journal.newer")
+def test_a_record_of_a_newer_streamsink_is_left_to_that_one():
+    """Formerly it was called damaged, and the advice was to give it up."""
+    world = _pending()
+    path = f"{JOURNAL}/record-2.json"
+    written = world.calls._names[path].data
+    version = json.loads(written.partition(b"\n")[0])["version"]
+    newer = written.replace(b'"version": %d' % version, b'"version": 99', 1)
+    world.calls._names[path].data = newer
+    said = refused(world, "journal.newer", ENDS).says(path, "Start the query with the streamsink that has written it")
+    assert "give_up" not in said.message and "version is 99" in said.message
+    assert world.calls._names[path].data == newer
+    world.calls._names[path].data = written  # the streamsink that has written it reads it
     world.run(boundaries=ENDS)
     assert world.ids() == expected(ENDS)
 

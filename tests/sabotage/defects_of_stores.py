@@ -57,7 +57,7 @@ OF_STORES = (
            "    return False\n", "    return True\n", (f"{_FINAL_NAMES_OF_TABLES}::test_a_late_file_in_the_other_table_goes_whether_or_not_the_table_is_there",)),
     Defect("a dead attempt's files keep its table from being created", "table/table.py:create_table",
            "_foreign_entries(file_io, root, schemas, ours()) if found else found", "found",
-           (f"{_FINAL_NAMES_OF_TABLES}::test_a_table_begins_where_a_dead_attempt_has_left_files",)),
+           (f"{_FINAL_NAMES_OF_TABLES}::test_a_query_may_begin_a_table_that_another_one_is_about_to_begin",)),
     Defect("files of another query keep a table from being created", "sinks/paimon/routed.py:RoutedTables._announced",
            "if entry.is_dir", "if not entry.is_dir",
            (f"{_FINAL_NAMES_OF_TABLES}::test_a_query_may_begin_a_table_that_another_one_is_about_to_begin",)),

@@ -74,8 +74,9 @@ def test_a_newer_version_is_refused(world):
     """A record of a later library is not guessed at."""
     header, body = _record(world).split(b"\n", 1)
     newer = {**json.loads(header), "version": 99}
-    with pytest.raises(Corrupt, match="version is 99"):
+    with pytest.raises(Corrupt, match="version is 99") as refused:
         decode_record(json.dumps(newer).encode() + b"\n" + body, RECORD)
+    assert refused.value.kind == "journal.newer"
 
 
 def test_a_record_is_json_without_row_values(world):
