@@ -5,7 +5,9 @@ import os
 import shutil
 from pathlib import Path
 
-from streamsink.storage.calls import PosixCalls
+from streamsink.clock import IdSource
+from streamsink.storage.calls import Calls, PosixCalls
+from streamsink.storage.file_io import FileIO
 
 
 class Disk(PosixCalls):
@@ -15,6 +17,17 @@ class Disk(PosixCalls):
         super().__init__()
         self._copies = copies
         self._number = itertools.count()
+
+    def io(self, calls: Calls, root: str) -> FileIO:
+        """As of ``tests.walks.store.Store``, whose reader and whose other writers look at this disk too."""
+        return FileIO(calls, IdSource().new_id)
+
+    def put_over(self, path: str, data: bytes, unique: str) -> None:
+        """Likewise."""
+        folder = os.path.dirname(path)
+        self.io(self, folder).write(hidden := f"{folder}/.{unique}.tmp", data)
+        self.rename(hidden, path)
+        self.sync_dir(folder)
 
     def copy_of(self, folder: str) -> str:
         """Copy the folder with cp -r. Returns where the copy is, or None when there is nothing to copy."""

@@ -81,7 +81,7 @@ OF_STORES = (
            ("tests/table/test_routed_write.py::test_a_row_whose_file_would_have_too_long_a_key_under_its_final_name_is_a_dead_letter",)),
     Defect("a record of dead letters with final names looks like one of earlier code", "journal/record_format.py:encode_record",
            " or any(named)", "", (f"{_FINAL_NAMES_OF_TABLES}::test_a_record_whose_dead_letters_have_their_final_names_has_a_version_that_older_code_does_not_publish",)),
-    Defect("a driver that is superseded gives advice", "protocol/run/two_phase.py:_check_not_superseded",
+    Defect("a driver that is superseded gives advice", "protocol/run/journal_check.py:check_not_superseded",
            "isinstance(failed, Misuse)", "False",
            (f"{_FINAL_NAMES_OF_TABLES}::test_a_driver_that_another_one_has_superseded_says_so",)),
     Defect("what a failed attempt announced is forgotten", "journal/staging.py:Staging.discard",

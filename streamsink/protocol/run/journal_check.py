@@ -1,9 +1,11 @@
 """Whether the journal that a start finds is the one that the destination's last record is of. Driver only."""
 
+import contextlib
 from collections.abc import Callable
 
-from streamsink.errors import Misuse
+from streamsink.errors import Corrupt, Misuse
 from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.ids import Writer
 from streamsink.protocol.journal import Journal, JournalIdentity, readable
 
 
@@ -68,3 +70,13 @@ def _other_journal(published: AppState, own: Committable | None, there: JournalI
         f"is of journal {published.journal_id}, but the journal that is there has the id {there.id}, and records of "
         f"its own up to number {last}: it was put in the place of the right one"
     )
+
+
+def check_not_superseded(journal: Journal, writer: Writer, failed: BaseException | None) -> None:
+    """Raises Fenced when another driver has taken over, and this one ends with an error that advises something.
+
+    What it finds wrong with its tables is then what that one has published, and the advice would be wrong.
+    """
+    if isinstance(failed, Misuse):
+        with contextlib.suppress(OSError, Corrupt):
+            journal.check_owner(writer)

@@ -4,14 +4,13 @@ Each method is one step of ``micro_batch.py``; none knows Spark or Paimon. After
 ``restore`` ends in a state where every recorded checkpoint is visible once and nothing else is.
 """
 
-import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from streamsink import events
 from streamsink.clock import Clock
-from streamsink.errors import Corrupt, Fenced, Misuse, RestoredThenFailed, Retryable, StreamsinkError
+from streamsink.errors import Fenced, Misuse, RestoredThenFailed, Retryable, StreamsinkError
 from streamsink.events import log
 from streamsink.faults import fault_point
 from streamsink.options import RESTORE_AND_FAIL, SinkOptions
@@ -20,7 +19,7 @@ from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint, Decision
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.journal import Group, Journal
-from streamsink.protocol.run.journal_check import JournalCheck
+from streamsink.protocol.run.journal_check import JournalCheck, check_not_superseded
 from streamsink.protocol.run.past import RecordedPast
 from streamsink.protocol.run.publish_queue import PublishQueue
 from streamsink.protocol.run.publish_schedule import PublishSchedule
@@ -242,7 +241,7 @@ class TwoPhaseCommit:
         """
         group.give_up()
         self._discard(checkpoint)
-        _check_not_superseded(self._journal, self._writer, failed)
+        check_not_superseded(self._journal, self._writer, failed)
 
     def _discard(self, checkpoint: Checkpoint) -> None:
         try:
@@ -279,13 +278,3 @@ class TwoPhaseCommit:
     def emit(self, kind: type[events.Event], **fields: Any) -> None:
         """Tell the listener of an event of this destination and application."""
         self._emit(kind(self._to.path, self._options.application, **fields))
-
-
-def _check_not_superseded(journal: Journal, writer: Writer, failed: BaseException | None) -> None:
-    """Raises Fenced when another driver has taken over, and this one ends with an error that advises something.
-
-    What it finds wrong with its tables is then what that one has published, and the advice would be wrong.
-    """
-    if isinstance(failed, Misuse):
-        with contextlib.suppress(OSError, Corrupt):
-            journal.check_owner(writer)
