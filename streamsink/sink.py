@@ -3,13 +3,13 @@
 See docs/WRITING_A_SINK.md.
 """
 
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from streamsink.clock import IdSource
 from streamsink.events import Event, to_log
-from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
+from streamsink.journal.file_journal import FileJournal
+from streamsink.journal.others import last_of_others
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint
@@ -27,7 +27,8 @@ from streamsink.protocol.sink import (
 from streamsink.sinks.file_writing import DataFile, FileWriting
 from streamsink.sinks.files import check_handed_over, files_in_place, open_folder, place_files, stage_files
 from streamsink.sinks.manifest_log import ManifestLog
-from streamsink.sinks.paimon.past.history_of import newest_in
+from streamsink.sinks.transactions.function import PendingCheckpoint, PendingTransaction, TransactionContext
+from streamsink.sinks.transactions.sink import TwoPhaseCommitSink
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 
@@ -62,6 +63,10 @@ __all__ = [
     "FlushGroup",
     "Where",
     "Writing",
+    "PendingCheckpoint",
+    "PendingTransaction",
+    "TransactionContext",
+    "TwoPhaseCommitSink",
     "check_handed_over",
     "files_in_place",
     "last_of_others",
@@ -70,27 +75,6 @@ __all__ = [
     "stage_files",
     "to_sink",
 ]
-
-
-def last_of_others(
-    file_io: FileIO, path: str, application: str, names: Iterable[str], published: Callable[[str], AppState | None]
-) -> dict[str, LastOfOther]:
-    """Return what ``Committer.others`` is to return for a destination at this path whose journals lie below it.
-
-    names: the applications that the destination knows. Applications that have a journal are found in addition to these.
-    published: returns what the destination says of one application; None when it says nothing.
-
-    A journal that cannot be read raises nothing here, because it is not the journal of this application.
-    """
-    journals = (entry.name for entry in file_io.entries(os.path.join(path, JOURNAL_DIR)) if entry.is_dir)
-    found = {}
-    for name in sorted({*names, *journals} - {application}):
-        state = published(name)
-        said = LastOfOther(state, True, said=state) if state is not None else None
-        last = newest_in(FileJournal(file_io, path, name, 2), said, lambda record: False)
-        if last is not None:
-            found[name] = last
-    return found
 
 
 def to_sink(sink: Sink, listener: Callable[[Event], None] | None = None, **options: Any) -> "BatchFunction":

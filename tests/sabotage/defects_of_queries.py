@@ -162,7 +162,7 @@ OF_QUERIES = (
            "|{journal_id}|", "||", ("tests/advice/test_history.py",)),
     Defect("a running query takes every table for its journal's", "protocol/run/two_phase.py:TwoPhaseCommit.admit",
            "self._journal_check.check(history.state)", "pass", ("tests/protocol/test_copies.py",)),
-    Defect("another application's damage stops all of a table", "sinks/paimon/past/history_of.py:_of_no_matter",
+    Defect("another application's damage stops all of a table", "journal/others.py:of_no_matter",
            "except (Corrupt, Misuse) as unreadable:", "except () as unreadable:", (_KNOWN,)),
     Defect("a copy of a checkpoint is its original", "protocol/admission/query_rules.py:_is_copied",
            "batch.place == published.place or", "True or", (_SAME,)),

@@ -1,0 +1,137 @@
+"""A sink in Flink's form, as one start of a query opens it. Driver only."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, cast
+
+from streamsink.clock import IdSource
+from streamsink.errors import Corrupt, Misuse
+from streamsink.events import Event
+from streamsink.journal.file_journal import FileJournal
+from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.protocol.committable import Batch, Committable, StagedFile
+from streamsink.protocol.decision import Checkpoint
+from streamsink.protocol.journal import Group
+from streamsink.protocol.sink import Destination, OpenSink, Sink
+from streamsink.sinks.files import check_handed_over, open_folder
+from streamsink.sinks.transactions.committer import TRANSACTIONS, USER_CONTEXT, TransactionCommitter
+from streamsink.sinks.transactions.function import Context, T, TwoPhaseCommitFunction, of_the_author
+from streamsink.sinks.transactions.timeouts import Timeouts
+from streamsink.sinks.transactions.writing import ANNOUNCED, PreCommitted, TransactionWriting, abort_all
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.flush_group import FlushGroup
+from streamsink.storage.stores import table_path
+
+# Key in the payload of a record: the path of the sink.
+_DESTINATION = "destination"
+
+
+class TwoPhaseCommitSink(TwoPhaseCommitFunction[T], Sink):
+    """A destination that is written in transactions, in the form of Flink's ``TwoPhaseCommitSinkFunction``.
+
+    Write a frozen dataclass with the fields ``path``, which names the destination in messages, and ``journal``, the
+    folder for its journal, and implement the methods of ``TwoPhaseCommitFunction``. Several destinations may have their
+    journals in one folder; each query there has a name of its own (``application``).
+    """
+
+    def open(
+        self,
+        file_io: FileIO,
+        options: SinkOptions,
+        batch: Batch,
+        fields: Callable[[], Sequence[Any]],
+        emit: Callable[[Event], None],
+    ) -> "OpenTransactions":
+        if options.on_rollback == ON_ROLLBACK_REPUBLISH:
+            raise Misuse(
+                f"{self.path}: on_rollback is 'republish', which {type(self).__name__} cannot do: a transaction that "
+                "was committed cannot be committed once more. Nothing was written. Leave the option out",
+                kind="option.on-rollback",
+            )
+        if not self.journal:
+            raise Misuse(
+                f"{self.path}: {type(self).__name__} has no folder for its journal. Nothing was written. Give the "
+                "sink journal='<path>', a folder that all drivers of the query share and that nobody cleans",
+                kind="sink.no-journal",
+            )
+        return OpenTransactions(self, file_io, options, emit)
+
+
+class OpenTransactions(OpenSink):
+    """The destination of one start of a query."""
+
+    journal: FileJournal
+
+    def __init__(
+        self, sink: TwoPhaseCommitSink[Any], file_io: FileIO, options: SinkOptions, emit: Callable[[Event], None]
+    ):
+        folder = table_path(sink.journal)
+        self._sink, self._io, self._folder = sink, file_io, folder
+        self.application = self.known_as = options.application
+        self.journal = FileJournal(
+            file_io, folder, options.application, options.journal_retain, abandoned=self._abandoned
+        )
+        self._check_destination()
+        with of_the_author(sink.path, "the destination could not be opened. Nothing was written"):
+            identity = sink.identity({})
+        self.to = Destination(sink.path, f"{open_folder(file_io, folder, visible='commits').table_id}/{identity}")
+        timeouts = Timeouts(sink, options.application, emit)
+        self.committer = TransactionCommitter(sink, file_io, folder, self.to, timeouts)
+        self._context: Context | None = None
+
+    def _check_destination(self) -> None:
+        """Raises Misuse when the application's journal is of a destination with another path."""
+        try:
+            newest = self.journal.newest()
+        except Corrupt:
+            return  # the start says so
+        before = newest.payload.get(_DESTINATION) if newest is not None else None
+        if before not in (None, self._sink.path):
+            raise Misuse(
+                f"{self._sink.path}: the journal {self.journal.place} of application '{self.application}' is of "
+                f"another destination, {before}. Nothing was written. If it is the same destination, name it as "
+                "before; if it is another one, give this sink a name of its own (application='...') or another folder "
+                "for its journal",
+                kind="journal.other-destination",
+            )
+
+    def group(self) -> AbstractContextManager[Group]:
+        return self._io.flush_group()
+
+    def writing(
+        self, checkpoint: Checkpoint, fields: Sequence[Any], positions: Sequence[Any]
+    ) -> TransactionWriting[Any]:
+        return TransactionWriting(
+            self._sink, self.application, checkpoint.sequence, checkpoint.staging, self._user_context()
+        )
+
+    def stage(
+        self, checkpoint: Checkpoint, written: Sequence[PreCommitted], group: Group
+    ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
+        staging, together = checkpoint.staging, cast(FlushGroup, group)
+        by_tasks = {f"{ANNOUNCED}{each.name}": 0 for each in written if each.handed_over}
+        check_handed_over(self._io, self._folder, staging, by_tasks)
+        before = self._user_context()
+        with of_the_author(self._sink.path, "the user context of the next checkpoint could not be made"):
+            context = self._sink.user_context(before, [self._sink.decode(each.handle) for each in written])
+        together.write(f"{staging}/manifest-{checkpoint.sequence}-{IdSource().new_id()}", b"")
+        together.sync_dir(staging)
+        staged = os.path.relpath(staging, self._folder)
+        files = tuple(
+            StagedFile(f"{staged}/{ANNOUNCED}{each.name}", each.name, each.bytes, each.rows) for each in written
+        )
+        said = {each.name: {"handle": each.handle, "begun_ms": each.begun_ms, USER_CONTEXT: before} for each in written}
+        self._context = context
+        return files, {_DESTINATION: self._sink.path, TRANSACTIONS: said, "carried": {USER_CONTEXT: context}}
+
+    def _user_context(self) -> Context:
+        if self._context is None:
+            last = self.committer.history(self.application).state
+            self._context = last.carried.get(USER_CONTEXT, {}) if last is not None else {}
+        return self._context
+
+    def _abandoned(self, folder: str, record: Committable | None) -> bool:
+        """A staging folder is about to be deleted: what began there and is not in the record is aborted."""
+        keep = {file.final for file in record.files} if record is not None else set[str]()
+        return abort_all(self._sink, self._io, self.application, folder, keep)
