@@ -38,8 +38,8 @@ class ManifestLog:
         It costs one listing and one read. Raises Corrupt when the manifest is damaged, and Misuse when a newer
         streamsink has written it.
         """
-        numbers = self._numbers(application)
-        return self._state(self._name(application, numbers[-1])) if numbers else None
+        names = self._names(application)
+        return self._state(f"{self._folder}/{application}/{max(names)}") if names else None
 
     def has(self, record: Committable) -> bool:
         """Whether the record is published and its manifest is kept. Raises as ``newest``."""
@@ -48,7 +48,7 @@ class ManifestLog:
 
     def sees_all_since(self, record: Committable) -> bool:
         """Whether ``has`` is true of the record if it was ever published. It costs one listing."""
-        numbers = self._numbers(record.application)
+        numbers = sorted(int(name.removesuffix(_SUFFIX)) for name in self._names(record.application))
         if not self._retain or not numbers:
             return True
         oldest = next((n for n in range(numbers[-1], 0, -1) if n - 1 not in numbers), numbers[-1])
@@ -111,9 +111,8 @@ class ManifestLog:
     def _name(self, application: str, number: int) -> str:
         return f"{self._folder}/{application}/{number:010}{_SUFFIX}"
 
-    def _numbers(self, application: str) -> list[int]:
-        names = self._io.names(f"{self._folder}/{application}")
-        return sorted(int(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX))
+    def _names(self, application: str) -> list[str]:
+        return [name for name in self._io.names(f"{self._folder}/{application}") if name.endswith(_SUFFIX)]
 
     def _state(self, path: str) -> AppState:
         try:
