@@ -19,14 +19,15 @@ class ManifestLog:
     nobody else can create the name too.
 
     folder: absolute path; folders that are missing are made. retain: how many manifests of an application are kept; 0
-    for all, and then listing its folder takes longer with each record. All methods but ``create`` and ``sweep`` change
-    nothing.
+    for all, and then a start, which lists its folder, takes longer with each record. All methods but ``create`` and
+    ``sweep`` change nothing.
     """
 
     def __init__(self, file_io: FileIO, folder: str, retain: int = 0):
         self._io = file_io
         self._folder = folder
         self._retain = retain
+        self._last: dict[str, int] = {}  # by application, the number that ``newest`` has found
 
     def applications(self) -> list[str]:
         """The applications that have published here. It costs one listing."""
@@ -35,11 +36,18 @@ class ManifestLog:
     def newest(self, application: str) -> AppState | None:
         """The state of the application's last published record; None when there is none.
 
-        It costs one listing and one read. Raises Corrupt when the manifest is damaged, and Misuse when a newer
-        streamsink has written it.
+        It costs a listing and a read, and later two looks and a read. Raises Corrupt when the manifest is damaged, and
+        Misuse when a newer streamsink has written it.
         """
-        names = self._names(application)
-        return self._state(f"{self._folder}/{application}/{max(names)}") if names else None
+        last = self._last.get(application)
+        if last is not None and not self._io.exists(self._name(application, last + 1)):
+            path = self._name(application, last)
+            if self._io.exists(path):
+                return self._state(path)
+        newest = max(self._names(application), default="")
+        if newest.removesuffix(_SUFFIX).isdigit():
+            self._last[application] = int(newest.removesuffix(_SUFFIX))
+        return self._state(f"{self._folder}/{application}/{newest}") if newest else None
 
     def has(self, record: Committable) -> bool:
         """Whether the record is published and its manifest is kept. Raises as ``newest``."""

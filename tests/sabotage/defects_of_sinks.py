@@ -5,7 +5,16 @@ from tests.sabotage.defect import Defect
 _FORM = "tests/sinks/test_two_phase_commit_sink.py"
 _WRITING, _TIMEOUTS = "sinks/transactions/writing.py", "sinks/transactions/timeouts.py"
 
+_FILES = "tests/sinks/test_file_sink.py"
+_DIRECTORY = "sinks/directory/file_sink.py:DirectoryCommitter"
+
 OF_SINKS = (
+    Defect("a checkpoint is marked by its own driver alone", f"{_DIRECTORY}.sweep",
+           "            self._mark(record.application, record.state)\n", "            pass\n", (_FILES,)),
+    Defect("files get their names when they are visible already", f"{_DIRECTORY}.publish",
+           "            place_files(self._io, self._sink.path, committable)\n", "", (_FILES,)),
+    Defect("a manifest that was made by somebody else is not seen", "sinks/manifest_log.py:ManifestLog.newest",
+           "last is not None and not self._io.exists(self._name(application, last + 1))", "last is not None", (_FILES,)),
     Defect("what a dead driver began stays open", f"{_WRITING}:abort_all",
            "for name in file_io.names(folder):", "for name in ():", (_FORM,)),
     Defect("what could not be aborted is forgotten", f"{_WRITING}:abort_all", "done = False", "done = True", (_FORM,)),
