@@ -7,11 +7,13 @@ import pyarrow as pa
 import pytest
 
 from streamsink.clock import IdSource
-from streamsink.errors import Corrupt
+from streamsink.errors import Corrupt, Misuse
+from streamsink.options import SinkOptions
 from streamsink.sink import PendingTransaction, StagedRowsSink, TransactionContext
 from streamsink.sinks.transactions.staged_rows import path_of
 from streamsink.storage.file_io import FileIO
-from streamsink.testing.conformance import check_sink
+from streamsink.testing.conformance import SCHEMA, check_sink
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from streamsink.testing.memory import MemoryCalls
 
 
@@ -97,3 +99,53 @@ def test_what_was_not_recorded_is_deleted():
     sink.abort(open_still, pending.context)
     sink.recover_and_abort(pending.context)
     assert file_io.names(pending.context.folder) == []
+
+
+@dataclass(frozen=True)
+class Choosy(WholeCheckpoints):
+    """Takes only rows with even numbers, and only numbers."""
+
+    def check_columns(self, columns, session):
+        if columns.names != ["id", "version"]:
+            raise Misuse(f"{self.path}: expected id and version", kind="test.columns")
+        session["asked"] = session.get("asked", 0) + 1
+
+    def check_transactions(self, transactions, session):
+        ids = [n for each in transactions for part in self.read_rows(each) for n in part["id"].to_pylist()]
+        assert len(ids) == sum(each.rows for each in transactions) and session["asked"] == 1
+        if any(n % 2 for n in ids):
+            raise Misuse(f"{self.path}: odd numbers", kind="test.odd")
+
+
+def test_what_a_sink_refuses_before_the_record_is_not_recorded():
+    """Rows are refused by their columns and by their values, and the query goes on when they are mended. Columns are
+    looked at once in a start, as long as they do not change."""
+    calls, step = MemoryCalls(), 1
+
+    class Driver(MicroBatchDriver):
+        def destination(self):
+            return Choosy("/lake/rows", "/lake")
+
+    def driver(schema=SCHEMA):
+        return Driver("/lake", schema, lambda start, end: _rows(start, end, step), SinkOptions.of("/lake", {}))
+
+    checkpoint, file_io = SparkCheckpoint("00000000-0000-0000-0000-000000000001"), FileIO(calls, IdSource().new_id)
+    with pytest.raises(Misuse, match="expected id"):
+        driver(pa.schema([("other", pa.int64())])).run(file_io, checkpoint, (3,))
+    for _ in range(2):
+        with pytest.raises(Misuse, match="odd"):
+            driver().run(file_io, checkpoint, (3, 5))
+    journal = "/lake/streamsink/streamsink"
+    assert (
+        file_io.names(journal)
+        and file_io.names(f"{journal}/staging") == []
+        and not any("record" in name for name in file_io.names(journal))
+    )
+    step = 2
+    driver().run(file_io, checkpoint, (3, 5))
+    assert sorted(rows_of(file_io, "/lake")) == [0, 2, 4, 6, 8]
+
+
+def _rows(start: int, end: int, step: int) -> pa.RecordBatch:
+    numbers = [step * n for n in range(start, end)]
+    return pa.RecordBatch.from_pydict({"id": numbers, "version": numbers}, schema=SCHEMA)

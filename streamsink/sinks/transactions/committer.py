@@ -33,15 +33,22 @@ class TransactionCommitter(Committer):
     """
 
     def __init__(
-        self, function: TwoPhaseCommitFunction[Any], file_io: FileIO, folder: str, to: Destination, timeouts: Timeouts
+        self,
+        function: TwoPhaseCommitFunction[Any],
+        file_io: FileIO,
+        folder: str,
+        to: Destination,
+        timeouts: Timeouts,
+        *,
+        session: dict[str, Any],
     ):
-        """folder: with the journals."""
+        """folder: with the journals. session: what the function keeps; used by the thread of this committer."""
         self._function = function
         self._io = file_io
         self._folder = folder
         self._to = to
         self._timeouts = timeouts
-        self._session: dict[str, Any] = {}
+        self._session = session
         self._memory: Memory = (
             InDestination(function, self._session)
             if function.remembers
@@ -49,7 +56,7 @@ class TransactionCommitter(Committer):
         )
 
     def for_background(self) -> "TransactionCommitter":
-        return TransactionCommitter(self._function, self._io, self._folder, self._to, self._timeouts)
+        return TransactionCommitter(self._function, self._io, self._folder, self._to, self._timeouts, session={})
 
     def history(self, application: str) -> History:
         return History(self._memory.newest(application), complete=True)

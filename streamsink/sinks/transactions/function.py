@@ -168,6 +168,21 @@ class TwoPhaseCommitFunction(ABC, Generic[T]):
 
     # -- one checkpoint --------------------------------------------------------------------------------------------
 
+    def check_columns(self, columns: pa.Schema, session: dict[str, Any]) -> None:
+        """Raise Misuse when rows with these columns can never be committed. By default none is refused.
+
+        On the driver, before the rows of the first batch that has rows, and of each one with other columns. session: as
+        of ``check_transactions``.
+        """
+
+    def check_transactions(self, transactions: Sequence[PendingTransaction[T]], session: dict[str, Any]) -> None:
+        """Raise Misuse when these could not be committed. By default none is refused.
+
+        On the driver, when all transactions of a checkpoint are pre-committed, and before its record is made: after an
+        error they are aborted. What only committing would find is found again by each start of the query.
+        session: what the sink keeps in one start of the query; used by one thread at a time.
+        """
+
     def user_context(self, before: Context, transactions: Sequence[T]) -> Context:
         """What the record of this checkpoint keeps for the next one: a JSON object. By default what there was before.
 
