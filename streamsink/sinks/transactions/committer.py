@@ -86,11 +86,11 @@ class TransactionCommitter(Committer):
         if not self._memory.is_published(committable, expect):
             what = f"{state.checkpoint_name} (record {state.sequence}) could not be committed, and is committed again"
             with of_the_author(self._function.path, what):
-                self._function.commit_checkpoint(self._pending(committable, expect, restored))
+                self._function.commit_checkpoint(self._pending(committable, expect, restored, fence))
             self._memory.create(committable, {})
         return Published(state.checkpoint_id, state.sequence, 1)
 
-    def _pending(self, record: Committable, expect: int, restored: bool) -> PendingCheckpoint[Any]:
+    def _pending(self, record: Committable, expect: int, restored: bool, fence: Any) -> PendingCheckpoint[Any]:
         state = record.state
         return PendingCheckpoint(
             path=self._to.path,
@@ -106,6 +106,7 @@ class TransactionCommitter(Committer):
             state=json.dumps(state.to_json()),
             session=self._session,
             within_timeout=lambda pending: self._timeouts.heeded(state, pending),
+            fence=fence,
         )
 
     def _transactions(self, record: Committable) -> list[PendingTransaction[Any]]:
