@@ -30,6 +30,7 @@ from streamsink.sinks.files import check_handed_over, files_in_place, open_folde
 from streamsink.sinks.manifest_log import ManifestLog
 from streamsink.sinks.transactions.function import PendingCheckpoint, PendingTransaction, TransactionContext
 from streamsink.sinks.transactions.sink import TwoPhaseCommitSink
+from streamsink.sinks.transactions.staged_rows import StagedRows, StagedRowsSink
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 
@@ -67,6 +68,8 @@ __all__ = [
     "Writing",
     "PendingCheckpoint",
     "PendingTransaction",
+    "StagedRows",
+    "StagedRowsSink",
     "TransactionContext",
     "TwoPhaseCommitSink",
     "check_handed_over",

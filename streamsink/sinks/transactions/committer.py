@@ -33,15 +33,22 @@ class TransactionCommitter(Committer):
     """
 
     def __init__(
-        self, function: TwoPhaseCommitFunction[Any], file_io: FileIO, folder: str, to: Destination, timeouts: Timeouts
+        self,
+        function: TwoPhaseCommitFunction[Any],
+        file_io: FileIO,
+        folder: str,
+        to: Destination,
+        timeouts: Timeouts,
+        *,
+        session: dict[str, Any],
     ):
-        """folder: with the journals."""
+        """folder: with the journals. session: what the function keeps; used by the thread of this committer."""
         self._function = function
         self._io = file_io
         self._folder = folder
         self._to = to
         self._timeouts = timeouts
-        self._session: dict[str, Any] = {}
+        self._session = session
         self._memory: Memory = (
             InDestination(function, self._session)
             if function.remembers
@@ -49,7 +56,7 @@ class TransactionCommitter(Committer):
         )
 
     def for_background(self) -> "TransactionCommitter":
-        return TransactionCommitter(self._function, self._io, self._folder, self._to, self._timeouts)
+        return TransactionCommitter(self._function, self._io, self._folder, self._to, self._timeouts, session={})
 
     def history(self, application: str) -> History:
         return History(self._memory.newest(application), complete=True)
@@ -79,11 +86,11 @@ class TransactionCommitter(Committer):
         if not self._memory.is_published(committable, expect):
             what = f"{state.checkpoint_name} (record {state.sequence}) could not be committed, and is committed again"
             with of_the_author(self._function.path, what):
-                self._function.commit_checkpoint(self._pending(committable, expect, restored))
+                self._function.commit_checkpoint(self._pending(committable, expect, restored, fence))
             self._memory.create(committable, {})
         return Published(state.checkpoint_id, state.sequence, 1)
 
-    def _pending(self, record: Committable, expect: int, restored: bool) -> PendingCheckpoint[Any]:
+    def _pending(self, record: Committable, expect: int, restored: bool, fence: Any) -> PendingCheckpoint[Any]:
         state = record.state
         return PendingCheckpoint(
             path=self._to.path,
@@ -99,6 +106,7 @@ class TransactionCommitter(Committer):
             state=json.dumps(state.to_json()),
             session=self._session,
             within_timeout=lambda pending: self._timeouts.heeded(state, pending),
+            fence=fence,
         )
 
     def _transactions(self, record: Committable) -> list[PendingTransaction[Any]]:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -66,7 +66,8 @@ class PendingCheckpoint(Generic[T]):
     ``remembers`` keeps in its destination.
     session: what the sink keeps from one checkpoint to the next, such as a connection: empty at first, and used by one
     thread. within_timeout: entered while one of them is committed; it warns of a transaction that grows old, and says
-    what is to be done when it cannot be committed.
+    what is to be done when it cannot be committed. fence: raises Fenced when a newer driver has taken over. It was
+    called before; a sink that tries to commit more than once calls it before each further try.
     """
 
     path: str
@@ -82,6 +83,7 @@ class PendingCheckpoint(Generic[T]):
     state: str
     session: dict[str, Any]
     within_timeout: Callable[[PendingTransaction[T]], AbstractContextManager[None]]
+    fence: Callable[[], None]
 
     def superseded(self, found: int) -> Fenced:
         """The error for a destination whose last checkpoint has another number than ``expect``. found: that number."""
@@ -106,15 +108,15 @@ class TwoPhaseCommitFunction(ABC, Generic[T]):
     does. warn_at: the part of this time after which a transaction that is still pending is warned of.
     ignore_failures_after_transaction_timeout: whether a transaction that cannot be committed after that time is given
     up, with its rows, and the query goes on. All three as in Flink.
-    remembers: whether the destination keeps the state of the last checkpoint; see ``last_committed``. path: names the
-    destination in messages.
+    remembers: whether the destination keeps the state of the last checkpoint; see ``last_committed``. It may be said by
+    the class, or by each sink. path: names the destination in messages.
     """
 
     path: str
     transaction_timeout_ms: int = 0
     warn_at: float = 0.8
     ignore_failures_after_transaction_timeout: bool = False
-    remembers: ClassVar[bool] = False
+    remembers: bool = False
 
     # -- one transaction -------------------------------------------------------------------------------------------
 
@@ -167,6 +169,21 @@ class TwoPhaseCommitFunction(ABC, Generic[T]):
         return found
 
     # -- one checkpoint --------------------------------------------------------------------------------------------
+
+    def check_columns(self, columns: pa.Schema, session: dict[str, Any]) -> None:
+        """Raise Misuse when rows with these columns can never be committed. By default none is refused.
+
+        On the driver, before the rows of the first batch that has rows, and of each one with other columns. session: as
+        of ``check_transactions``.
+        """
+
+    def check_transactions(self, transactions: Sequence[PendingTransaction[T]], session: dict[str, Any]) -> None:
+        """Raise Misuse when these could not be committed. By default none is refused.
+
+        On the driver, when all transactions of a checkpoint are pre-committed, and before its record is made: after an
+        error they are aborted. What only committing would find is found again by each start of the query.
+        session: what the sink keeps in one start of the query; used by one thread at a time.
+        """
 
     def user_context(self, before: Context, transactions: Sequence[T]) -> Context:
         """What the record of this checkpoint keeps for the next one: a JSON object. By default what there was before.

@@ -9,6 +9,7 @@ from typing import Any, cast
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Misuse
 from streamsink.events import Event
+from streamsink.format.arrow_types import to_arrow_schema
 from streamsink.journal.file_journal import FileJournal
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import Batch, Committable, StagedFile
@@ -17,7 +18,14 @@ from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Destination, OpenSink, Sink
 from streamsink.sinks.files import check_handed_over, open_folder
 from streamsink.sinks.transactions.committer import TRANSACTIONS, USER_CONTEXT, TransactionCommitter
-from streamsink.sinks.transactions.function import Context, T, TwoPhaseCommitFunction, of_the_author
+from streamsink.sinks.transactions.function import (
+    Context,
+    PendingTransaction,
+    T,
+    TransactionContext,
+    TwoPhaseCommitFunction,
+    of_the_author,
+)
 from streamsink.sinks.transactions.timeouts import Timeouts
 from streamsink.sinks.transactions.writing import ANNOUNCED, PreCommitted, TransactionWriting, abort_all
 from streamsink.storage.file_io import FileIO
@@ -74,11 +82,13 @@ class OpenTransactions(OpenSink):
             file_io, folder, options.application, options.journal_retain, abandoned=self._abandoned
         )
         self._check_destination()
+        self._session: dict[str, Any] = {}
         with of_the_author(sink.path, "the destination could not be opened. Nothing was written"):
-            identity = sink.identity({})
+            identity = sink.identity(self._session)
         self.to = Destination(sink.path, f"{open_folder(file_io, folder, visible='commits').table_id}/{identity}")
         timeouts = Timeouts(sink, options.application, emit)
-        self.committer = TransactionCommitter(sink, file_io, folder, self.to, timeouts)
+        self.committer = TransactionCommitter(sink, file_io, folder, self.to, timeouts, session=self._session)
+        self._fields: Sequence[Any] | None = None
         self._context: Context | None = None
 
     def _check_destination(self) -> None:
@@ -103,6 +113,10 @@ class OpenTransactions(OpenSink):
     def writing(
         self, checkpoint: Checkpoint, fields: Sequence[Any], positions: Sequence[Any]
     ) -> TransactionWriting[Any]:
+        if fields is not self._fields:
+            with of_the_author(self._sink.path, "the columns of the rows could not be checked. Nothing was written"):
+                self._sink.check_columns(to_arrow_schema(fields), self._session)
+            self._fields = fields
         return TransactionWriting(
             self._sink, self.application, checkpoint.sequence, checkpoint.staging, self._user_context()
         )
@@ -114,6 +128,7 @@ class OpenTransactions(OpenSink):
         by_tasks = {f"{ANNOUNCED}{each.name}": 0 for each in written if each.handed_over}
         check_handed_over(self._io, self._folder, staging, by_tasks)
         before = self._user_context()
+        self._check(checkpoint, written, before)
         with of_the_author(self._sink.path, "the user context of the next checkpoint could not be made"):
             context = self._sink.user_context(before, [self._sink.decode(each.handle) for each in written])
             json.dumps(context)  # else it would be found when the record is encoded
@@ -126,6 +141,22 @@ class OpenTransactions(OpenSink):
         said = {each.name: {"handle": each.handle, "begun_ms": each.begun_ms, USER_CONTEXT: before} for each in written}
         self._context = context
         return files, {_DESTINATION: self._sink.path, TRANSACTIONS: said, "carried": {USER_CONTEXT: context}}
+
+    def _check(self, checkpoint: Checkpoint, written: Sequence[PreCommitted], context: Context) -> None:
+        """Ask the sink whether what is pre-committed could be committed."""
+        of, staging = (self.application, checkpoint.sequence), checkpoint.staging
+        pending = [
+            PendingTransaction(
+                self._sink.decode(each.handle),
+                TransactionContext(each.name, *of, staging, self._io, context),
+                each.begun_ms,
+                each.rows,
+            )
+            for each in written
+        ]
+        what = "the rows could not be checked. Nothing was recorded or committed"
+        with of_the_author(self._sink.path, what):
+            self._sink.check_transactions(pending, self._session)
 
     def _user_context(self) -> Context:
         if self._context is None:
