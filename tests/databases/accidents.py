@@ -158,3 +158,19 @@ class World:
     def twin(self) -> SparkCheckpoint:
         """Spark's logs, as a second driver finds them."""
         return replace(self.checkpoint, ends=list(self.checkpoint.ends))
+
+
+def write(place: Place, *batches: pa.RecordBatch, journal: FileIO | None = None, **of_sink) -> FileIO:
+    """Write these batches in one start of a query. Returns the store of its journal, with which a later one goes on."""
+    io, checkpoint, ends = journal or FileIO(MemoryCalls(), IdSource().new_id), SparkCheckpoint(QUERY), []
+    for batch in batches:
+        ends.append((ends[-1] if ends else 0) + batch.num_rows)
+    by_start = dict(zip([0, *ends], batches))
+
+    class Driver(MicroBatchDriver):
+        def destination(self):
+            return place.sink("/journal", **of_sink)
+
+    driver = Driver("/journal", batches[0].schema, lambda start, end: by_start[start], SinkOptions.of("/journal", {}))
+    driver._run_once(io, checkpoint, ends)
+    return io

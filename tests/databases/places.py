@@ -54,8 +54,19 @@ class Place:
         connection = self.connect()
         try:
             cursor = connection.cursor()
-            cursor.execute(text.replace("?", self.mark), parameters)
+            cursor.execute(text.replace("?", self.mark) if parameters else text, parameters or ())
             return [] if write else list(cursor.fetchall())
+        finally:
+            connection.close()
+
+    def count(self, table: str) -> int:
+        """How many rows a table of whatever name has."""
+        mark = "`" if self.kind == "mariadb" else '"'
+        connection = self.connect()
+        try:
+            cursor = connection.cursor()
+            cursor.execute(f"SELECT count(*) FROM {mark}{table.replace(mark, 2 * mark)}{mark}")
+            return cursor.fetchone()[0]
         finally:
             connection.close()
 
@@ -75,7 +86,10 @@ class Place:
     def make(self) -> None:
         if self.server:
             with self.server.connect() as connection, connection.cursor() as cursor:
-                cursor.execute(f"CREATE SCHEMA {self.schema}")
+                cursor.execute(self._create())
+
+    def _create(self) -> str:
+        return f"CREATE SCHEMA {self.schema}{' CHARACTER SET utf8mb4' if self.kind == 'mariadb' else ''}"
 
     def drop(self) -> None:
         """Drop all, and create an empty schema in its place."""
@@ -88,7 +102,7 @@ class Place:
             return
         with self.server.connect() as connection, connection.cursor() as cursor:
             cursor.execute(f"DROP SCHEMA {self.schema}{' CASCADE' if self.kind == 'postgresql' else ''}")
-            cursor.execute(f"CREATE SCHEMA {self.schema}")
+            cursor.execute(self._create())
 
 
 def place_of(kind, request, tmp_path) -> Place:

@@ -63,10 +63,8 @@ def last_of_keys(rows: pa.Table, keys: tuple[str, ...], order_by: str = "") -> p
     Rows with the same value there keep their order; null is before all values.
     """
     if order_by:
-        order = pc.sort_indices(
-            pa.table([rows[order_by]], [_PLACE]), sort_keys=[(_PLACE, "ascending")], null_placement="at_start"
-        )
-        rows = rows.take(order)
+        by = pa.table([rows[order_by].is_valid(), rows[order_by]], ["known", "value"])
+        rows = rows.take(pc.sort_indices(by, sort_keys=[("known", "ascending"), ("value", "ascending")]))  # stable
     names = [f"k{number}" for number in range(len(keys))]
     places = pa.array(range(rows.num_rows), pa.int64())
     of_keys = pa.table([*(rows[key] for key in keys), places], [*names, _PLACE])

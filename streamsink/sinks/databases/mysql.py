@@ -1,5 +1,6 @@
 """MariaDB and MySQL, by PyMySQL."""
 
+import decimal
 import re
 from collections.abc import Sequence
 from itertools import chain, groupby
@@ -8,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from streamsink.errors import Misuse
 from streamsink.sinks.databases.address import Address
 from streamsink.sinks.databases.dialect import (
     CHECKPOINTS,
@@ -87,6 +89,8 @@ class MySql(Dialect):
             password=address.password() or "",
             connect_timeout=CONNECT_TIMEOUT_S,
             charset="utf8mb4",
+            # A number with an exponent would be a float, which has fewer digits.
+            conv={**pymysql.converters.conversions, decimal.Decimal: lambda value, _=None: format(value, "f")},
             autocommit=False,
             **tls,
         )
@@ -118,6 +122,15 @@ class MySql(Dialect):
     def quoted(self, *names: str) -> str:
         # With '%' doubled, because statements are executed with parameters.
         return ".".join("`" + name.replace("`", "``") + "`" for name in names).replace("%", "%%")
+
+    def check_name(self, name: str, what: str) -> None:
+        super().check_name(name, what)
+        if name != name.rstrip(" ") or any(letter > "\uffff" for letter in name):
+            raise Misuse(
+                f"{what} is {name!r}: this database takes no name with a space at its end, or with a letter beyond "
+                "U+FFFF. Nothing was written. Give it another name",
+                kind="database.name",
+            )
 
     # -- tables ----------------------------------------------------------------------------------------------------
 

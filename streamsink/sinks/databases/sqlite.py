@@ -173,4 +173,4 @@ def _value(value: Any) -> Any:
         return value.isoformat(" ", "microseconds")
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
-    return str(value) if isinstance(value, decimal.Decimal) else value
+    return format(value, "f") if isinstance(value, decimal.Decimal) else value
