@@ -111,8 +111,8 @@ class Cursor:
         self._statements.do(text, lambda: self._inner.executemany(text, rows))
 
     @contextlib.contextmanager
-    def copy(self, text, parameters):
-        with self._inner.copy(text, parameters) as copy:
+    def copy(self, text):
+        with self._inner.copy(text) as copy:
             yield copy
         self._statements.do(text, lambda: None)
 

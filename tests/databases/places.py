@@ -3,6 +3,7 @@
 import sqlite3
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 
 from streamsink.databases import DatabaseSink
 from tests.services import mariadb, postgres
@@ -94,11 +95,8 @@ class Place:
     def drop(self) -> None:
         """Drop all, and create an empty schema in its place."""
         if not self.server:
-            with self.connect() as connection:
-                names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-                for (name,) in names:
-                    connection.execute('DROP TABLE "' + name.replace('"', '""') + '"')
-            connection.close()
+            for end in ("", "-journal"):
+                Path(self.file + end).unlink(missing_ok=True)
             return
         with self.server.connect() as connection, connection.cursor() as cursor:
             cursor.execute(f"DROP SCHEMA {self.schema}{' CASCADE' if self.kind == 'postgresql' else ''}")

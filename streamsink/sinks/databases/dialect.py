@@ -66,6 +66,10 @@ class Dialect(ABC):
     def connect(self, address: Address) -> Any:
         """A DB-API connection in which nothing is committed by itself. Raises the driver's errors."""
 
+    def close(self, connection: Any) -> None:
+        """Close a connection; what is not committed is rolled back. Raises the driver's errors."""
+        connection.close()
+
     @abstractmethod
     def is_passing(self, error: Exception) -> bool:
         """Whether the same may succeed later: the server is away, or another transaction was in the way."""

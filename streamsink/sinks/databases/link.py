@@ -76,7 +76,7 @@ class Link:
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(self._driver.Error):
-                connection.close()
+                self._dialect.close(connection)
 
     def __del__(self) -> None:
         self.close() if hasattr(self, "_connection") else None

@@ -207,15 +207,16 @@ class PostgreSql(Dialect):
 
     def insert(self, run: Run, into: str, rows: pa.Table) -> None:
         names = ", ".join(self.quoted(name) for name in rows.column_names)
+        start = f"COPY {into} ({names}) FROM STDIN".replace("%%", "%")  # a COPY has no parameters
         copied = [_copied(column) for column in rows.columns]
         if any(pt.is_binary(column.type) for column in copied):
-            with run.connection.cursor().copy(f"COPY {into} ({names}) FROM STDIN", ()) as copy:
+            with run.connection.cursor().copy(start) as copy:
                 for row in zip(*(column.to_pylist() for column in rows.columns)):
                     copy.write_row(row)
             return
         # In what Arrow writes, a null is empty and a text that is empty is quoted: so does PostgreSQL read it.
         options = csv.WriteOptions(include_header=False, quoting_style="all_valid")
-        with run.connection.cursor().copy(f"COPY {into} ({names}) FROM STDIN (FORMAT csv)", ()) as copy:
+        with run.connection.cursor().copy(f"{start} (FORMAT csv)") as copy:
             csv.write_csv(pa.table(copied, rows.column_names), _Copied(copy), options)
 
     def upsert(self, run: Run, into: str, rows: pa.Table, keys: Sequence[str]) -> None:

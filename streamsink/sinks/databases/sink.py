@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -11,7 +11,7 @@ from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.sinks.databases.address import Address, parse
 from streamsink.sinks.databases.changes import Change
-from streamsink.sinks.databases.dialect import Dialect, Run
+from streamsink.sinks.databases.dialect import CHECKPOINTS, IDENTITY, Dialect, Run
 from streamsink.sinks.databases.link import Link
 from streamsink.sinks.databases.mysql import MySql
 from streamsink.sinks.databases.postgresql import PostgreSql
@@ -28,7 +28,7 @@ _DIALECTS: dict[str, type[Dialect]] = {"postgresql": PostgreSql, "mysql": MySql,
 # for nothing but the database.
 _READ_BEFORE_BYTES = 64 << 20
 # Keys of a session.
-_LINK, _SCHEMA, _TABLE, _EXACT = "link", "schema", "table", "exact"
+_LINK, _SCHEMA, _TABLE, _EXACT, _TRIED = "link", "schema", "table", "exact", "tried"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class DatabaseSink(StagedRowsSink):
     Raises Misuse for options that do not go together.
     """
 
-    remembers: ClassVar[bool] = True
+    remembers = True
 
     url: str
     table: str
@@ -80,6 +80,8 @@ class DatabaseSink(StagedRowsSink):
             found = f"mode is {self.mode!r} and keys are {self.keys!r}: 'upsert' needs keys, and 'insert' has none"
         elif (self.delete_column or self.order_by) and self.mode != UPSERT:
             found = "delete_column and order_by are for mode='upsert' with keys"
+        elif self.table in (CHECKPOINTS, IDENTITY):
+            found = f"the table is {self.table}, which is the sink's own"
         elif len({*self.keys, self.delete_column}) != len(self.keys) + 1:
             found = f"keys are {self.keys!r} and delete_column {self.delete_column!r}: a column is named twice"
         if found:
@@ -118,15 +120,20 @@ class DatabaseSink(StagedRowsSink):
         for rows in self._read(transactions):
             check_values(self._data(rows), info, dialect, self.path)
             self._check_changes(rows)
-        if info.ruled and sum(each.rows for each in transactions) <= self.check_rows_up_to:
-            self._try(transactions, info, session)
+        # Also the first rows of a start: the user may not have the right to write.
+        if (info.ruled or _TRIED not in session) and sum(each.rows for each in transactions) <= self.check_rows_up_to:
+            self._try(transactions, session)
+            session[_TRIED] = True
 
     def commit_checkpoint(self, checkpoint: PendingCheckpoint[StagedRows]) -> None:
         session, pending = checkpoint.session, checkpoint.transactions
         small = sum(each.transaction.size for each in pending) <= _READ_BEFORE_BYTES
         read = list(self._read(pending)) if small else None
 
+        tries = iter((lambda: None,))  # the fence was asked before the first try
+
         def commit(run: Run) -> None:
+            next(tries, checkpoint.fence)()
             remembered = self._remembered(run, session)
             number, record_id = remembered.lock(run, checkpoint.application)
             if record_id == checkpoint.record_id:
@@ -191,7 +198,7 @@ class DatabaseSink(StagedRowsSink):
             session[_EXACT] = all(column.exact for column in info.columns if column.name in self.keys)
         return bool(session[_EXACT])
 
-    def _try(self, transactions: Sequence[PendingTransaction[StagedRows]], info: TableInfo, session: Any) -> None:
+    def _try(self, transactions: Sequence[PendingTransaction[StagedRows]], session: dict[str, Any]) -> None:
         """Write the rows in a transaction that is rolled back."""
         batches = list(self._read(transactions))
 

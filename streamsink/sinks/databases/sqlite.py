@@ -33,6 +33,11 @@ class Sqlite(Dialect):
         connection.execute("PRAGMA synchronous=EXTRA")  # a commit is durable in every journal mode
         return connection
 
+    def close(self, connection: Any) -> None:
+        # A cursor that is alive somewhere would keep the file locked behind a connection that is only closed.
+        connection.rollback()
+        connection.close()
+
     def is_passing(self, error: Exception) -> bool:
         said = str(error)
         return any(words in said for words in ("locked", "busy", "disk I/O error", "database or disk is full"))
