@@ -8,7 +8,31 @@ _WRITING, _TIMEOUTS = "sinks/transactions/writing.py", "sinks/transactions/timeo
 _FILES = "tests/sinks/test_file_sink.py"
 _DIRECTORY = "sinks/directory/file_sink.py:DirectoryCommitter"
 
+_DEATHS, _REFUSED = "tests/databases/test_deaths.py", "tests/databases/test_refused.py"
+_ROWS = "tests/databases/test_rows.py"
+_DATABASE = "sinks/databases/sink.py:DatabaseSink"
+_REMEMBERED = "sinks/databases/remembered.py:Remembered"
+
 OF_SINKS = (
+    Defect("a database commits rows before it remembers them", f"{_DATABASE}.commit_checkpoint",
+           "remembered.store(run, checkpoint)", "run.connection.commit(); remembered.store(run, checkpoint)", (_DEATHS,)),
+    Defect("a database commits behind any other record", f"{_DATABASE}.commit_checkpoint",
+           "if number != checkpoint.expect:", "if False:", (_DEATHS,)),
+    Defect("a database commits a record again whose reply was lost", f"{_DATABASE}.commit_checkpoint",
+           "if record_id == checkpoint.record_id:", "if False:", (_DEATHS,)),
+    Defect("two drivers look at what a database remembers at once", f"{_REMEMBERED}.lock",
+           "ask = asked + self.dialect.for_update", "ask = asked", (_DEATHS,)),
+    Defect("of two first drivers nobody waits", f"{_REMEMBERED}.lock",
+           "found = run(ask, self.target, application).fetchone()\n        return", "found = (0, '')\n        return",
+           (_DEATHS,)),
+    Defect("a database that was made anew is taken for the same", f"{_REMEMBERED}.identity",
+           "return str(run(ask).fetchone()[0])", "return 'the same'", (_REFUSED,)),
+    Defect("rows go into a table without transactions", f"{_DATABASE}._checked", "if info.wrong:", "if False:",
+           (_REFUSED,)),
+    Defect("a change is overtaken by an earlier one", "sinks/databases/changes.py:last_of_keys",
+           'aggregate([(_PLACE, "max")])[f"{_PLACE}_max"]', 'aggregate([(_PLACE, "min")])[f"{_PLACE}_min"]', (_ROWS,)),
+    Defect("a database is given rows that were not tried", f"{_DATABASE}.check_transactions",
+           "check_values(self._data(rows), info, dialect, self.path)", "pass", (_REFUSED,)),
     Defect("a checkpoint is marked by its own driver alone", f"{_DIRECTORY}.sweep",
            "            self._mark(record.application, record.state)\n", "            pass\n", (_FILES,)),
     Defect("files get their names when they are visible already", f"{_DIRECTORY}.publish",
