@@ -153,6 +153,7 @@ def spark_settings(tmp_path_factory) -> dict[str, str]:
     os.environ["STREAMSINK_TEST_SPARK_CONF"] = str(file)
     if home := os.environ.get("STREAMSINK_TEST_SPARK_HOME"):
         os.environ["SPARK_HOME"] = home
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     if "JAVA_HOME" not in os.environ:
         from tools.java import find_java
 

@@ -51,7 +51,7 @@ def test_home(python: str = sys.executable) -> Path:
     version, shipped = pyspark_of(python)
     kept = [jar for jar in sorted(shipped.iterdir()) if not jar.name.startswith(LEFT_OUT)]
     key = hashlib.sha256("\n".join(map(str, kept)).encode()).hexdigest()[:12]
-    home = checkout_cache() / f"spark-{version}-home-{key}"
+    home = checkout_cache() / f"pyspark-{version}-without-mllib-{key}"
     with locked(home.with_name(f"{home.name}.lock")):
         if not home.exists():
             scratch = home.with_name(f"{home.name}.tmp")
