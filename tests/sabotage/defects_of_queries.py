@@ -122,6 +122,8 @@ OF_QUERIES = (
            " and source.files is None", "", ("tests/protocol/test_admission.py",)),
     Defect("a position that is no step needs a time as well", "protocol/admission/opaque_errors.py:planned_apart",
            "source.is_counted and ", "", ("tests/protocol/test_admission.py",)),
+    Defect("who adopts a batch is not told what is not read then", "protocol/ways.py:adopting",
+           "if batch else", "if False else", ("tests/advice/test_history.py",)),
     Defect("when a batch was planned is not recorded", "protocol/run/past.py:RecordedPast.record_of",
            "if any(source.is_counted for source in batch.sources)", "if False", ("tests/walks/test_walks.py",)),
     Defect("when a batch was planned is not described", "spark/gateway/running.py:describe",

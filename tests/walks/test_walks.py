@@ -98,6 +98,14 @@ _JUDGED = {
         ("batch", 0, 0),
         ("restore", 0, 0),
     ],
+    "a table is dropped, and its topic is created again, before the query comes back under another name": [
+        ("setup", 0, 1, 0, 0, 0, 0),
+        ("produce", 0, 0, 0),
+        ("batch", 0, 0),
+        ("drop", 0),
+        ("rename_at_once", 0),
+        ("recreate", 0, 0, 0),
+    ],
     "a checkpoint comes back from before its topic was created again": [
         ("setup", 0, 1, 0, 0, 0, 0),
         ("produce", 0, 3, 0),
