@@ -59,8 +59,7 @@ class World(GoneBack):
 
         is_unknown = self._adopts_another_topic(query)
         run = self.attempt(query, work, fault)
-        if is_unknown and self.is_known(query):
-            query.begun_before = (checkpoint.query, checkpoint.before(batch_id))
+        self._begins(query, checkpoint, batch_id, is_unknown)
         self.may_have_written(query)
         if run is None or not self._spark_commits(query, run, checkpoint, batch_id):
             return False
@@ -77,6 +76,11 @@ class World(GoneBack):
             and not self.is_known(query)
             and not {query.name, query.name.removesuffix(RENAMED)} & self._known_by_name()
         )
+
+    def _begins(self, query: Query, checkpoint: Checkpoint, batch_id: int, is_unknown: bool) -> None:
+        """Remember where the batch began, if it was recorded. is_unknown: what ``_adopts_another_topic`` said."""
+        if is_unknown and self.is_known(query):
+            query.begun_before = (checkpoint.query, checkpoint.before(batch_id))
 
     def second_half(self, second: Query) -> bool:
         """A sink of another name writes the second part of the next batch,
