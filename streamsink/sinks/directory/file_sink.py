@@ -6,6 +6,7 @@ _commits/<application>/<number>.json          the manifest: the files, and the s
 _streamsink/                                  identity and journals
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -24,24 +25,32 @@ from streamsink.sinks.directory.file_formats import FORMATS, DirectoryWriting, c
 from streamsink.sinks.files import files_in_place, open_folder, place_files, stage_files
 from streamsink.sinks.manifest_log import ManifestLog
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.stores import table_path
 
 _JOURNALS, _COMMITS = "_streamsink", "_commits"
 # The column as which readers see the names of the folders.
 _PARTITION = "checkpoint"
+# A file ends at this part of the largest size that the store can give a final name: the last rows are added to it.
+_ENDS_AT = 0.8
 
 
 @dataclass(frozen=True)
 class FileSink(Sink):
     """A directory of Parquet, JSON lines or CSV files.
 
-    path: absolute, or a URL of the store. format: "parquet", "json" or "csv". marker: name of the empty file that is
-    put into the folder of each checkpoint when all of it is visible; "" for none.
+    path: of the directory, or its URI; it is kept as ``table_path`` spells it. format: "parquet", "json" or "csv".
+    marker: name of the empty file that is put into the folder of each checkpoint when all of it is visible; "" for
+    none.
     """
 
     path: str
     format: str = "parquet"
     marker: str = "_SUCCESS"
     supports: ClassVar[frozenset[str]] = frozenset({"target_file_bytes"})  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        # One spelling: 'file:///out' is no folder of that name, and on S3 'out/' is another place than 'out'.
+        object.__setattr__(self, "path", table_path(self.path))
 
     def open(
         self,
@@ -72,7 +81,12 @@ class OpenDirectory(OpenSink):
     def __init__(self, sink: FileSink, file_io: FileIO, options: SinkOptions):
         self._sink, self._io, self._options = sink, file_io, options
         journals = f"{sink.path}/{_JOURNALS}"
-        self.to = Destination(sink.path, open_folder(file_io, journals, visible=f"../{_COMMITS}").table_id)
+        way_back = (
+            f"Restore {sink.path}/{_COMMITS}, and the folders of files that are gone, or set on_rollback='republish' "
+            "to publish the lost batches again from the journal, as far back as that remembers them"
+        )
+        known = open_folder(file_io, journals, visible=f"../{_COMMITS}").table_id
+        self.to = Destination(sink.path, known, way_back)
         self.application = self.known_as = options.application
         keeps = options.on_rollback == ON_ROLLBACK_REPUBLISH
         self.journal = FileJournal(file_io, journals, options.application, options.journal_retain, keep_staging=keeps)
@@ -83,7 +97,8 @@ class OpenDirectory(OpenSink):
 
     def writing(self, checkpoint: Checkpoint, fields: Sequence[Any], positions: Sequence[Any]) -> DirectoryWriting:
         check_columns(self._sink.path, self._sink.format, fields, _PARTITION)
-        most = self._options.target_file_bytes
+        largest = self._io.largest_file  # a larger file could never get its final name
+        most = min(self._options.target_file_bytes, int(_ENDS_AT * largest) if largest else sys.maxsize)
         return DirectoryWriting(checkpoint.staging, self._sink.format, tuple(fields), most)
 
     def stage(
