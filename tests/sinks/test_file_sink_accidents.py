@@ -1,5 +1,6 @@
 """What operators and users do to directories of plain files, and rows that such files cannot hold."""
 
+import contextlib
 import json
 import math
 import re
@@ -9,16 +10,20 @@ import pyarrow as pa
 import pytest
 
 from streamsink.clock import IdSource
+from streamsink.errors import StreamsinkError
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.decision import Checkpoint, Decision, Verdict
 from streamsink.sink import FileSink, to_sink
 from streamsink.storage.s3 import S3FileIO
 from streamsink.testing.conformance import SCHEMA
+from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import columns
+from streamsink.testing.faults import InjectedCrash
+from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import follows, told
-from tests.sinks.shown import DOCS
-from tests.sinks.test_file_sink import World, named, rows_of
+from tests.sinks.shown import DOCS, plain_files
+from tests.sinks.test_file_sink import READ, World, named, rows_of
 from tests.storage.memory_s3 import MemoryS3Calls
 
 
@@ -30,6 +35,16 @@ def test_a_directory_is_one_however_it_is_spelled(tmp_path, monkeypatch):
         assert FileSink(spelled) == FileSink(out)
         assert to_sink(FileSink(spelled)).path == out
     assert FileSink("s3://bucket/out/") == FileSink("s3://bucket/out")
+
+
+@follows("sink.path")
+@pytest.mark.parametrize("wrong", ["file://{}", "{}/", "out", "{}/../out"])
+def test_a_sink_of_somebody_else_is_given_the_path_that_its_store_takes(tmp_path, monkeypatch, wrong):
+    """It would write into a folder 'file:' of the working directory, or beside what it wrote before."""
+    monkeypatch.chdir(tmp_path)
+    out = str(tmp_path / "out")
+    said = told("sink.path", lambda: to_sink(plain_files(wrong.format(out)))).says("Nothing was written")
+    assert to_sink(plain_files(said.find(r"the path '(.*)'"))).path == out and list(tmp_path.iterdir()) == []
 
 
 class S3World(World):
@@ -132,6 +147,26 @@ def test_other_files_beside_manifests_are_no_manifests():
         world.io().create_if_absent(f"/out/_commits/streamsink/{name}", b"{}")
     world.run(3, 5)
     assert _manifests(world)[:2] == ["0000000001.json", "0000000002.json"]
+
+
+def test_a_journal_that_is_lost_while_a_driver_dies_leaves_nothing_twice():
+    """A reader lists the folders that are marked. The batch comes again; its files had their names, but no manifest."""
+    counting = CrashingCalls(MemoryCalls())
+    World().run(3, 5, calls=counting)
+    for number in range(1, counting.count + 1, 2):
+        world = World()
+        with contextlib.suppress(InjectedCrash, OSError, StreamsinkError):
+            world.run(3, 5, calls=CrashingCalls(world.store, number))
+        world.store.process_death()
+        world.io().delete_tree("/out/_streamsink/streamsink")
+        world.run(3, 5, 6)
+        seen = []
+        for folder in (entry.name for entry in world.io().entries("/out") if entry.name.startswith("checkpoint=")):
+            files = world.io().names(f"/out/{folder}")
+            for name in files if "_SUCCESS" in files else ():
+                data = world.io().read(f"/out/{folder}/{name}")
+                seen += READ["parquet"](data).column("id").to_pylist() if name.startswith("part-") else []
+        assert sorted(seen) == list(range(6)), f"call {number}"
 
 
 def _manifests(world) -> list[str]:

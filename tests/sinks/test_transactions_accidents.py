@@ -123,12 +123,20 @@ def test_another_file_beside_the_notes_is_no_note():
 
 @dataclass(frozen=True)
 class Database(Remembering):
-    """A destination that remembers, and has an identity that is its own."""
+    """A table of a database, which remembers the applications of all tables, and has an identity of its own."""
 
     def identity(self, session):
-        name = f"{self.path}.id"
-        self.io[0].create_if_absent(name, IdSource().new_id().encode())
-        return self.io[0].read(name).decode()
+        self.io[0].create_if_absent("/db.id", IdSource().new_id().encode())
+        return self.io[0].read("/db.id").decode()
+
+    def commit_checkpoint(self, checkpoint):
+        Remembering.commit_checkpoint(Remembering("/db", self.journal, self.io), checkpoint)
+
+    def last_committed(self, application, session):
+        return Remembering("/db", self.journal, self.io).last_committed(application, session)
+
+    def applications(self, session):
+        return Remembering("/db", self.journal, self.io).applications(session)
 
 
 class OfADatabase:
@@ -137,9 +145,10 @@ class OfADatabase:
     def __init__(self):
         self.io, self.checkpoint = FileIO(MemoryCalls(), IdSource().new_id), SparkCheckpoint("query")
 
-    def run(self, *ends, journal="/journals"):
-        driver = MicroBatchDriver("/db", SCHEMA, rows, SinkOptions.of("/db", {"restore": "restore-and-continue"}))
-        driver.destination = lambda: Database("/db", journal)
+    def run(self, *ends, journal="/journals", table="/db/orders", **options):
+        settings = SinkOptions.of(table, {"restore": "restore-and-continue", **options})
+        driver = MicroBatchDriver(table, SCHEMA, rows, settings)
+        driver.destination = lambda: Database(table, journal)
         driver.run(self.io, self.checkpoint, ends)
 
     @property
@@ -158,6 +167,36 @@ def test_a_destination_that_remembers_outlives_its_journal(lost):
     world.checkpoint.committed -= 1  # the last batch comes again
     world.run(3, 5, 6, journal="/journals" if lost else "/elsewhere")
     assert world.rows == list(range(6))
+
+
+@follows("application.other-destination")
+@pytest.mark.parametrize("way", ["name", "path"])
+def test_two_tables_of_a_database_are_not_taken_for_one(way):
+    """Two queries under one name, each with a journal of its own: the second one is not the first one's successor."""
+    world = OfADatabase()
+    world.run(3, 5)
+    first, other = world.checkpoint, {"table": "/db/letters", "journal": "/elsewhere"}
+    world.checkpoint = SparkCheckpoint("another")
+    said = told("application.other-destination", lambda: world.run(2, **other)).says(
+        "/db/orders", "Nothing was written"
+    )
+    if way == "name":
+        said.says("application='...'")
+        world.run(2, **other, application="letters")
+        assert world.io.names("/db/letters") == ["0000000001"]
+    world.checkpoint = first
+    said.says("name it as before")
+    world.run(3, 5, 6, journal="/journals" if way == "name" else "/elsewhere")
+    assert world.rows == list(range(6))
+
+
+def test_what_an_author_calls_like_an_announcement_stops_no_start():
+    world = World()
+    world.die(3, step="precommit.before_record")
+    (staging,) = world.io().entries("/journals/streamsink/streamsink/staging")
+    world.io().create_if_absent(f"/journals/streamsink/streamsink/staging/{staging.name}/transaction-log", b"")
+    world.run(3, 5)
+    assert (world.rows, world.open) == ([0, 1, 2, 3, 4], [])
 
 
 @follows("table.rolled-back")

@@ -17,7 +17,7 @@ from streamsink.events import Event
 from streamsink.journal.file_journal import FileJournal
 from streamsink.journal.others import last_of_others
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
-from streamsink.protocol.committable import AppState, Batch, Committable, LastOfOther, StagedFile
+from streamsink.protocol.committable import Batch, Committable, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Committer, Destination, History, OpenSink, Published, Sink
@@ -120,6 +120,7 @@ class DirectoryCommitter(Committer):
         self._sink = sink
         self._io = file_io
         self._manifests = ManifestLog(file_io, f"{sink.path}/{_COMMITS}")
+        self._has_begun = False
 
     def for_background(self) -> "DirectoryCommitter":
         return DirectoryCommitter(self._sink, self._io)
@@ -146,18 +147,37 @@ class DirectoryCommitter(Committer):
     def sweep(self, published: Sequence[Committable]) -> list[str]:
         """As ``Committer.sweep``. A driver may have died between a manifest and its marker."""
         for record in published:
-            self._mark(record.application, record.state)
+            self._mark(record.application, record.state.sequence)
         return self._manifests.sweep(published)
 
     def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
         fence()
         if not self._manifests.is_published(committable, expect):
+            self._begin(committable, expect)
             place_files(self._io, self._sink.path, committable)
             self._manifests.create(committable, {"files": [file.final for file in committable.files]})
-        self._mark(committable.application, committable.state)
+        self._mark(committable.application, committable.state.sequence)
         return Published(committable.state.checkpoint_id, committable.state.sequence, 1)
 
-    def _mark(self, application: str, state: AppState) -> None:
+    def _begin(self, committable: Committable, expect: int) -> None:
+        """Before the first publishing of a start: end what a driver has left half done whose journal was lost.
+
+        That may be the marker of the last record, or files of a record of this number, which nobody will publish.
+        """
+        if self._has_begun:
+            return
+        application, number = committable.application, committable.state.sequence
+        if expect and self._io.names(f"{self._sink.path}/{folder_of(application, expect)}"):
+            self._mark(application, expect)
+        folder = folder_of(application, number)
+        found = {
+            f"{folder}/{name}" for name in self._io.names(f"{self._sink.path}/{folder}") if name.startswith("part-")
+        }
+        left = found.difference(file.final for file in committable.files)
+        self._io.delete_all([f"{self._sink.path}/{name}" for name in sorted(left)])
+        self._has_begun = True
+
+    def _mark(self, application: str, number: int) -> None:
         if self._sink.marker:
-            folder = folder_of(application, state.sequence)
+            folder = folder_of(application, number)
             self._io.create_if_absent(f"{self._sink.path}/{folder}/{self._sink.marker}", b"")

@@ -89,7 +89,8 @@ class OpenTransactions(OpenSink):
         own = open_folder(file_io, folder, visible="commits").table_id
         # A destination that remembers, and has an identity, outlives a journal that is lost.
         is_known = sink.remembers and identity != sink.path
-        self.to = Destination(sink.path, identity if is_known else f"{own}/{identity}", self._way_back())
+        place, name = (identity, sink.path) if is_known else (own, identity)
+        self.to = Destination(sink.path, f"{place}/{name}", self._way_back())
         timeouts = Timeouts(sink, options.application, emit)
         self.committer = TransactionCommitter(sink, file_io, folder, self.to, timeouts, session=self._session)
         self._fields: Sequence[Any] | None = None
