@@ -89,7 +89,7 @@ OF_QUERIES = (
     Defect("without room drop_missing ends with an error of the system", "__init__.py:drop_missing",
            'with told_of(root, "drop_missing"):', "if told_of:", ("tests/advice/test_stores.py",)),
     Defect("a folder that has lost its identity gets another one", "sinks/files.py:open_folder",
-           'if file_io.entries(f"{path}/{visible}"):', "if False:", (_SINKS,)),
+           'if file_io.entries(f"{above}/{below}"):', "if False:", (_SINKS,)),
     Defect("a run writes a micro-batch", "spark/query/foreach_batch.py:BatchFunction.write_job",
            "if is_of_a_batch(df):", "if False:", ("tests/e2e/test_bounded_and_odd_batches.py",)),
     Defect("runs that are never repeated are asked for one by one", "protocol/admission/admit_run.py:admit_run",

@@ -5,7 +5,9 @@ from tests.sabotage.defect import Defect
 _FORM = "tests/sinks/test_two_phase_commit_sink.py"
 _WRITING, _TIMEOUTS = "sinks/transactions/writing.py", "sinks/transactions/timeouts.py"
 
-_FILES = "tests/sinks/test_file_sink.py"
+_ODD = "tests/sinks/test_transactions_accidents.py"
+
+_FILES, _ODD_FILES = "tests/sinks/test_file_sink.py", "tests/sinks/test_file_sink_accidents.py"
 _DIRECTORY = "sinks/directory/file_sink.py:DirectoryCommitter"
 
 _DEATHS, _REFUSED = "tests/databases/test_deaths.py", "tests/databases/test_refused.py"
@@ -34,7 +36,7 @@ OF_SINKS = (
     Defect("a database is given rows that were not tried", f"{_DATABASE}.check_transactions",
            "check_values(self._data(rows), info, dialect, self.path)", "pass", (_REFUSED,)),
     Defect("a checkpoint is marked by its own driver alone", f"{_DIRECTORY}.sweep",
-           "            self._mark(record.application, record.state)\n", "            pass\n", (_FILES,)),
+           "            self._mark(record.application, record.state.sequence)\n", "            pass\n", (_FILES,)),
     Defect("files get their names when they are visible already", f"{_DIRECTORY}.publish",
            "            place_files(self._io, self._sink.path, committable)\n", "", (_FILES,)),
     Defect("a manifest that was made by somebody else is not seen", "sinks/manifest_log.py:ManifestLog.newest",
@@ -61,4 +63,22 @@ OF_SINKS = (
            "before not in (None, self._sink.path)", "False", (_FORM,)),
     Defect("the folder of a batch goes before its transactions are aborted", "journal/staging.py:Staging._may_go",
            "return self._abandoned(folder, record)", "return True", (_FORM,)),
+    Defect("the user context of a try without a record is handed on",
+           "sinks/transactions/sink.py:OpenTransactions._before", "if number < checkpoint.sequence", "", (_ODD,)),
+    Defect("an author changes what a record keeps", "sinks/transactions/sink.py:_copy",
+           "json.loads(json.dumps(context))", "context", (_ODD,)),
+    Defect("a slow clock of a task is believed", "sinks/transactions/sink.py:_by_our_clock",
+           "min(max(each.begun_ms, begun), now)", "each.begun_ms", (_ODD,)),
+    Defect("another table of a database is taken for this one",
+           "sinks/transactions/committer.py:TransactionCommitter.history", "state is not None and", "False and", (_ODD,)),
+    Defect("a lost journal makes a stranger of a database", "sinks/transactions/sink.py:OpenTransactions.__init__",
+           "sink.remembers and identity != sink.path", "False", (_ODD,)),
+    Defect("a lost identity is made anew", "sinks/files.py:open_folder",
+           'below.startswith("../")', "False", (_ODD_FILES,)),
+    Defect("a row is an empty line", "sinks/directory/file_formats.py:_Lines.write",
+           "rows.num_columns == 1 and", "False and", (_ODD_FILES,)),
+    Defect("files of a lost journal stay beside those of the record", f"{_DIRECTORY}._begin",
+           "in sorted(left)", "in ()", (_ODD_FILES,)),
+    Defect("files become larger than the store can name", "sinks/directory/file_sink.py:OpenDirectory.writing",
+           "int(_ENDS_AT * largest) if largest else sys.maxsize", "sys.maxsize", (_ODD_FILES,)),
 )
