@@ -108,7 +108,8 @@ class DatabaseSink(StagedRowsSink):
 
     def check_columns(self, columns: pa.Schema, session: dict[str, Any]) -> None:
         session[_TABLE] = self._link(session).transaction(
-            lambda run: self._checked(run, columns, session), "the table could not be looked at. Nothing was written"
+            lambda run: self._fitting(run, session).table_for(columns),
+            "the table could not be looked at. Nothing was written",
         )
 
     def check_transactions(
