@@ -8,6 +8,7 @@ from pathlib import Path
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import streamsink
+from streamsink.databases import DatabaseSink
 from streamsink.events import Event
 from streamsink.sink import to_sink
 from tests.sinks.shown import json_lines, plain_files
@@ -29,6 +30,7 @@ class Job:
     shuffle: repartition by id, which takes Spark's shuffle partitions. conf: Spark settings of a driver of its own.
     event_time: SQL of an event time with a watermark without delay. many: arguments of ``to_tables``; ``table`` is then
     the warehouse. shown: the query writes into the sink of this name that a page of the docs shows.
+    database: arguments of ``DatabaseSink``, which the query then writes into.
     """
 
     table: str
@@ -45,6 +47,7 @@ class Job:
     processing_time: str | None = None
     many: dict = field(default_factory=dict)
     shown: str = ""
+    database: dict = field(default_factory=dict)
 
     def but(self, **changes) -> "Job":
         """The same job with other values; options are added to those that are there."""
@@ -93,7 +96,9 @@ def start(spark, job: Job, listener: Callable[[Event], None]):
     options = dict(job.options)
     if job.source["kind"] == "kafka":
         options = {"position_columns": POSITIONS, **options}
-    if job.shown:
+    if job.database:
+        sink = to_sink(DatabaseSink(**job.database), listener=listener, **options)
+    elif job.shown:
         sink = to_sink(SHOWN[job.shown](job.table), listener=listener, **options)
     elif job.many:
         sink = streamsink.to_tables(job.table, listener=listener, **job.many, **options)

@@ -29,7 +29,7 @@ OF_SINKS = (
            (_DEATHS,)),
     Defect("a database that was made anew is taken for the same", f"{_REMEMBERED}.identity",
            "return str(run(ask).fetchone()[0])", "return 'the same'", (_REFUSED,)),
-    Defect("rows go into a table without transactions", f"{_DATABASE}._checked", "if info.wrong:", "if False:",
+    Defect("rows go into a table without transactions", "sinks/databases/fitting.py:Fitting.table_for", "if info.wrong:", "if False:",
            (_REFUSED,)),
     Defect("a change is overtaken by an earlier one", "sinks/databases/changes.py:last_of_keys",
            'aggregate([(_PLACE, "max")])[f"{_PLACE}_max"]', 'aggregate([(_PLACE, "min")])[f"{_PLACE}_min"]', (_ROWS,)),

@@ -88,7 +88,6 @@ class Link:
                 f"{said}. Look whether the database is there; the query goes on when it is started again",
                 kind="database.unavailable",
             )
-        return Misuse(
-            f"{said}. {refused or 'Check the URL, user, password_env, and the rights of the user'}",
-            kind="database.rows-refused" if refused else "database.refused",
-        )
+        if refused:
+            return Misuse(f"{said}. {refused}", kind="database.rows-refused")
+        return Misuse(f"{said}. Check the URL, user, password_env, and the rights of the user", kind="database.refused")

@@ -5,19 +5,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.types as pt
 
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.sinks.databases.address import Address, parse
 from streamsink.sinks.databases.changes import Change
 from streamsink.sinks.databases.dialect import CHECKPOINTS, IDENTITY, Dialect, Run
+from streamsink.sinks.databases.fitting import Fitting
 from streamsink.sinks.databases.link import Link
 from streamsink.sinks.databases.mysql import MySql
 from streamsink.sinks.databases.postgresql import PostgreSql
 from streamsink.sinks.databases.remembered import Remembered
 from streamsink.sinks.databases.sqlite import Sqlite
-from streamsink.sinks.databases.table_info import TableInfo, check_keys, check_names, misfit, said
+from streamsink.sinks.databases.table_info import said
 from streamsink.sinks.databases.values import check_values
 from streamsink.sinks.transactions.function import PendingCheckpoint, PendingTransaction
 from streamsink.sinks.transactions.staged_rows import StagedRows, StagedRowsSink
@@ -108,7 +108,8 @@ class DatabaseSink(StagedRowsSink):
 
     def check_columns(self, columns: pa.Schema, session: dict[str, Any]) -> None:
         session[_TABLE] = self._link(session).transaction(
-            lambda run: self._checked(run, columns, session), "the table could not be looked at. Nothing was written"
+            lambda run: self._fitting(run, session).table_for(columns),
+            "the table could not be looked at. Nothing was written",
         )
 
     def check_transactions(
@@ -175,6 +176,20 @@ class DatabaseSink(StagedRowsSink):
             session[_SCHEMA] = dialect.schema(run, self.schema)
         return Remembered(dialect, session[_SCHEMA], self.table)
 
+    def _fitting(self, run: Run, session: dict[str, Any]) -> Fitting:
+        remembered = self._remembered(run, session)
+        return Fitting(
+            run,
+            remembered.dialect,
+            (remembered.schema, self.table),
+            self._change_of(),
+            self.path,
+            create=self.create_table,
+        )
+
+    def _change_of(self) -> Change:
+        return Change(self.keys, self.delete_column, self.order_by)
+
     def _read(self, transactions: Sequence[PendingTransaction[StagedRows]]) -> Iterator[pa.RecordBatch]:
         for each in transactions:
             yield from self.read_rows(each)
@@ -186,9 +201,8 @@ class DatabaseSink(StagedRowsSink):
 
     def _change(self, run: Run, batches: Iterable[pa.RecordBatch], session: dict[str, Any]) -> None:
         remembered = self._remembered(run, session)
-        change = Change(self.keys, self.delete_column, self.order_by)
         into = remembered.dialect.quoted(remembered.schema, self.table)
-        change.apply(batches, run, remembered.dialect, into, exact=self._is_exact(run, remembered, session))
+        self._change_of().apply(batches, run, remembered.dialect, into, exact=self._is_exact(run, remembered, session))
 
     def _is_exact(self, run: Run, remembered: Remembered, session: dict[str, Any]) -> bool:
         if not self.delete_column:
@@ -222,64 +236,3 @@ class DatabaseSink(StagedRowsSink):
                 "Nothing of this batch was recorded or written. Mend the rows in the query",
                 kind="database.values",
             )
-
-    def _checked(self, run: Run, columns: pa.Schema, session: dict[str, Any]) -> TableInfo:
-        """The table, into which rows with these columns fit. Raises Misuse."""
-        remembered, dialect = self._remembered(run, session), self._dialect()
-        of_rows = {field.name: field.type for field in columns}
-        absent = [name for name in (*self.keys, self.delete_column, self.order_by) if name and name not in of_rows]
-        if absent:
-            raise misfit(self.path, f"the rows have no columns {said(absent)}, which the sink names", "Correct it")
-        if self.delete_column and not pt.is_boolean(of_rows.pop(self.delete_column)):
-            raise misfit(self.path, f"the column '{self.delete_column}' is not boolean", "Compute a boolean from it")
-        if not dialect.exists(run, remembered.schema, self.table):
-            self._create(run, of_rows, remembered)
-        info = dialect.describe(run, remembered.schema, self.table)
-        if info.wrong:
-            raise Misuse(
-                f"{self.path}: rows cannot be written exactly once into the table: {info.wrong}. Nothing was written. "
-                "Write into another table",
-                kind="database.table",
-            )
-        check_names(info, list(of_rows), self.path)
-        for column in info.columns:
-            expected = dialect.expected(column, of_rows[column.name]) if column.name in of_rows else ""
-            if expected:
-                raise misfit(
-                    self.path,
-                    f"column '{column.name}' is {column.type}, and the rows have {of_rows[column.name]}; expected "
-                    f"{expected}",
-                    "Change the column, or cast it in the query",
-                )
-        if self.keys:
-            self._check_keys(info, dialect)
-        return info
-
-    def _check_keys(self, info: TableInfo, dialect: Dialect) -> None:
-        check_keys(info, self.keys, others_matter=dialect.others_matter, path=self.path)
-        vague = [column.name for column in info.columns if column.name in self.keys and not column.exact]
-        if vague and not dialect.repeats:
-            raise misfit(
-                self.path,
-                f"the key {said(vague)} is of a type or collation in which different values are equal",
-                "Take a key of another type, such as text in its default collation",
-            )
-
-    def _create(self, run: Run, columns: dict[str, pa.DataType], remembered: Remembered) -> None:
-        dialect = self._dialect()
-        if not self.create_table:
-            raise Misuse(
-                f"{self.path}: the schema '{remembered.schema}' has no table '{self.table}' (names are compared letter "
-                "by letter). Nothing was written. Create it, or set create_table=True",
-                kind="database.table",
-            )
-        parts = []
-        for name, of in columns.items():
-            dialect.check_name(name, f"{self.path}: a column")
-            made = dialect.type_for(of, name in self.keys)
-            if not made:
-                raise misfit(self.path, f"column '{name}' is {of}, for which there is no type", "Cast it to a text")
-            parts.append(f"{dialect.quoted(name)} {made}{' NOT NULL' if name in self.keys else ''}")
-        if self.keys:
-            parts.append(f"PRIMARY KEY ({', '.join(dialect.quoted(key) for key in self.keys)})")
-        run(f"CREATE TABLE {dialect.quoted(remembered.schema, self.table)} ({', '.join(parts)})")
