@@ -26,6 +26,7 @@ UNITS = {
         "e2e/test_real_walks",
         "e2e/test_other_query",
         "e2e/test_position_columns",
+        "sinks/test_kafka_sink",
         "jobs/test_jobs",
         "test_package",
         "test_services",
