@@ -24,6 +24,7 @@ from streamsink.protocol.sink import (
     Writing,
     check_supported,
 )
+from streamsink.sinks.directory.file_sink import FileSink
 from streamsink.sinks.file_writing import DataFile, FileWriting
 from streamsink.sinks.files import check_handed_over, files_in_place, open_folder, place_files, stage_files
 from streamsink.sinks.manifest_log import ManifestLog
@@ -46,6 +47,7 @@ __all__ = [
     "Destination",
     "Event",
     "FileIO",
+    "FileSink",
     "FileWriting",
     "Group",
     "History",

@@ -31,7 +31,7 @@ ROOMS = [
     ["table.history"],
     ["table.write", "table.commit"],
     ["table.routed"],
-    ["sinks.paimon.past", "sinks.transactions"],
+    ["sinks.paimon.past", "sinks.transactions", "sinks.directory"],
     ["sinks.paimon", "sinks.kafka"],
     ["commands"],
     ["spark.gateway"],

@@ -19,14 +19,15 @@ class ManifestLog:
     nobody else can create the name too.
 
     folder: absolute path; folders that are missing are made. retain: how many manifests of an application are kept; 0
-    for all, and then listing its folder takes longer with each record. All methods but ``create`` and ``sweep`` change
-    nothing.
+    for all, and then a start, which lists its folder, takes longer with each record. All methods but ``create`` and
+    ``sweep`` change nothing.
     """
 
     def __init__(self, file_io: FileIO, folder: str, retain: int = 0):
         self._io = file_io
         self._folder = folder
         self._retain = retain
+        self._last: dict[str, int] = {}  # by application, the number that ``newest`` has found
 
     def applications(self) -> list[str]:
         """The applications that have published here. It costs one listing."""
@@ -35,11 +36,18 @@ class ManifestLog:
     def newest(self, application: str) -> AppState | None:
         """The state of the application's last published record; None when there is none.
 
-        It costs one listing and one read. Raises Corrupt when the manifest is damaged, and Misuse when a newer
-        streamsink has written it.
+        It costs a listing and a read, and later two looks and a read. Raises Corrupt when the manifest is damaged, and
+        Misuse when a newer streamsink has written it.
         """
-        numbers = self._numbers(application)
-        return self._state(self._name(application, numbers[-1])) if numbers else None
+        last = self._last.get(application)
+        if last is not None and not self._io.exists(self._name(application, last + 1)):
+            path = self._name(application, last)
+            if self._io.exists(path):
+                return self._state(path)
+        newest = max(self._names(application), default="")
+        if newest.removesuffix(_SUFFIX).isdigit():
+            self._last[application] = int(newest.removesuffix(_SUFFIX))
+        return self._state(f"{self._folder}/{application}/{newest}") if newest else None
 
     def has(self, record: Committable) -> bool:
         """Whether the record is published and its manifest is kept. Raises as ``newest``."""
@@ -48,7 +56,7 @@ class ManifestLog:
 
     def sees_all_since(self, record: Committable) -> bool:
         """Whether ``has`` is true of the record if it was ever published. It costs one listing."""
-        numbers = self._numbers(record.application)
+        numbers = sorted(int(name.removesuffix(_SUFFIX)) for name in self._names(record.application))
         if not self._retain or not numbers:
             return True
         oldest = next((n for n in range(numbers[-1], 0, -1) if n - 1 not in numbers), numbers[-1])
@@ -111,9 +119,8 @@ class ManifestLog:
     def _name(self, application: str, number: int) -> str:
         return f"{self._folder}/{application}/{number:010}{_SUFFIX}"
 
-    def _numbers(self, application: str) -> list[int]:
-        names = self._io.names(f"{self._folder}/{application}")
-        return sorted(int(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX))
+    def _names(self, application: str) -> list[str]:
+        return [name for name in self._io.names(f"{self._folder}/{application}") if name.endswith(_SUFFIX)]
 
     def _state(self, path: str) -> AppState:
         try:

@@ -30,6 +30,9 @@ REASONS: dict[str, str] = {
         "The caller reads the schema that another writer added and decides anew by itself; it is never "
         "raised to a user."
     ),
+    "transaction.given-up": (
+        "A task outlives its batch, and aborts its own transaction; the error reaches nobody who waits for the task."
+    ),
     "sink.no-tables": (
         "A command for Paimon tables was called for another destination; what can be done says the "
         "error of the query that led there."

@@ -8,9 +8,11 @@ from pathlib import Path
 import streamsink
 from streamsink.events import Event
 from streamsink.sink import to_sink
-from tests.sinks.shown import plain_files
+from tests.sinks.shown import json_lines, plain_files
 
 ROWS_PER_FILE = 10
+# By name, the sinks that pages of the docs show.
+SHOWN: dict[str, Callable] = {"plain files": plain_files, "json lines": json_lines}
 POSITIONS = ("topic", "partition", "offset")
 
 
@@ -22,7 +24,7 @@ class Job:
     or {"kind": "rate-micro-batch"}. per_batch: files, messages or rows a batch. column: SQL of an added column "extra".
     shuffle: repartition by id, which takes Spark's shuffle partitions. conf: Spark settings of a driver of its own.
     event_time: SQL of an event time with a watermark without delay. many: arguments of ``to_tables``; ``table`` is then
-    the warehouse. is_of_docs: the query writes into the sink that docs/WRITING_A_SINK.md shows.
+    the warehouse. shown: the query writes into the sink of this name that a page of the docs shows.
     """
 
     table: str
@@ -38,7 +40,7 @@ class Job:
     conf: dict = field(default_factory=dict)
     processing_time: str | None = None
     many: dict = field(default_factory=dict)
-    is_of_docs: bool = False
+    shown: str = ""
 
     def but(self, **changes) -> "Job":
         """The same job with other values; options are added to those that are there."""
@@ -87,8 +89,8 @@ def start(spark, job: Job, listener: Callable[[Event], None]):
     options = dict(job.options)
     if job.source["kind"] == "kafka":
         options = {"position_columns": POSITIONS, **options}
-    if job.is_of_docs:
-        sink = to_sink(plain_files(job.table), listener=listener, **options)
+    if job.shown:
+        sink = to_sink(SHOWN[job.shown](job.table), listener=listener, **options)
     elif job.many:
         sink = streamsink.to_tables(job.table, listener=listener, **job.many, **options)
     else:

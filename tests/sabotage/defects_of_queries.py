@@ -292,7 +292,7 @@ OF_QUERIES = (
     # -- sinks of other authors
     Defect("what the name before has lost is there", "protocol/sink.py:Committer.has_what_was_before",
            "not before or self.has_reached(*before)", "True", (_SINKS,)),
-    Defect("another name's record that is not published is not there", "sink.py:last_of_others",
+    Defect("another name's record that is not published is not there", "journal/others.py:last_of_others",
            "{*names, *journals}", "{*names}", (_SINKS,)),
     Defect("a sink of files believes its tasks", "sinks/files.py:stage_files",
            "check_handed_over(file_io, path, staging, {file.name: file.size for file in written if file.handed_over})", "None",

@@ -1,5 +1,6 @@
 """A sink in Flink's form, as one start of a query opens it. Driver only."""
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -130,6 +131,7 @@ class OpenTransactions(OpenSink):
         self._check(checkpoint, written, before)
         with of_the_author(self._sink.path, "the user context of the next checkpoint could not be made"):
             context = self._sink.user_context(before, [self._sink.decode(each.handle) for each in written])
+            json.dumps(context)  # else it would be found when the record is encoded
         together.write(f"{staging}/manifest-{checkpoint.sequence}-{IdSource().new_id()}", b"")
         together.sync_dir(staging)
         staged = os.path.relpath(staging, self._folder)

@@ -8,7 +8,7 @@ from typing import Any, Generic
 import pyarrow as pa
 
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import StreamsinkError
+from streamsink.errors import Retryable, StreamsinkError
 from streamsink.events import log
 from streamsink.protocol.sink import Writing
 from streamsink.sinks.transactions.function import Context, T, TransactionContext, TwoPhaseCommitFunction, of_the_author
@@ -63,6 +63,7 @@ class TransactionWriter(Generic[T]):
         self._context = TransactionContext(
             name, writing.application, writing.number, writing.staging, file_io, writing.user_context
         )
+        self._announced = f"{writing.staging}/{ANNOUNCED}{name}"
         self._begun_ms: int | None = None
         self._transaction: list[T] = []  # at most one
         self._rows = self._bytes = 0
@@ -78,10 +79,9 @@ class TransactionWriter(Generic[T]):
         self._bytes += rows.nbytes
 
     def _begin(self) -> None:
-        io, announced = self._context.file_io, f"{self._context.folder}/{ANNOUNCED}{self._context.name}"
         self._begun_ms = Clock().now_ms()
         # Durable before the transaction begins: from then on it can be found, whoever dies.
-        io.create_if_absent(announced, b"")
+        self._context.file_io.create_if_absent(self._announced, b"")
         self._transaction.append(self._function.begin_transaction(self._context))
 
     def close(self, group: FlushGroup) -> list[PreCommitted]:
@@ -90,6 +90,14 @@ class TransactionWriter(Generic[T]):
             return []
         transaction = self._transaction[0]
         self._function.pre_commit(transaction, self._context)
+        if not self._context.file_io.exists(self._announced):
+            # Whoever aborted what is announced has been here already, and does not come again.
+            raise Retryable(
+                f"{self._function.path}: the folder {self._context.folder} was removed while a task was writing into "
+                f"transaction {self._context.name}: its batch was given up, or another driver has taken over. The "
+                "transaction is aborted. Nothing is to be done",
+                kind="transaction.given-up",
+            )
         handle = self._function.encode(transaction)
         return [PreCommitted(self._context.name, handle, self._rows, self._bytes, self._begun_ms)]
 
