@@ -27,6 +27,7 @@ UNITS = {
         "e2e/test_other_query",
         "e2e/test_position_columns",
         "sinks/test_kafka_sink",
+        "sinks/test_kafka_refusals",
         "jobs/test_jobs",
         "test_package",
         "test_services",

@@ -41,7 +41,7 @@ _OF_PRODUCERS = (
     "sticky.",
     "retry.",
 )
-_OF_ALL = ("enable.ssl.certificate.verification", "enable.metrics.push", "enable.random.seed", "message.copy.max.bytes")
+_OF_ALL = ("enable.ssl.certificate.verification", "enable.metrics.push", "message.copy.max.bytes")
 _log = logging.getLogger("streamsink.kafka")
 
 

@@ -21,6 +21,10 @@ _CONFIG |= {"min.cleanable.dirty.ratio": "0.1", "compression.type": "producer"}
 _COMPRESSED_FROM = 64 << 10
 _POLL_S, _READ_TIMEOUT_MS = 0.2, 60_000
 _MOST_POLLS = 10_000_000
+_ANEW = (
+    "Look in the destination which batch of the query is the last one there; then give the sink a new marker_topic "
+    "and a new journal, and start the query with adopt_from_batch set to the batch behind it"
+)
 
 
 @dataclass(frozen=True)
@@ -90,16 +94,12 @@ class Markers:
         known = self._read(publisher, application, settle)
         found = known.markers.get(application)
         if found is not None:
-            if found.destination != self._path:
-                raise self._of_another(application, found)
             return found
         if known.low:
             raise Misuse(
                 f"{self._path}: the topic '{self._topic}' has no marker of application '{application}' in partition "
                 f"{publisher}, and what was below offset {known.low} was deleted there (by retention, or by hand), so "
-                "nobody knows what was published. Nothing was written. Find out what the last record in the "
-                "destination is; then give the sink another marker_topic='...', and start the query under a new name "
-                "(application='...') behind it",
+                f"nobody knows what was published. Nothing was written. {_ANEW}",
                 kind="kafka.markers-deleted",
             )
         return Marker(self._path)
@@ -107,14 +107,6 @@ class Markers:
     def applications(self) -> list[str]:
         """The applications that have published anything."""
         return [name for name, marker in self._read(0, "", lambda: None).markers.items() if marker.state is not None]
-
-    def _of_another(self, application: str, found: Marker) -> Misuse:
-        return Misuse(
-            f"{self._path}: the application '{application}' writes to another destination of this cluster, "
-            f"{found.destination}, so its transactional ids and markers are taken. Nothing was written. Give this "
-            "query a name of its own: application='...'",
-            kind="kafka.name-taken",
-        )
 
     def _read(self, number: int, application: str, settle: Callable[[], None]) -> _Partition:
         known = self._partitions.setdefault(number, _Partition())
@@ -206,8 +198,8 @@ class Markers:
             raise Corrupt(
                 f"{self._path}: the message at offset {message.offset()} of partition {message.partition()} of the "
                 f"topic '{self._topic}' is no marker that this streamsink reads: something else has written it, or a "
-                "newer streamsink. Nothing was published. Use that version; or keep others from writing to the topic, "
-                "and give the sink another marker_topic='...'",
+                "newer streamsink. Nothing was published. Use that version. Or keep others from writing to such a "
+                f"topic. {_ANEW}",
                 kind="kafka.marker-corrupt",
             ) from broken
 

@@ -105,7 +105,7 @@ class Publishing:
     markers: Markers
     _publishers: dict[int, _Publisher] = field(default_factory=dict)
     _limits: tuple[int, int] = (_BATCH_BYTES, _MARKER_BYTES)
-    _has_read: bool = False
+    _application: str = ""
 
     @classmethod
     def of(cls, session: dict[str, Any], target: Target) -> "Publishing":
@@ -120,8 +120,23 @@ class Publishing:
         """The state of the last record that all publishers have published; None for none."""
         # At a start a driver that died may have left a transaction open. Later on it would be our own one, of another
         # thread, or one of another application: both end by themselves.
-        settle, self._has_read = self._settle if not self._has_read else _wait, True
-        return self.markers.newest(0, application, lambda: settle(application)).state
+        settle = self._settle if not self._application else _wait
+        # A start asks for its own application first, and later perhaps for others.
+        self._application = self._application or application
+        found = self.markers.newest(0, application, lambda: settle(application))
+        if found.destination == self.target.path:
+            return found.state
+        if application == self._application:
+            raise self._of_another(application, found)
+        return None
+
+    def _of_another(self, application: str, found: Marker) -> Misuse:
+        return Misuse(
+            f"{self.target.path}: the application '{application}' writes to another destination of this cluster, "
+            f"{found.destination}, so its transactional ids and markers are taken. Nothing was written. Give this "
+            "query a name of its own: application='...'",
+            kind="kafka.name-taken",
+        )
 
     def _settle(self, application: str) -> None:
         self._new_producer(application, 0)

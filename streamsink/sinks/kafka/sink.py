@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamsink.errors import Misuse
+from streamsink.errors import Misuse, Retryable
 from streamsink.sinks.kafka import client, messages
 from streamsink.sinks.kafka.markers import prepare
 from streamsink.sinks.kafka.publishing import Publishing, Share, Target, produce
@@ -190,7 +190,7 @@ class SentMessages(StagedRows):
         left = self._producer.flush(client.REQUEST_TIMEOUT_S)
         if self.sink is None or self.sink.semantic == NONE or not (left or self._failed):
             return
-        raise Misuse(
+        raise Retryable(
             f"{self.sink.path}: of the messages of one writer {len(self._failed)} were not delivered (first: "
             f"{self._failed[0] if self._failed else 'none'}), and {left} were not answered for within "
             f"{client.REQUEST_TIMEOUT_S:.0f} s. Some may be in the topic, and the batch comes again. Look whether the "
