@@ -25,6 +25,14 @@ def test_each_message_is_there_once(world):
     check(world.seen(), 20)
 
 
+def test_a_query_that_has_lost_its_journal_goes_on_from_the_markers(world):
+    """They know what is published, and the batch that follows."""
+    world.run(6, 9)
+    world.folder += "/other"
+    world.run(6, 9, 14)
+    check(world.seen(), 14)
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_driver_that_dies_at_a_call_of_the_client_loses_and_doubles_nothing(world, clients, after):
     """Two publishers. A driver dies at each call of a publishing in turn, and the next start goes on."""

@@ -44,6 +44,10 @@ _FINAL = frozenset(
 )
 
 
+# Of these what brokers say for a moment after their start.
+_LATE = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
+
+
 @dataclass(frozen=True)
 class Target:
     """Where records are published. path: of the sink. part_bytes: of one transaction, about.
@@ -157,7 +161,7 @@ class Publishing:
                 return self._commit(checkpoint, share.publishers, messages)
             except kafka_exception as said:
                 failed = said
-                if said.args[0].name() in _FINAL:
+                if said.args[0].name() in _FINAL - _LATE:
                     break
         raise self._failed(checkpoint, failed) from failed
 

@@ -85,7 +85,9 @@ class OpenTransactions(OpenSink):
         self._session: dict[str, Any] = {}
         with of_the_author(sink.path, "the destination could not be opened. Nothing was written"):
             identity = sink.identity(self._session)
-        self.to = Destination(sink.path, f"{open_folder(file_io, folder, visible='commits').table_id}/{identity}")
+        kept = open_folder(file_io, folder, visible="commits").table_id
+        # A destination that remembers is the same one under another journal: it goes on by what it remembers.
+        self.to = Destination(sink.path, identity if sink.remembers else f"{kept}/{identity}")
         timeouts = Timeouts(sink, options.application, emit)
         self.committer = TransactionCommitter(sink, file_io, folder, self.to, timeouts, session=self._session)
         self._fields: Sequence[Any] | None = None
