@@ -10,7 +10,7 @@ from streamsink.sinks.kafka import markers
 from streamsink.sinks.kafka.sink import KafkaSink
 from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import Advice, advice, follows
-from tests.e2e.kafka_data import add_partitions, delete_before, new_topic, recreate
+from tests.e2e.kafka_data import add_partitions, delete_before, new_topic, recreate, send_to
 from tests.sinks.kafka_world import REAL, Dying, KafkaWorld, check, forget_facts, open_transaction, set_config
 
 pytestmark = pytest.mark.kafka
@@ -71,6 +71,22 @@ def test_what_is_no_marker_is_noticed(world):
     producer.produce(world.markers, b"7", b"somebody", 0)
     assert producer.flush(30) == 0
     stopped(world, "kafka.marker-corrupt", 3, 6, 9).says("a new marker_topic and a new journal")
+    _begin_anew(world)
+
+
+@follows("kafka.partly-published")
+def test_a_journal_that_is_lost_while_a_record_is_published_is_noticed(world, clients):
+    """One of two publishers has published its messages, all of one key. They are not published again as another record
+    of the same number."""
+    world.options["publishers"] = 2
+    world.run(3)
+    recorded(world, clients, 3, 6)
+    world.folder += "/lost"
+    said = refused("kafka.partly-published", lambda: world.run(3, 6, 9))
+    said.says("Write the messages that are missing", "a new marker_topic and a new journal")
+    there = {number for partition in world.seen() for number in partition}
+    assert len(there) < 6
+    send_to(world.bootstrap, world.topic, [(number, 0) for number in sorted({*range(6)} - there)])
     _begin_anew(world)
 
 

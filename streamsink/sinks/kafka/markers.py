@@ -21,7 +21,8 @@ _CONFIG |= {"min.cleanable.dirty.ratio": "0.1", "compression.type": "producer"}
 _COMPRESSED_FROM = 64 << 10
 _POLL_S, _READ_TIMEOUT_MS = 0.2, 60_000
 _MOST_POLLS = 10_000_000
-_ANEW = (
+# The way on when nobody knows what is published.
+ANEW = (
     "Look in the destination which batch of the query is the last one there; then give the sink a new marker_topic "
     "and a new journal, and start the query with adopt_from_batch set to the batch behind it"
 )
@@ -99,7 +100,7 @@ class Markers:
             raise Misuse(
                 f"{self._path}: the topic '{self._topic}' has no marker of application '{application}' in partition "
                 f"{publisher}, and what was below offset {known.low} was deleted there (by retention, or by hand), so "
-                f"nobody knows what was published. Nothing was written. {_ANEW}",
+                f"nobody knows what was published. Nothing was written. {ANEW}",
                 kind="kafka.markers-deleted",
             )
         return Marker(self._path)
@@ -199,7 +200,7 @@ class Markers:
                 f"{self._path}: the message at offset {message.offset()} of partition {message.partition()} of the "
                 f"topic '{self._topic}' is no marker that this streamsink reads: something else has written it, or a "
                 "newer streamsink. Nothing was published. Use that version. Or keep others from writing to such a "
-                f"topic. {_ANEW}",
+                f"topic. {ANEW}",
                 kind="kafka.marker-corrupt",
             ) from broken
 

@@ -14,7 +14,7 @@ from typing import Any
 from streamsink.clock import Clock
 from streamsink.errors import Misuse, Retryable, StreamsinkError
 from streamsink.sinks.kafka import client
-from streamsink.sinks.kafka.markers import Marker, Markers
+from streamsink.sinks.kafka.markers import ANEW, Marker, Markers
 from streamsink.sinks.kafka.messages import Message
 from streamsink.sinks.transactions.function import PendingCheckpoint
 
@@ -218,12 +218,23 @@ class Publishing:
             marker = publisher.marker
             if marker.record_id == checkpoint.record_id:
                 continue
+            if number and marker.number == checkpoint.number:
+                raise self._partly(checkpoint, number)
             if marker.number >= checkpoint.number or (not number and marker.number != checkpoint.expect):
                 raise checkpoint.superseded(marker.number)
             publisher.rows = publisher.bytes = 0
             publisher.skip = marker.part_rows if marker.part_of == checkpoint.record_id else 0
             lacking[number] = publisher
         return lacking
+
+    def _partly(self, checkpoint: PendingCheckpoint[Any], number: int) -> Misuse:
+        return Misuse(
+            f"{self.target.path}: publisher {number} has published its messages of another record with the number "
+            f"{checkpoint.number}, and publisher 0 has not: its journal was lost, or put back from an older copy, "
+            "while that record was being published. Its batch may be this one, so nothing of this one was published. "
+            f"Write the messages that are missing there by a program of your own. {ANEW}",
+            kind="kafka.partly-published",
+        )
 
     def _publisher(self, application: str, number: int) -> _Publisher:
         if number not in self._publishers:
