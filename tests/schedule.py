@@ -26,6 +26,7 @@ UNITS = {
         "e2e/test_real_walks",
         "e2e/test_other_query",
         "e2e/test_position_columns",
+        "e2e/test_kafka_to_kafka",
         "sinks/test_kafka_sink",
         "sinks/test_kafka_refusals",
         "jobs/test_jobs",

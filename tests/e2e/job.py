@@ -7,6 +7,7 @@ from pathlib import Path
 
 import streamsink
 from streamsink.events import Event
+from streamsink.kafka import KafkaSink
 from streamsink.sink import to_sink
 from tests.sinks.shown import json_lines, plain_files
 
@@ -24,7 +25,8 @@ class Job:
     or {"kind": "rate-micro-batch"}. per_batch: files, messages or rows a batch. column: SQL of an added column "extra".
     shuffle: repartition by id, which takes Spark's shuffle partitions. conf: Spark settings of a driver of its own.
     event_time: SQL of an event time with a watermark without delay. many: arguments of ``to_tables``; ``table`` is then
-    the warehouse. shown: the query writes into the sink of this name that a page of the docs shows.
+    the warehouse. shown: the query writes into the sink of this name that a page of the docs shows. to_kafka: arguments
+    of a ``KafkaSink``, into which a query over Kafka then writes; the key of a message is its partition in the source.
     """
 
     table: str
@@ -41,6 +43,7 @@ class Job:
     processing_time: str | None = None
     many: dict = field(default_factory=dict)
     shown: str = ""
+    to_kafka: dict = field(default_factory=dict)
 
     def but(self, **changes) -> "Job":
         """The same job with other values; options are added to those that are there."""
@@ -81,6 +84,9 @@ def frame(spark, job: Job):
         df = df.selectExpr("*", f"{job.event_time} AS at").withWatermark("at", "0 seconds")
     if job.where:
         df = df.where(job.where)
+    if job.to_kafka:
+        of = ("CAST(partition AS STRING) AS key", "CAST(id AS STRING) AS value")
+        df = df.selectExpr(*of, *(f"{name} AS source_{name}" for name in POSITIONS))
     return df.repartition("id") if job.shuffle else df
 
 
@@ -89,7 +95,10 @@ def start(spark, job: Job, listener: Callable[[Event], None]):
     options = dict(job.options)
     if job.source["kind"] == "kafka":
         options = {"position_columns": POSITIONS, **options}
-    if job.shown:
+    if job.to_kafka:
+        options["position_columns"] = tuple(f"source_{name}" for name in POSITIONS)
+        sink = to_sink(KafkaSink(**job.to_kafka), listener=listener, **options)
+    elif job.shown:
         sink = to_sink(SHOWN[job.shown](job.table), listener=listener, **options)
     elif job.many:
         sink = streamsink.to_tables(job.table, listener=listener, **job.many, **options)

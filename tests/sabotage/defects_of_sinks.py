@@ -18,8 +18,8 @@ OF_SINKS = (
            (f"{_KAFKA}::test_an_outcome_that_is_not_known_is_looked_up",)),
     Defect("the marker is not read again behind init_transactions", f"{_PUBLISHING}._publisher",
            "self.markers.newest(number, application, lambda: None)",
-           "self.markers._partitions[number].markers.get(application) if number in self.markers._partitions "
-           "else self.markers.newest(number, application, lambda: None)",
+           "(self.markers._partitions.get(number) and self.markers._partitions[number].markers.get(application)) "
+           "or self.markers.newest(number, application, lambda: None)",
            (f"{_KAFKA}::test_an_outcome_that_is_not_known_is_looked_up",)),
     Defect("a record is known by its number alone", f"{_PUBLISHING}._lacking",
            "marker.record_id == checkpoint.record_id", "marker.number == checkpoint.number",

@@ -10,7 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from streamsink.errors import StreamsinkError
 from streamsink.testing.faults import InjectedCrash
-from tests.sinks.kafka_world import Dying, check, forget_facts, open_transaction, set_config
+from tests.services.kafka import KafkaBroker
+from tests.sinks.kafka_world import Dying, KafkaWorld, check, forget_facts, open_transaction, set_config
 
 pytestmark = pytest.mark.kafka
 
@@ -168,6 +169,26 @@ def test_small_batches_fit_into_a_topic_that_takes_no_large_ones(world):
     forget_facts()
     world.run(3, 1003)
     check(world.seen(), 1003)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_broker_that_is_killed_at_a_commit_and_starts_again(tmp_path, clients, after):
+    """With SIGKILL, as a machine loses its power. The driver waits for it, and whatever was the outcome of the commit is
+    found out."""
+    with KafkaBroker(tmp_path / "broker") as broker:
+        world = KafkaWorld(broker.bootstrap, str(tmp_path), options={"publishers": 2})
+        world.run(6)
+        starting = threading.Thread(target=broker.start)
+
+        def kill():
+            broker.kill()
+            starting.start()
+
+        clients(Dying(2, after, act=kill, only="commit_transaction"))
+        world.run(6, 12)
+        starting.join()
+        world.run(6, 12, 15)
+        check(world.seen(), 15)
 
 
 # -- less than exactly once --------------------------------------------------------------------------------------------
