@@ -10,6 +10,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 import streamsink
 from streamsink.databases import DatabaseSink
 from streamsink.events import Event
+from streamsink.kafka import KafkaSink
 from streamsink.sink import to_sink
 from tests.sinks.shown import json_lines, plain_files
 
@@ -30,7 +31,8 @@ class Job:
     shuffle: repartition by id, which takes Spark's shuffle partitions. conf: Spark settings of a driver of its own.
     event_time: SQL of an event time with a watermark without delay. many: arguments of ``to_tables``; ``table`` is then
     the warehouse. shown: the query writes into the sink of this name that a page of the docs shows.
-    database: arguments of ``DatabaseSink``, which the query then writes into.
+    database: arguments of ``DatabaseSink``, which the query then writes into. to_kafka: arguments of a ``KafkaSink``,
+    into which a query over Kafka then writes; the key of a message is its partition in the source.
     """
 
     table: str
@@ -48,6 +50,7 @@ class Job:
     many: dict = field(default_factory=dict)
     shown: str = ""
     database: dict = field(default_factory=dict)
+    to_kafka: dict = field(default_factory=dict)
 
     def but(self, **changes) -> "Job":
         """The same job with other values; options are added to those that are there."""
@@ -88,6 +91,9 @@ def frame(spark, job: Job):
         df = df.selectExpr("*", f"{job.event_time} AS at").withWatermark("at", "0 seconds")
     if job.where:
         df = df.where(job.where)
+    elif job.to_kafka:
+        of = ("CAST(partition AS STRING) AS key", "CAST(id AS STRING) AS value")
+        df = df.selectExpr(*of, *(f"{name} AS source_{name}" for name in POSITIONS))
     return df.repartition("id") if job.shuffle else df
 
 
@@ -98,6 +104,9 @@ def start(spark, job: Job, listener: Callable[[Event], None]):
         options = {"position_columns": POSITIONS, **options}
     if job.database:
         sink = to_sink(DatabaseSink(**job.database), listener=listener, **options)
+    elif job.to_kafka:
+        options["position_columns"] = tuple(f"source_{name}" for name in POSITIONS)
+        sink = to_sink(KafkaSink(**job.to_kafka), listener=listener, **options)
     elif job.shown:
         sink = to_sink(SHOWN[job.shown](job.table), listener=listener, **options)
     elif job.many:
