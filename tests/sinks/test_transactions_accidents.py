@@ -1,7 +1,8 @@
 """What ordinary users and tired operators do to sinks in Flink's form, and what machines do to them."""
 
 import json
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -9,6 +10,10 @@ from streamsink import events
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Retryable
 from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.decision import Checkpoint, Decision, Verdict
+from streamsink.sink import to_sink
+from streamsink.sinks.transactions.writing import PreCommitted
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.conformance import SCHEMA
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
@@ -72,6 +77,30 @@ def test_a_user_context_may_be_changed_in_place():
     assert seen == [{}, {"count": 1}, {"count": 2}] and _carried(world, 3) == {"count": 3}
 
 
+def test_a_record_has_a_large_user_context_once_however_many_transactions_it_has():
+    world, batch = World(), Batch(0, "query", "run")
+    opened = world.sink.open(world.io(), SinkOptions.of("/server", {}), batch, lambda: (), world.events.append)
+    written = [PreCommitted(f"1-{number}", f"1-{number}", 1, 8, 0) for number in range(50)]
+    checkpoint = Checkpoint(batch, Decision(Verdict.NEW, ""), 1, "/journals/streamsink/streamsink/staging/1-1", 0.0)
+    opened._contexts[0] = {"large": "value"}
+    with world.io().flush_group() as group:
+        files, payload = opened.stage(checkpoint, written, group)
+    assert (len(files), json.dumps(payload).count("value")) == (50, 1)
+
+
+@follows("transaction.user-context")
+def test_a_user_context_that_is_not_returned_is_noticed_before_the_record():
+    """Else each later batch would be given nothing, for ever."""
+    world = World()
+    world.sink = type("Forgetful", (Server,), {"user_context": lambda self, before, transactions: None})()
+    said = told("transaction.user-context", lambda: world.run(3, restarts=False))
+    said.says("Forgetful", "NoneType", "Let it return one")
+    assert world.open == []
+    world.sink = Server()
+    world.run(3, 5)
+    assert world.rows == [0, 1, 2, 3, 4] and _carried(world, 2) == {"count": 2}
+
+
 def test_a_slow_clock_of_an_executor_gives_no_transaction_up(monkeypatch):
     """Its transactions would look as if their timeout had passed, and one failure would lose their rows."""
 
@@ -108,6 +137,19 @@ def test_notes_of_what_was_committed_can_be_made_again(gone):
     world.io().create_if_absent(note, world.io().read(record).splitlines(True)[1])
     world.run(3, 5, 6)
     assert (world.rows, world.open) == ([0, 1, 2, 3, 4, 5], [])
+
+
+@follows("sink.not-sendable")
+def test_a_sink_that_executors_cannot_have_is_refused_at_once():
+    """Not by the first large batch: small ones never leave the driver."""
+
+    @dataclass(frozen=True)
+    class Connected(Server):
+        connection: object = field(default_factory=threading.Lock, compare=False)
+
+    said = told("sink.not-sendable", lambda: to_sink(Connected())).says("Connected", "Nothing was written")
+    said.says("handle", "into the session")
+    assert to_sink(Server()).path == "/server"
 
 
 def test_another_file_beside_the_notes_is_no_note():
