@@ -94,10 +94,8 @@ def to_sink(sink: Sink, listener: Callable[[Event], None] | None = None, **optio
     nothing to the sink, and for a path that is spelled otherwise than the store's methods take it.
     """
     from streamsink.spark.query.foreach_batch import BatchFunction
-    from streamsink.spark.query.spark_sink import SparkSink, check_travels
+    from streamsink.spark.query.spark_sink import SparkSink
 
-    if isinstance(sink, TwoPhaseCommitSink):
-        check_travels(sink)
     if not sink.journal and sink.path != table_path(sink.path):
         raise Misuse(
             f"{sink.path}: the path of a sink that is a folder is used as it is, and it may be taken for another one, "

@@ -1,8 +1,7 @@
 """What ordinary users and tired operators do to sinks in Flink's form, and what machines do to them."""
 
 import json
-import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
@@ -12,7 +11,6 @@ from streamsink.errors import Retryable
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.decision import Checkpoint, Decision, Verdict
-from streamsink.sink import to_sink
 from streamsink.sinks.transactions.writing import PreCommitted
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.conformance import SCHEMA
@@ -139,19 +137,6 @@ def test_notes_of_what_was_committed_can_be_made_again(gone):
     assert (world.rows, world.open) == ([0, 1, 2, 3, 4, 5], [])
 
 
-@follows("sink.not-sendable")
-def test_a_sink_that_executors_cannot_have_is_refused_at_once():
-    """Not by the first large batch: small ones never leave the driver."""
-
-    @dataclass(frozen=True)
-    class Connected(Server):
-        connection: object = field(default_factory=threading.Lock, compare=False)
-
-    said = told("sink.not-sendable", lambda: to_sink(Connected())).says("Connected", "Nothing was written")
-    said.says("handle", "into the session")
-    assert to_sink(Server()).path == "/server"
-
-
 def test_another_file_beside_the_notes_is_no_note():
     """As what a file manager leaves."""
     world = World()
@@ -209,6 +194,21 @@ def test_a_destination_that_remembers_outlives_its_journal(lost):
     world.checkpoint.committed -= 1  # the last batch comes again
     world.run(3, 5, 6, journal="/journals" if lost else "/elsewhere")
     assert world.rows == list(range(6))
+
+
+def test_journal_and_checkpoint_that_go_back_together_double_nothing_there():
+    """A machine was restored from a backup, and the database was not."""
+    world = OfADatabase()
+    world.run(3, 5)
+    kept = {path: world.io.read(path) for path in world.io.files_below("/journals")}
+    world.run(3, 5, 6, 8)
+    world.io.delete_tree("/journals")
+    for path, data in kept.items():
+        world.io.create_if_absent(path, data)
+    world.checkpoint.committed, world.checkpoint.ends[2:] = 2, []
+    told("positions.overlap", lambda: world.run(3, 5, 7)).says("position_columns", "Nothing was written")
+    world.run(3, 5, 7, 9, position_columns=("topic", "partition", "offset"))
+    assert world.rows == list(range(9))
 
 
 @follows("application.other-destination")

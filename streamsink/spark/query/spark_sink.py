@@ -5,11 +5,9 @@ Runs on the driver.
 
 from collections.abc import Callable
 
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 
 from streamsink import events
-from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import check_application
@@ -19,23 +17,6 @@ from streamsink.spark.rows.frame_rows import FrameRows
 from streamsink.spark.rows.kept_columns import fields_of
 from streamsink.spark.runs import Run
 from streamsink.storage.stores import Store, table_path
-
-
-def check_travels(sink: Sink) -> None:
-    """Raises Misuse when a sink that goes to executors, with the rows of large batches, cannot be sent there.
-
-    Small batches are written on the driver, so it might be noticed only when the first large one comes.
-    """
-    try:
-        cloudpickle.dumps(sink)
-    except Exception as failed:
-        name = type(sink).__name__
-        raise Misuse(
-            f"{sink.path}: {name} cannot be sent to executors ({failed}). Nothing was written. Leave connections, "
-            "locks and the like out of its fields: one that rows are written through belongs into the handle that "
-            "begin_transaction returns, and one for commits into the session",
-            kind="sink.not-sendable",
-        ) from failed
 
 
 class SparkSink:
