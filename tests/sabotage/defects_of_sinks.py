@@ -8,9 +8,62 @@ _WRITING, _TIMEOUTS = "sinks/transactions/writing.py", "sinks/transactions/timeo
 _ODD = "tests/sinks/test_transactions_accidents.py"
 
 _FILES, _ODD_FILES = "tests/sinks/test_file_sink.py", "tests/sinks/test_file_sink_accidents.py"
+_KAFKA, _REFUSALS = "tests/sinks/test_kafka_sink.py", "tests/sinks/test_kafka_refusals.py"
+_PUBLISHING = "sinks/kafka/publishing.py:Publishing"
 _DIRECTORY = "sinks/directory/file_sink.py:DirectoryCommitter"
 
+_DEATHS, _REFUSED = "tests/databases/test_deaths.py", "tests/databases/test_refused.py"
+_ROWS = "tests/databases/test_rows.py"
+_DATABASE = "sinks/databases/sink.py:DatabaseSink"
+_REMEMBERED = "sinks/databases/remembered.py:Remembered"
+
 OF_SINKS = (
+    Defect("a database commits rows before it remembers them", f"{_DATABASE}.commit_checkpoint",
+           "remembered.store(run, checkpoint)", "run.connection.commit(); remembered.store(run, checkpoint)", (_DEATHS,)),
+    Defect("a database commits behind any other record", f"{_DATABASE}.commit_checkpoint",
+           "if number != checkpoint.expect:", "if False:", (_DEATHS,)),
+    Defect("a database commits a record again whose reply was lost", f"{_DATABASE}.commit_checkpoint",
+           "if record_id == checkpoint.record_id:", "if False:", (_DEATHS,)),
+    Defect("two drivers look at what a database remembers at once", f"{_REMEMBERED}.lock",
+           "ask = asked + self.dialect.for_update", "ask = asked", (_DEATHS,)),
+    Defect("of two first drivers nobody waits", f"{_REMEMBERED}.lock",
+           "found = run(ask, self.target, application).fetchone()\n        return", "found = (0, '')\n        return",
+           (_DEATHS,)),
+    Defect("a database that was made anew is taken for the same", f"{_REMEMBERED}.identity",
+           "return str(run(ask).fetchone()[0])", "return 'the same'", (_REFUSED,)),
+    Defect("rows go into a table without transactions", "sinks/databases/fitting.py:Fitting.table_for", "if info.wrong:", "if False:",
+           (_REFUSED,)),
+    Defect("a change is overtaken by an earlier one", "sinks/databases/changes.py:last_of_keys",
+           'aggregate([(_PLACE, "max")])[f"{_PLACE}_max"]', 'aggregate([(_PLACE, "min")])[f"{_PLACE}_min"]', (_ROWS,)),
+    Defect("a database is given rows that were not tried", f"{_DATABASE}.check_transactions",
+           "check_values(self._data(rows), info, dialect, self.path)", "pass", (_REFUSED,)),
+    Defect("the marker is outside of the transaction", f"{_PUBLISHING}._end",
+           "        producer.produce(self.target.marker_topic,",
+           "        producer.commit_transaction(60)\n        producer.begin_transaction()\n"
+           "        producer.produce(self.target.marker_topic,",
+           (f"{_KAFKA}::test_an_outcome_that_is_not_known_is_looked_up",)),
+    Defect("the marker is not read again behind init_transactions", f"{_PUBLISHING}._publisher",
+           "self.markers.newest(number, application, lambda: None)",
+           "(self.markers._partitions.get(number) and self.markers._partitions[number].markers.get(application)) "
+           "or self.markers.newest(number, application, lambda: None)",
+           (f"{_KAFKA}::test_an_outcome_that_is_not_known_is_looked_up",)),
+    Defect("a record is known by its number alone", f"{_PUBLISHING}._lacking",
+           "marker.record_id == checkpoint.record_id", "marker.number == checkpoint.number",
+           (f"{_REFUSALS}::test_a_journal_that_is_lost_while_a_record_is_published_is_noticed",)),
+    Defect("publisher 0 is the first one to publish", f"{_PUBLISHING}._commit",
+           "sorted(lacking.items(), reverse=True)", "sorted(lacking.items())",
+           (f"{_KAFKA}::test_a_driver_that_dies_at_a_call_of_the_client_loses_and_doubles_nothing",)),
+    Defect("a part that is published is published again", f"{_PUBLISHING}._lacking",
+           "marker.part_rows if marker.part_of == checkpoint.record_id else 0", "0",
+           (f"{_KAFKA}::test_a_record_that_is_too_large_for_one_transaction_goes_into_several",)),
+    Defect("markers are read to the first open transaction only", "sinks/kafka/markers.py:Markers._read",
+           "hidden <= offset", "True", (f"{_KAFKA}::test_the_open_transaction_of_another_hides_no_marker",)),
+    Defect("another topic of markers is taken for the first one", "sinks/kafka/sink.py:KafkaSink.identity",
+           "ids.append(prepare(self.path, admin, self.marker_topic, self.publishers).topic_id)",
+           "prepare(self.path, admin, self.marker_topic, self.publishers)",
+           (f"{_REFUSALS}::test_markers_that_were_created_again_say_nothing",)),
+    Defect("markers that were deleted are not missed", "sinks/kafka/markers.py:Markers.newest",
+           "if known.low:", "if False:", (f"{_REFUSALS}::test_deleted_markers_are_noticed",)),
     Defect("a checkpoint is marked by its own driver alone", f"{_DIRECTORY}.sweep",
            "            self._mark(record.application, record.state.sequence)\n", "            pass\n", (_FILES,)),
     Defect("files get their names when they are visible already", f"{_DIRECTORY}.publish",

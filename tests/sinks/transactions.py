@@ -125,7 +125,12 @@ class Remembering(TwoPhaseCommitSink[str]):
         return json.loads(self.io[0].read(f"{self.path}/{application}/{max(names)}"))["state"]
 
     def applications(self, session):
-        return [entry.name for entry in self.io[0].entries(self.path)]
+        return [entry.name for entry in self.io[0].entries(self.path) if entry.is_dir]
+
+    def identity(self, session):
+        new_id = IdSource().new_id()
+        self.io[0].create_if_absent(f"{self.path}/id", new_id.encode(), new_id)
+        return self.io[0].read(f"{self.path}/id").decode()
 
     def open(self, file_io, *args):
         self.io[:] = [file_io]

@@ -210,10 +210,10 @@ def _of_an_empty_journal(to: Destination, journal: Journal, options: SinkOptions
     raise Misuse(
         f"{to.path}: no snapshot names application '{options.application}', its journal is empty, and older "
         "snapshots have expired, so whether it wrote here before cannot be told. Nothing was written. If it never "
-        f"did, set new_application='{word}'. If it did, look which of its rows are here, let it begin behind them "
-        "(a new checkpoint with startingOffsets; files whose rows are here moved away; bounded runs that are here "
-        f"not repeated), and set new_application='{word}'. The word is of this journal: should the journal be "
-        "lost once more, that is asked anew",
+        f"did, set new_application='{word}'.{ways.adopting(options.adopt_from_batch)} If it did, look which of its "
+        "rows are here, let it begin behind them (a new checkpoint with startingOffsets; files whose rows are here "
+        f"moved away; bounded runs that are here not repeated), and set new_application='{word}'. The word is of this "
+        "journal: should the journal be lost once more, that is asked anew",
         kind="history.incomplete",
     )
 

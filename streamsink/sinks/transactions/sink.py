@@ -31,7 +31,7 @@ from streamsink.sinks.transactions.timeouts import Timeouts
 from streamsink.sinks.transactions.writing import ANNOUNCED, PreCommitted, TransactionWriting, abort_all
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
-from streamsink.storage.stores import table_path
+from streamsink.storage.stores import journal_place
 
 # Key in the payload of a record: the path of the sink.
 _DESTINATION = "destination"
@@ -76,7 +76,7 @@ class OpenTransactions(OpenSink):
     def __init__(
         self, sink: TwoPhaseCommitSink[Any], file_io: FileIO, options: SinkOptions, emit: Callable[[Event], None]
     ):
-        folder = table_path(sink.journal)
+        folder = journal_place(sink.journal)
         self._sink, self._io, self._folder = sink, file_io, folder
         self.application = self.known_as = options.application
         self.journal = FileJournal(
