@@ -15,6 +15,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.decision import Checkpoint, Decision, Verdict
 from streamsink.sink import FileSink, to_sink
+from streamsink.storage.file_io import FileIO
 from streamsink.storage.s3 import S3FileIO
 from streamsink.testing.conformance import SCHEMA
 from streamsink.testing.crashing import CrashingCalls, dies_at
@@ -85,6 +86,16 @@ def test_no_file_is_so_large_that_it_could_not_get_its_final_name():
     opened = FileSink("s3://bucket/out").open(file_io, settings, batch, lambda: fields, lambda event: None)
     writing = opened.writing(Checkpoint(batch, Decision(Verdict.NEW, ""), 1, "s3://bucket/staging", 0.0), fields, ())
     assert writing.most_bytes < file_io.largest_file
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_files_are_copied_only_for_a_rollback(keeps, monkeypatch):
+    """A store without links, HDFS, would copy each of them through the driver."""
+    seen, place = [], FileIO.place
+    monkeypatch.setattr(FileIO, "place", lambda *given: (seen.append(given[-1]), place(*given)))
+    world = World()
+    world.run(3, 5, **({"on_rollback": "republish"} if keeps else {}))
+    assert seen == [keeps, keeps] and sorted(rows_of(world.io(), "/out")) == list(range(5))
 
 
 ONE = pa.schema([("text", pa.string())])
