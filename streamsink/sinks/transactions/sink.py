@@ -153,15 +153,23 @@ class OpenTransactions(OpenSink):
         with of_the_author(self._sink.path, "the user context of the next checkpoint could not be made"):
             context = self._sink.user_context(_copy(before), [self._sink.decode(each.handle) for each in written])
             context = _copy(context)  # what is no JSON would be found when the record is encoded
+        if not isinstance(context, dict):  # the next batch would be given it, and each start again
+            raise Misuse(
+                f"{self._sink.path}: user_context of {type(self._sink).__name__} has returned a "
+                f"{type(context).__name__}, expected a JSON object (a dict), such as what it was given. Nothing was "
+                "recorded or committed. Let it return one, and start the query again",
+                kind="transaction.user-context",
+            )
         together.write(f"{staging}/manifest-{checkpoint.sequence}-{IdSource().new_id()}", b"")
         together.sync_dir(staging)
         staged = os.path.relpath(staging, self._folder)
         files = tuple(
             StagedFile(f"{staged}/{ANNOUNCED}{each.name}", each.name, each.bytes, each.rows) for each in written
         )
-        said = {each.name: {"handle": each.handle, "begun_ms": each.begun_ms, USER_CONTEXT: before} for each in written}
+        said = {each.name: {"handle": each.handle, "begun_ms": each.begun_ms} for each in written}
         self._contexts[checkpoint.sequence] = context
-        return files, {_DESTINATION: self._sink.path, TRANSACTIONS: said, "carried": {USER_CONTEXT: context}}
+        payload = {_DESTINATION: self._sink.path, TRANSACTIONS: said, USER_CONTEXT: before}
+        return files, payload | {"carried": {USER_CONTEXT: context}}
 
     def _check(self, checkpoint: Checkpoint, written: Sequence[PreCommitted], context: Context) -> None:
         """Ask the sink whether what is pre-committed could be committed."""
