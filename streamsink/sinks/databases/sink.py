@@ -52,6 +52,7 @@ class DatabaseSink(StagedRowsSink):
     """
 
     remembers = True
+    commits_again = True
 
     url: str
     table: str
