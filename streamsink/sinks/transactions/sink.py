@@ -53,7 +53,7 @@ class TwoPhaseCommitSink(TwoPhaseCommitFunction[T], Sink):
         fields: Callable[[], Sequence[Any]],
         emit: Callable[[Event], None],
     ) -> "OpenTransactions":
-        if options.on_rollback == ON_ROLLBACK_REPUBLISH:
+        if options.on_rollback == ON_ROLLBACK_REPUBLISH and not (self.commits_again and self.remembers):
             raise Misuse(
                 f"{self.path}: on_rollback is 'republish', which {type(self).__name__} cannot do: a transaction that "
                 "was committed cannot be committed once more. Nothing was written. Leave the option out",
@@ -79,8 +79,9 @@ class OpenTransactions(OpenSink):
         folder = journal_place(sink.journal)
         self._sink, self._io, self._folder = sink, file_io, folder
         self.application = self.known_as = options.application
+        keeps, retain = sink.commits_again and sink.remembers, options.journal_retain
         self.journal = FileJournal(
-            file_io, folder, options.application, options.journal_retain, abandoned=self._abandoned
+            file_io, folder, options.application, retain, keep_staging=keeps, abandoned=self._abandoned
         )
         self._check_destination()
         self._session: dict[str, Any] = {}
@@ -100,8 +101,9 @@ class OpenTransactions(OpenSink):
     def _way_back(self) -> str:
         place, notes = self.journal.place, f"{self._folder}/commits/{self.application}"
         if self._sink.remembers:
+            again = ", or set on_rollback='republish' to commit again from the journal what it lacks"
             return (
-                "Restore the destination. If it was emptied on purpose, and all is to be written anew, remove what it "
+                f"Restore the destination{again if self._sink.commits_again else ''}. If it was emptied on purpose, and all is to be written anew, remove what it "
                 f"remembers of the application, remove the journal {place}, and start the query with a new checkpoint, "
                 "which reads the source from its beginning"
             )
