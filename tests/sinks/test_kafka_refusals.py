@@ -161,7 +161,6 @@ def test_a_row_of_a_partition_that_is_not_there_is_refused(world, wrong):
     row = {"value": ["0"], "topic": [world.topic], "partition": [wrong]}
     refused("kafka.no-partition", lambda: _check(world, row)).says("give the topic more partitions")
     add_partitions(world.bootstrap, world.topic, 3)
-    forget_facts()
     _check(world, row | {"partition": [max(wrong, 0)]})
 
 
@@ -172,7 +171,6 @@ def test_a_message_that_its_topic_does_not_take_is_refused(world):
     large = {"value": ["0" * 300], "topic": [world.topic]}
     refused("kafka.message-too-large", lambda: _check(world, large)).says("Raise max.message.bytes of the topic")
     set_config(world.bootstrap, world.topic, "max.message.bytes", "1000")
-    forget_facts()
     _check(world, large)
 
 

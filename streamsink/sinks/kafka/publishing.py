@@ -180,7 +180,11 @@ class Publishing:
                 "or correct kafka_options, and start the query again",
                 kind="kafka.refused",
             )
-        return Retryable(found + "Look whether the brokers answer, and start it again", kind="kafka.not-published")
+        return Retryable(
+            found + "Look whether the brokers answer, and start it again; where a transaction takes longer than "
+            "transaction.timeout.ms, raise that in kafka_options, or lower max_transaction_bytes",
+            kind="kafka.not-published",
+        )
 
     def _heed(self, share: Share) -> None:
         """Let producers go that would make too large batches for the topics of a record, or refuse their messages."""
