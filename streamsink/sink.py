@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from streamsink.clock import IdSource
+from streamsink.errors import Misuse
 from streamsink.events import Event, to_log
 from streamsink.journal.file_journal import FileJournal
 from streamsink.journal.others import last_of_others
@@ -33,6 +34,7 @@ from streamsink.sinks.transactions.sink import TwoPhaseCommitSink
 from streamsink.sinks.transactions.staged_rows import StagedRows, StagedRowsSink
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
+from streamsink.storage.stores import table_path
 
 if TYPE_CHECKING:
     from streamsink.spark.query.foreach_batch import BatchFunction
@@ -89,11 +91,18 @@ def to_sink(sink: Sink, listener: Callable[[Event], None] | None = None, **optio
     see ``SinkOptions``, without those that only tables have.
 
     Pass the function to ``foreachBatch``. Raises Misuse for an option that does not exist, has a wrong value, or means
-    nothing to the sink.
+    nothing to the sink, and for a path that is spelled otherwise than the store's methods take it.
     """
     from streamsink.spark.query.foreach_batch import BatchFunction
     from streamsink.spark.query.spark_sink import SparkSink
 
+    if not sink.journal and sink.path != table_path(sink.path):
+        raise Misuse(
+            f"{sink.path}: the path of a sink that is a folder is used as it is, and it may be taken for another one, "
+            "for instance relative to the folder that a task works in. Nothing was written. Give "
+            f"{type(sink).__name__} the path '{table_path(sink.path)}'",
+            kind="sink.path",
+        )
     given = SinkOptions.of(sink.path, options)
     check_supported(sink, options)
     return BatchFunction(SparkSink(sink, given), listener or to_log)

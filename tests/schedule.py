@@ -62,6 +62,10 @@ UNITS = {
         "locks/test_deadlock",
         "compat/test_shared_locks",
         "advice/test_locks",
+        "databases/test_conformance",
+        "databases/test_deaths",
+        "databases/test_refused",
+        "databases/test_rows",
     ),
 }
 # They wait more than they compute.

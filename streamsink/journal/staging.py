@@ -106,7 +106,7 @@ class Staging:
             if number in needed and writers.get(number, epoch) == epoch
         }
         known, self._files = self._files, {}
-        below = {f: known[f] if f in known else self._files_below(f) for f in numbers if f not in named}
+        below = {f: known[f] if f in known else self._io.files_below(f) for f in numbers if f not in named}
         left = [
             folder
             for folder, files in below.items()
@@ -162,7 +162,7 @@ class Staging:
         if not self._io.names_at_once:
             self._io.delete_tree(staging)
             return
-        files, match = self._files_below(staging), _NAME.fullmatch(os.path.basename(staging))
+        files, match = self._io.files_below(staging), _NAME.fullmatch(os.path.basename(staging))
         self._attempts.sweep(staging, files)
         if match and int(match[2]) in self._announced:
             self.has_more(int(match[2]), staging)
@@ -236,7 +236,7 @@ class Staging:
         """
         if not self._may_go(folder, load):
             return []
-        files = self._files_below(folder) if self._io.names_at_once else []
+        files = self._io.files_below(folder) if self._io.names_at_once else []
         gone: list[str] | None = []
         if files:
             gone = self._sweep(folder, files, load)
@@ -258,10 +258,6 @@ class Staging:
 
     def _listed(self, names: list[str] | None) -> list[str]:
         return self._io.names(self._folder) if names is None else names
-
-    def _files_below(self, folder: str) -> list[str]:
-        """All files in the folder, and in the folders that Spark's own writer makes there."""
-        return self._io.files_below(folder)
 
 
 def _is_ready(path: str) -> bool:

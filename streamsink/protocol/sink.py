@@ -26,10 +26,15 @@ VERSION = "0.1.0"
 
 @dataclass(frozen=True)
 class Destination:
-    """The table as the protocol sees it: its path and its identity."""
+    """The table as the protocol sees it: its path and its identity.
+
+    way_back: what the user can do when the destination no longer has, or knows, what was published, as whole sentences
+    without the last full stop. "" where the ways of tables are right: restore it, ``on_rollback``, ``give_up``.
+    """
 
     path: str
     table_id: str
+    way_back: str = ""
 
 
 @dataclass(frozen=True)

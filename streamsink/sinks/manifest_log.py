@@ -45,7 +45,7 @@ class ManifestLog:
             if self._io.exists(path):
                 return self._state(path)
         newest = max(self._names(application), default="")
-        if newest.removesuffix(_SUFFIX).isdigit():
+        if newest:
             self._last[application] = int(newest.removesuffix(_SUFFIX))
         return self._state(f"{self._folder}/{application}/{newest}") if newest else None
 
@@ -120,7 +120,8 @@ class ManifestLog:
         return f"{self._folder}/{application}/{number:010}{_SUFFIX}"
 
     def _names(self, application: str) -> list[str]:
-        return [name for name in self._io.names(f"{self._folder}/{application}") if name.endswith(_SUFFIX)]
+        names = self._io.names(f"{self._folder}/{application}")
+        return [name for name in names if name.endswith(_SUFFIX) and name.removesuffix(_SUFFIX).isdigit()]
 
     def _state(self, path: str) -> AppState:
         try:

@@ -5,12 +5,38 @@ from tests.sabotage.defect import Defect
 _FORM = "tests/sinks/test_two_phase_commit_sink.py"
 _WRITING, _TIMEOUTS = "sinks/transactions/writing.py", "sinks/transactions/timeouts.py"
 
-_FILES = "tests/sinks/test_file_sink.py"
+_ODD = "tests/sinks/test_transactions_accidents.py"
+
+_FILES, _ODD_FILES = "tests/sinks/test_file_sink.py", "tests/sinks/test_file_sink_accidents.py"
 _KAFKA, _REFUSALS = "tests/sinks/test_kafka_sink.py", "tests/sinks/test_kafka_refusals.py"
 _PUBLISHING = "sinks/kafka/publishing.py:Publishing"
 _DIRECTORY = "sinks/directory/file_sink.py:DirectoryCommitter"
 
+_DEATHS, _REFUSED = "tests/databases/test_deaths.py", "tests/databases/test_refused.py"
+_ROWS = "tests/databases/test_rows.py"
+_DATABASE = "sinks/databases/sink.py:DatabaseSink"
+_REMEMBERED = "sinks/databases/remembered.py:Remembered"
+
 OF_SINKS = (
+    Defect("a database commits rows before it remembers them", f"{_DATABASE}.commit_checkpoint",
+           "remembered.store(run, checkpoint)", "run.connection.commit(); remembered.store(run, checkpoint)", (_DEATHS,)),
+    Defect("a database commits behind any other record", f"{_DATABASE}.commit_checkpoint",
+           "if number != checkpoint.expect:", "if False:", (_DEATHS,)),
+    Defect("a database commits a record again whose reply was lost", f"{_DATABASE}.commit_checkpoint",
+           "if record_id == checkpoint.record_id:", "if False:", (_DEATHS,)),
+    Defect("two drivers look at what a database remembers at once", f"{_REMEMBERED}.lock",
+           "ask = asked + self.dialect.for_update", "ask = asked", (_DEATHS,)),
+    Defect("of two first drivers nobody waits", f"{_REMEMBERED}.lock",
+           "found = run(ask, self.target, application).fetchone()\n        return", "found = (0, '')\n        return",
+           (_DEATHS,)),
+    Defect("a database that was made anew is taken for the same", f"{_REMEMBERED}.identity",
+           "return str(run(ask).fetchone()[0])", "return 'the same'", (_REFUSED,)),
+    Defect("rows go into a table without transactions", "sinks/databases/fitting.py:Fitting.table_for", "if info.wrong:", "if False:",
+           (_REFUSED,)),
+    Defect("a change is overtaken by an earlier one", "sinks/databases/changes.py:last_of_keys",
+           'aggregate([(_PLACE, "max")])[f"{_PLACE}_max"]', 'aggregate([(_PLACE, "min")])[f"{_PLACE}_min"]', (_ROWS,)),
+    Defect("a database is given rows that were not tried", f"{_DATABASE}.check_transactions",
+           "check_values(self._data(rows), info, dialect, self.path)", "pass", (_REFUSED,)),
     Defect("the marker is outside of the transaction", f"{_PUBLISHING}._end",
            "        producer.produce(self.target.marker_topic,",
            "        producer.commit_transaction(60)\n        producer.begin_transaction()\n"
@@ -39,7 +65,7 @@ OF_SINKS = (
     Defect("markers that were deleted are not missed", "sinks/kafka/markers.py:Markers.newest",
            "if known.low:", "if False:", (f"{_REFUSALS}::test_deleted_markers_are_noticed",)),
     Defect("a checkpoint is marked by its own driver alone", f"{_DIRECTORY}.sweep",
-           "            self._mark(record.application, record.state)\n", "            pass\n", (_FILES,)),
+           "            self._mark(record.application, record.state.sequence)\n", "            pass\n", (_FILES,)),
     Defect("files get their names when they are visible already", f"{_DIRECTORY}.publish",
            "            place_files(self._io, self._sink.path, committable)\n", "", (_FILES,)),
     Defect("a manifest that was made by somebody else is not seen", "sinks/manifest_log.py:ManifestLog.newest",
@@ -66,4 +92,22 @@ OF_SINKS = (
            "before not in (None, self._sink.path)", "False", (_FORM,)),
     Defect("the folder of a batch goes before its transactions are aborted", "journal/staging.py:Staging._may_go",
            "return self._abandoned(folder, record)", "return True", (_FORM,)),
+    Defect("the user context of a try without a record is handed on",
+           "sinks/transactions/sink.py:OpenTransactions._before", "if number < checkpoint.sequence", "", (_ODD,)),
+    Defect("an author changes what a record keeps", "sinks/transactions/sink.py:_copy",
+           "json.loads(json.dumps(context))", "context", (_ODD,)),
+    Defect("a slow clock of a task is believed", "sinks/transactions/sink.py:_by_our_clock",
+           "min(max(each.begun_ms, begun), now)", "each.begun_ms", (_ODD,)),
+    Defect("another table of a database is taken for this one",
+           "sinks/transactions/committer.py:TransactionCommitter.history", "state is not None and", "False and", (_ODD,)),
+    Defect("a lost journal makes a stranger of a database", "sinks/transactions/sink.py:OpenTransactions.__init__",
+           "sink.remembers and identity != sink.path", "False", (_ODD,)),
+    Defect("a lost identity is made anew", "sinks/files.py:open_folder",
+           'below.startswith("../")', "False", (_ODD_FILES,)),
+    Defect("a row is an empty line", "sinks/directory/file_formats.py:_Lines.write",
+           "rows.num_columns == 1 and", "False and", (_ODD_FILES,)),
+    Defect("files of a lost journal stay beside those of the record", f"{_DIRECTORY}._begin",
+           "in sorted(left)", "in ()", (_ODD_FILES,)),
+    Defect("files become larger than the store can name", "sinks/directory/file_sink.py:OpenDirectory.writing",
+           "int(_ENDS_AT * largest) if largest else sys.maxsize", "sys.maxsize", (_ODD_FILES,)),
 )

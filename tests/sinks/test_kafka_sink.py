@@ -180,7 +180,7 @@ def test_small_batches_fit_into_a_topic_that_takes_no_large_ones(world):
 @pytest.mark.in_turn("deaths around a publishing into Kafka", 2)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_broker_that_is_killed_at_a_commit_and_starts_again(tmp_path, clients, after):
-    """With SIGKILL. The driver waits for it, and whatever was the outcome of the commit is found out."""
+    """With SIGKILL, as a machine loses its power. The driver waits for it, and finds out the outcome of the commit."""
     with KafkaBroker(tmp_path / "broker") as broker:
         world = KafkaWorld(broker.bootstrap, str(tmp_path), options={"publishers": 2})
         world.run(6)

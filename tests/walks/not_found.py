@@ -85,6 +85,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a run is asked for because its folder has grown", "dates of a run's conditions do not count",
         "runs that are never repeated are asked for one by one", "an overwrite replaces what its partitions do not say",
         "a batch of old messages alone is asked for its rows", "the word for rows takes the one for the query away",
+        "files that a log tells were planned at another time",
     ),
     "It takes a part out of a word, so that it answers another question as well: an operator gives the word of his "
     "last message, and "
@@ -112,6 +113,12 @@ REASONS: dict[str, tuple[str, ...]] = {
         "what is said of some files is said of all that come later", "one answer about files takes the other one away",
         "a file that was moved is new data", "moved files beside known ones are new data",
         "shorter entries of files are taken for longer ones",
+    ),
+    "Every batch of a walk says when it was planned, and each of its sources has a log or counts its steps.": (
+        "what earlier code has recorded was planned at another time", "a position that is no step needs a time as well",
+    ),
+    "A guard behind it: the next batch of that checkpoint does not follow what is recorded, under whichever name.": (
+        "another name goes on from what was planned once more",
     ),
     "A function of a walk does the same with each batch.": (
         "what was done with a run's first batch is done with all",

@@ -5,6 +5,15 @@ Each was written, or bred from one that was written, for one guard. ``shown.py``
 
 from tests.walks.walker import Walk
 
+# A source whose positions count its steps, and of which no log tells more; its checkpoint comes back from another past,
+# or from before its first batch.
+_OTHER_PAST = [
+    ("setup", 0, 3, 0, 0, 0, 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("copy", 4, 0), ("produce", 0, 0, 0),
+    ("batch", 0, 0), ("copy", 0, 0), ("restore", 0, 0), ("produce", 0, 0, 0), ("batch", 0, 1), ("restore", 1, 0),
+]
+_PLANNED_ANEW = [
+    ("setup", 0, 3, 0, 0, 0, 0), ("copy", 0, 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("restore", 0, 0),
+]
 WRITTEN: dict[str, Walk] = {
     "letters: a group hides the number of a record": [
         ("setup", 0, 1, 0, 0, 3, 0), ("letters", 0, 1), ("produce", 0, 1, 0), ("produce", 0, 4, 0), ("batch", 0, 0),
@@ -28,6 +37,13 @@ WRITTEN: dict[str, Walk] = {
         ("setup", 0, 0, 0, 0, 0, 0), ("produce", 0, 0, 0), ("pause_at", 0, 0, 15, 0), ("copy", 1, 0), ("copy", 2, 0),
         ("restore", 1, 0), ("foreign_prepare", 0), ("crash", 0, 0, 20, 0), ("foreign_append", 0), ("restore", 0, 0),
         ("foreign_rename",),
+    ],
+    "a checkpoint of another past goes on where no log tells": _OTHER_PAST,
+    "when a batch was planned is not recorded": _OTHER_PAST,
+    "what was planned once more under one number is a replay": _PLANNED_ANEW,
+    "who adopts a batch is not told what is not read then": [
+        ("setup", 0, 1, 0, 0, 0, 0), ("produce", 0, 2, 0), ("batch", 0, 3), ("lose_journal", 0), ("foreign_append", 0),
+        ("foreign_append", 0), ("expiry", 0), ("rename_at_once", 0), ("recreate", 0, 1, 5),
     ],
     "C1: a sweep does not look whether a file is named": [
         ("setup", 0, 1, 0, 0, 0, 0), ("produce", 0, 4, 0), ("batch", 0, 0), ("batch", 0, 0), ("batch", 0, 0),

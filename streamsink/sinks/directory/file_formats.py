@@ -94,6 +94,13 @@ class _Lines:
             for batch in rows.to_batches():
                 self._stream.write("".join(f"{line}\n" for line in rows_to_json(batch)).encode())
             return
+        if rows.num_columns == 1 and rows.column(0).null_count:
+            raise Misuse(
+                f"column '{rows.column_names[0]}' is null in a row, and it is the only one: in a CSV file that row "
+                "would be an empty line, which readers leave out. Nothing was recorded or published. Leave such rows "
+                "out of the query, add a column, or write format='json' or 'parquet'",
+                kind="files.empty-line",
+            )
         out = pa.BufferOutputStream()
         pyarrow.csv.write_csv(rows, out, pyarrow.csv.WriteOptions(include_header=self._header))
         self._stream.write(out.getvalue().to_pybytes())

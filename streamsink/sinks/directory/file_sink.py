@@ -6,6 +6,7 @@ _commits/<application>/<number>.json          the manifest: the files, and the s
 _streamsink/                                  identity and journals
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from streamsink.events import Event
 from streamsink.journal.file_journal import FileJournal
 from streamsink.journal.others import last_of_others
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
-from streamsink.protocol.committable import AppState, Batch, Committable, LastOfOther, StagedFile
+from streamsink.protocol.committable import Batch, Committable, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Committer, Destination, History, OpenSink, Published, Sink
@@ -24,24 +25,32 @@ from streamsink.sinks.directory.file_formats import FORMATS, DirectoryWriting, c
 from streamsink.sinks.files import files_in_place, open_folder, place_files, stage_files
 from streamsink.sinks.manifest_log import ManifestLog
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.stores import table_path
 
 _JOURNALS, _COMMITS = "_streamsink", "_commits"
 # The column as which readers see the names of the folders.
 _PARTITION = "checkpoint"
+# A file ends at this part of the largest size that the store can give a final name: the last rows are added to it.
+_ENDS_AT = 0.8
 
 
 @dataclass(frozen=True)
 class FileSink(Sink):
     """A directory of Parquet, JSON lines or CSV files.
 
-    path: absolute, or a URL of the store. format: "parquet", "json" or "csv". marker: name of the empty file that is
-    put into the folder of each checkpoint when all of it is visible; "" for none.
+    path: of the directory, or its URI; it is kept as ``table_path`` spells it. format: "parquet", "json" or "csv".
+    marker: name of the empty file that is put into the folder of each checkpoint when all of it is visible; "" for
+    none.
     """
 
     path: str
     format: str = "parquet"
     marker: str = "_SUCCESS"
     supports: ClassVar[frozenset[str]] = frozenset({"target_file_bytes"})  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        # One spelling: 'file:///out' is no folder of that name, and on S3 'out/' is another place than 'out'.
+        object.__setattr__(self, "path", table_path(self.path))
 
     def open(
         self,
@@ -72,7 +81,12 @@ class OpenDirectory(OpenSink):
     def __init__(self, sink: FileSink, file_io: FileIO, options: SinkOptions):
         self._sink, self._io, self._options = sink, file_io, options
         journals = f"{sink.path}/{_JOURNALS}"
-        self.to = Destination(sink.path, open_folder(file_io, journals, visible=f"../{_COMMITS}").table_id)
+        way_back = (
+            f"Restore {sink.path}/{_COMMITS}, and the folders of files that are gone, or set on_rollback='republish' "
+            "to publish the lost batches again from the journal, as far back as that remembers them"
+        )
+        known = open_folder(file_io, journals, visible=f"../{_COMMITS}").table_id
+        self.to = Destination(sink.path, known, way_back)
         self.application = self.known_as = options.application
         keeps = options.on_rollback == ON_ROLLBACK_REPUBLISH
         self.journal = FileJournal(file_io, journals, options.application, options.journal_retain, keep_staging=keeps)
@@ -83,7 +97,8 @@ class OpenDirectory(OpenSink):
 
     def writing(self, checkpoint: Checkpoint, fields: Sequence[Any], positions: Sequence[Any]) -> DirectoryWriting:
         check_columns(self._sink.path, self._sink.format, fields, _PARTITION)
-        most = self._options.target_file_bytes
+        largest = self._io.largest_file  # a larger file could never get its final name
+        most = min(self._options.target_file_bytes, int(_ENDS_AT * largest) if largest else sys.maxsize)
         return DirectoryWriting(checkpoint.staging, self._sink.format, tuple(fields), most)
 
     def stage(
@@ -105,6 +120,7 @@ class DirectoryCommitter(Committer):
         self._sink = sink
         self._io = file_io
         self._manifests = ManifestLog(file_io, f"{sink.path}/{_COMMITS}")
+        self._has_begun = False
 
     def for_background(self) -> "DirectoryCommitter":
         return DirectoryCommitter(self._sink, self._io)
@@ -131,18 +147,37 @@ class DirectoryCommitter(Committer):
     def sweep(self, published: Sequence[Committable]) -> list[str]:
         """As ``Committer.sweep``. A driver may have died between a manifest and its marker."""
         for record in published:
-            self._mark(record.application, record.state)
+            self._mark(record.application, record.state.sequence)
         return self._manifests.sweep(published)
 
     def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
         fence()
         if not self._manifests.is_published(committable, expect):
+            self._begin(committable, expect)
             place_files(self._io, self._sink.path, committable)
             self._manifests.create(committable, {"files": [file.final for file in committable.files]})
-        self._mark(committable.application, committable.state)
+        self._mark(committable.application, committable.state.sequence)
         return Published(committable.state.checkpoint_id, committable.state.sequence, 1)
 
-    def _mark(self, application: str, state: AppState) -> None:
+    def _begin(self, committable: Committable, expect: int) -> None:
+        """Before the first publishing of a start: end what a driver has left half done whose journal was lost.
+
+        That may be the marker of the last record, or files of a record of this number, which nobody will publish.
+        """
+        if self._has_begun:
+            return
+        application, number = committable.application, committable.state.sequence
+        if expect and self._io.names(f"{self._sink.path}/{folder_of(application, expect)}"):
+            self._mark(application, expect)
+        folder = folder_of(application, number)
+        found = {
+            f"{folder}/{name}" for name in self._io.names(f"{self._sink.path}/{folder}") if name.startswith("part-")
+        }
+        left = found.difference(file.final for file in committable.files)
+        self._io.delete_all([f"{self._sink.path}/{name}" for name in sorted(left)])
+        self._has_begun = True
+
+    def _mark(self, application: str, number: int) -> None:
         if self._sink.marker:
-            folder = folder_of(application, state.sequence)
+            folder = folder_of(application, number)
             self._io.create_if_absent(f"{self._sink.path}/{folder}/{self._sink.marker}", b"")

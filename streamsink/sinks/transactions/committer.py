@@ -4,8 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from streamsink.errors import Misuse
 from streamsink.journal.others import last_of_others
-from streamsink.protocol.committable import Committable, LastOfOther
+from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.sink import Committer, Destination, History, Published
 from streamsink.sinks.manifest_log import ManifestLog
 from streamsink.sinks.transactions.function import (
@@ -59,7 +60,22 @@ class TransactionCommitter(Committer):
         return TransactionCommitter(self._function, self._io, self._folder, self._to, self._timeouts, session={})
 
     def history(self, application: str) -> History:
-        return History(self._memory.newest(application), complete=True)
+        state = self._memory.newest(application)
+        if state is not None and application == self._timeouts.application:
+            self._check_destination(state)
+        return History(state, complete=True)
+
+    def _check_destination(self, state: AppState) -> None:
+        """Raises Misuse when it is remembered in the same place that the application writes somewhere else."""
+        place = self._to.table_id.removesuffix(f"/{self._to.path}")
+        if place != self._to.table_id != state.table_id and state.table_id.startswith(f"{place}/"):
+            raise Misuse(
+                f"{self._to.path}: it is remembered that application '{self._timeouts.application}' writes into "
+                f"another destination, {state.table_id[len(place) + 1 :]}. Nothing was written. If it is the same "
+                "destination, name it as before; if it is another one, give this sink a name of its own "
+                "(application='...')",
+                kind="application.other-destination",
+            )
 
     def others(self, application: str) -> Mapping[str, LastOfOther]:
         known = self._memory.applications()

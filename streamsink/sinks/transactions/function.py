@@ -45,7 +45,8 @@ class TransactionContext:
 class PendingTransaction(Generic[T]):
     """A transaction that is pre-committed.
 
-    begun_ms: when it began, in ms since the epoch by the clock of the machine that wrote it. rows: how many it has.
+    begun_ms: when it began, in ms since the epoch by the clock of the machine that wrote it, but never outside of the
+    time in which, by the driver's clock, its checkpoint was written. rows: how many it has.
     """
 
     transaction: T

@@ -4,9 +4,10 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, cast
 
-from streamsink.clock import IdSource
+from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt, Misuse
 from streamsink.events import Event
 from streamsink.format.arrow_types import to_arrow_schema
@@ -30,7 +31,7 @@ from streamsink.sinks.transactions.timeouts import Timeouts
 from streamsink.sinks.transactions.writing import ANNOUNCED, PreCommitted, TransactionWriting, abort_all
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
-from streamsink.storage.stores import table_path
+from streamsink.storage.stores import journal_place
 
 # Key in the payload of a record: the path of the sink.
 _DESTINATION = "destination"
@@ -75,7 +76,7 @@ class OpenTransactions(OpenSink):
     def __init__(
         self, sink: TwoPhaseCommitSink[Any], file_io: FileIO, options: SinkOptions, emit: Callable[[Event], None]
     ):
-        folder = table_path(sink.journal)
+        folder = journal_place(sink.journal)
         self._sink, self._io, self._folder = sink, file_io, folder
         self.application = self.known_as = options.application
         self.journal = FileJournal(
@@ -85,13 +86,31 @@ class OpenTransactions(OpenSink):
         self._session: dict[str, Any] = {}
         with of_the_author(sink.path, "the destination could not be opened. Nothing was written"):
             identity = sink.identity(self._session)
-        kept = open_folder(file_io, folder, visible="commits").table_id
-        # A destination that remembers is the same one under another journal: it goes on by what it remembers.
-        self.to = Destination(sink.path, identity if sink.remembers else f"{kept}/{identity}")
+        own = open_folder(file_io, folder, visible="commits").table_id
+        # A destination that remembers, and has an identity, outlives a journal that is lost.
+        is_known = sink.remembers and identity != sink.path
+        place, name = (identity, sink.path) if is_known else (own, identity)
+        self.to = Destination(sink.path, f"{place}/{name}", self._way_back())
         timeouts = Timeouts(sink, options.application, emit)
         self.committer = TransactionCommitter(sink, file_io, folder, self.to, timeouts, session=self._session)
         self._fields: Sequence[Any] | None = None
-        self._context: Context | None = None
+        # By number of the record, the user contexts that the last one keeps, and the one that is being staged.
+        self._contexts: dict[int, Context] = {}
+
+    def _way_back(self) -> str:
+        place, notes = self.journal.place, f"{self._folder}/commits/{self.application}"
+        if self._sink.remembers:
+            return (
+                "Restore the destination. If it was emptied on purpose, and all is to be written anew, remove what it "
+                f"remembers of the application, remove the journal {place}, and start the query with a new checkpoint, "
+                "which reads the source from its beginning"
+            )
+        return (
+            f"Restore the folder {notes}, which notes what was committed. If there is no backup of it, write the "
+            f"second line of the file {place}/record-<number>.json, of the record that was published last, into a file "
+            f"{notes}/<number>.json, whose number has ten digits: that the record, and all before it, were committed "
+            "is known by the journal"
+        )
 
     def _check_destination(self) -> None:
         """Raises Misuse when the application's journal is of a destination with another path."""
@@ -120,7 +139,7 @@ class OpenTransactions(OpenSink):
                 self._sink.check_columns(to_arrow_schema(fields), self._session)
             self._fields = fields
         return TransactionWriting(
-            self._sink, self.application, checkpoint.sequence, checkpoint.staging, self._user_context()
+            self._sink, self.application, checkpoint.sequence, checkpoint.staging, _copy(self._before(checkpoint))
         )
 
     def stage(
@@ -129,11 +148,11 @@ class OpenTransactions(OpenSink):
         staging, together = checkpoint.staging, cast(FlushGroup, group)
         by_tasks = {f"{ANNOUNCED}{each.name}": 0 for each in written if each.handed_over}
         check_handed_over(self._io, self._folder, staging, by_tasks)
-        before = self._user_context()
+        before, written = self._before(checkpoint), _by_our_clock(checkpoint, written)
         self._check(checkpoint, written, before)
         with of_the_author(self._sink.path, "the user context of the next checkpoint could not be made"):
-            context = self._sink.user_context(before, [self._sink.decode(each.handle) for each in written])
-            json.dumps(context)  # else it would be found when the record is encoded
+            context = self._sink.user_context(_copy(before), [self._sink.decode(each.handle) for each in written])
+            context = _copy(context)  # what is no JSON would be found when the record is encoded
         together.write(f"{staging}/manifest-{checkpoint.sequence}-{IdSource().new_id()}", b"")
         together.sync_dir(staging)
         staged = os.path.relpath(staging, self._folder)
@@ -141,7 +160,7 @@ class OpenTransactions(OpenSink):
             StagedFile(f"{staged}/{ANNOUNCED}{each.name}", each.name, each.bytes, each.rows) for each in written
         )
         said = {each.name: {"handle": each.handle, "begun_ms": each.begun_ms, USER_CONTEXT: before} for each in written}
-        self._context = context
+        self._contexts[checkpoint.sequence] = context
         return files, {_DESTINATION: self._sink.path, TRANSACTIONS: said, "carried": {USER_CONTEXT: context}}
 
     def _check(self, checkpoint: Checkpoint, written: Sequence[PreCommitted], context: Context) -> None:
@@ -160,13 +179,35 @@ class OpenTransactions(OpenSink):
         with of_the_author(self._sink.path, what):
             self._sink.check_transactions(pending, self._session)
 
-    def _user_context(self) -> Context:
-        if self._context is None:
+    def _before(self, checkpoint: Checkpoint) -> Context:
+        """The user context that the record before this one keeps.
+
+        The same number may have been staged before, by a try that got no record.
+        """
+        earlier = [number for number in self._contexts if number < checkpoint.sequence]
+        if not earlier:
             last = self.committer.history(self.application).state
-            self._context = last.carried.get(USER_CONTEXT, {}) if last is not None else {}
-        return self._context
+            return last.carried.get(USER_CONTEXT, {}) if last is not None else {}
+        self._contexts = {number: self._contexts[number] for number in (max(earlier),)}
+        return self._contexts[max(earlier)]
 
     def _abandoned(self, folder: str, record: Committable | None) -> bool:
         """A staging folder is about to be deleted: what began there and is not in the record is aborted."""
         keep = {file.final for file in record.files} if record is not None else set[str]()
         return abort_all(self._sink, self._io, self.application, folder, keep)
+
+
+def _by_our_clock(checkpoint: Checkpoint, written: Sequence[PreCommitted]) -> list[PreCommitted]:
+    """What executors say of the time at which a transaction began, as far as it can be by the driver's clock.
+
+    A clock that is slow would let a transaction look as if its timeout had passed.
+    """
+    clock = Clock()
+    now = clock.now_ms()
+    begun = now - (clock.monotonic_ms() - checkpoint.begun_ms)
+    return [replace(each, begun_ms=int(min(max(each.begun_ms, begun), now))) for each in written]
+
+
+def _copy(context: Context) -> Any:
+    """What a later start would read."""
+    return json.loads(json.dumps(context))

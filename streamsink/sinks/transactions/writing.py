@@ -131,13 +131,13 @@ def abort_all(
     done = True
     for name in file_io.names(folder):
         transaction = name.removeprefix(ANNOUNCED)
-        if name == transaction or transaction in keep:
+        number = transaction.partition("-")[0]
+        if name == transaction or transaction in keep or not number.isdigit():
             continue
-        number = int(transaction.partition("-")[0])
         what = f"transaction {transaction} could not be aborted; it is tried again by a later start"
         try:
             with of_the_author(function.path, what):
-                function.recover_and_abort(TransactionContext(transaction, application, number, folder, file_io))
+                function.recover_and_abort(TransactionContext(transaction, application, int(number), folder, file_io))
         except (OSError, StreamsinkError) as failed:
             log.warning("%s", failed)
             done = False

@@ -16,7 +16,7 @@ from streamsink.protocol.sink import OpenSink, Sink
 from streamsink.spark.rows.frame_rows import FrameRows
 from streamsink.spark.rows.kept_columns import fields_of
 from streamsink.spark.runs import Run
-from streamsink.storage.stores import Store, table_path
+from streamsink.storage.stores import Store, journal_place
 
 
 class SparkSink:
@@ -29,7 +29,7 @@ class SparkSink:
         self.options = options
         self._sink = sink
         self._store = Store(
-            table_path(sink.journal) if sink.journal else sink.path, options.store_options, options.flush
+            journal_place(sink.journal) if sink.journal else sink.path, options.store_options, options.flush
         )
         self.io = self._store.open()
 
