@@ -1,6 +1,8 @@
 """What the Kafka sink refuses, before the record where that can be known; each test does what the message says."""
 
+import itertools
 import sys
+import uuid
 
 import pyarrow as pa
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from streamsink.errors import Misuse, StreamsinkError
 from streamsink.sinks.kafka import markers
 from streamsink.sinks.kafka.sink import KafkaSink
+from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import Advice, advice, follows
 from tests.e2e.kafka_data import add_partitions, delete_before, new_topic, recreate, send_to
@@ -104,6 +107,20 @@ def test_a_topic_that_is_created_again_is_another_destination(world):
     world.run(3)
     recreate(world.bootstrap, world.topic, 2)
     stopped(world, "table.recreated", 3, 6)
+
+
+def test_a_query_is_begun_anew_when_its_markers_are_taken_away(world):
+    """By a message without a value, as anything is taken out of a compacted topic."""
+    world.options["publishers"] = 2
+    world.run(3, 6)
+    producer = REAL({"bootstrap.servers": world.bootstrap})
+    for publisher in range(2):
+        producer.produce(world.markers, None, world.application, publisher)
+    assert producer.flush(30) == 0
+    world.folder += "/anew"
+    world.checkpoint = SparkCheckpoint(str(uuid.uuid4()))
+    world.run(3, 6, 9)
+    assert sorted(itertools.chain(*world.seen())) == sorted([*range(6), *range(9)])
 
 
 @follows("kafka.marker-hidden")

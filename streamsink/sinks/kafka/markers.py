@@ -195,6 +195,9 @@ class Markers:
 
     def _take(self, known: _Partition, message: Any) -> None:
         name = (message.key() or b"").decode(errors="replace")
+        if message.value() is None:  # somebody wants the application to be forgotten
+            known.markers.pop(name, None)
+            return
         try:
             known.markers[name] = Marker.decode(message.value())
         except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as broken:
