@@ -88,23 +88,24 @@ def test_drivers_that_are_killed_publish_each_message_once(ground, kafka_broker,
 
 
 @pytest.mark.soak
-def test_a_long_way_from_kafka_to_kafka(ground, tmp_path, spark_settings, rng):
-    """300,000 messages, 20 kills, a broker that is killed twice, and 1, 4 and 2 publishers."""
-    messages, kills = 300_000, 20
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("messages", "kills"), [(300_000, 20)])
+def test_a_long_way_from_kafka_to_kafka(ground, tmp_path, spark_settings, rng, messages, kills):
+    """Many kills of drivers, a broker that is killed twice, and 1, 4 and 2 publishers."""
     with KafkaBroker(tmp_path / "broker") as broker:
         source, target = (new_topic(broker.bootstrap, PARTITIONS) for _ in range(2))
         send(broker.bootstrap, source, range(messages), PARTITIONS)
         reader = Reader(broker.bootstrap, target)
         reader.start()
-        job = _job(ground, broker.bootstrap, source, target, 5_000)
+        job = _job(ground, broker.bootstrap, source, target, messages // 60)
         for number in range(kills):
             publishers = (1, 4, 2)[number * 3 // kills]
             job = job.but(to_kafka={**job.to_kafka, "publishers": publishers})
-            if number in (6, 13):
+            if number in (kills // 3, 2 * kills // 3):
                 again = threading.Timer(rng.random() * 10, lambda: (broker.kill(), broker.start()))
                 again.start()
             print(f"kill {number + 1}: {_kill(ground, job, rng, number)}, {publishers} publishers")
-            if number in (6, 13):
+            if number in (kills // 3, 2 * kills // 3):
                 again.join()
         outcome = run_driver(ground, job.but(per_batch=30_000))
         assert outcome.code == 0, outcome

@@ -77,10 +77,11 @@ class KafkaWorld:
         return read(self.bootstrap, self.topic, settled)
 
 
-def read(bootstrap: str, topic: str, settled: bool = True) -> list[list[int]]:
+def read(bootstrap: str, topic: str, settled: bool = True, patience_s: float = _READ_S) -> list[list[int]]:
     """The numbers that are committed in a topic, of each partition in its order.
 
-    settled: wait for transactions that are open: a commit is answered before readers see it.
+    settled: wait for transactions that are open, because a commit is answered before readers see it. patience_s: for at
+    most so long; with the default it is a failure when one stays open.
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -94,13 +95,17 @@ def read(bootstrap: str, topic: str, settled: bool = True) -> list[list[int]]:
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
     found: dict[int, list[int]] = defaultdict(list)
     ended: set[int] = set()
+    ended_once: set[int] = set()
     while len(ended) < partitions:
-        message = consumer.poll(_READ_S)
+        message = consumer.poll(patience_s)
+        if message is None and patience_s < _READ_S and ended_once >= set(range(partitions)):
+            break
         assert message is not None, f"{topic} cannot be read"
         if message.error() is None:
             found[message.partition()].append(int(message.value()))
         else:
             assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            ended_once.add(message.partition())
             if message.offset() >= ends[message.partition()]:
                 ended.add(message.partition())
     consumer.close()

@@ -1,6 +1,8 @@
 """What the Kafka sink refuses, before the record where that can be known; each test does what the message says."""
 
+import itertools
 import sys
+import uuid
 
 import pyarrow as pa
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from streamsink.errors import Misuse, StreamsinkError
 from streamsink.sinks.kafka import markers
 from streamsink.sinks.kafka.sink import KafkaSink
+from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import Advice, advice, follows
 from tests.e2e.kafka_data import add_partitions, delete_before, new_topic, recreate, send_to
@@ -106,6 +109,20 @@ def test_a_topic_that_is_created_again_is_another_destination(world):
     stopped(world, "table.recreated", 3, 6)
 
 
+def test_a_query_is_begun_anew_when_its_markers_are_taken_away(world):
+    """By a message without a value, as anything is taken out of a compacted topic."""
+    world.options["publishers"] = 2
+    world.run(3, 6)
+    producer = REAL({"bootstrap.servers": world.bootstrap})
+    for publisher in range(2):
+        producer.produce(world.markers, None, world.application, publisher)
+    assert producer.flush(30) == 0
+    world.folder += "/anew"
+    world.checkpoint = SparkCheckpoint(str(uuid.uuid4()))
+    world.run(3, 6, 9)
+    assert sorted(itertools.chain(*world.seen())) == sorted([*range(6), *range(9)])
+
+
 @follows("kafka.marker-hidden")
 def test_a_marker_that_stays_hidden_ends_the_query(world, clients, monkeypatch):
     """Behind a transaction that another application has left open; the broker ends it when it times out."""
@@ -161,7 +178,6 @@ def test_a_row_of_a_partition_that_is_not_there_is_refused(world, wrong):
     row = {"value": ["0"], "topic": [world.topic], "partition": [wrong]}
     refused("kafka.no-partition", lambda: _check(world, row)).says("give the topic more partitions")
     add_partitions(world.bootstrap, world.topic, 3)
-    forget_facts()
     _check(world, row | {"partition": [max(wrong, 0)]})
 
 
@@ -172,7 +188,6 @@ def test_a_message_that_its_topic_does_not_take_is_refused(world):
     large = {"value": ["0" * 300], "topic": [world.topic]}
     refused("kafka.message-too-large", lambda: _check(world, large)).says("Raise max.message.bytes of the topic")
     set_config(world.bootstrap, world.topic, "max.message.bytes", "1000")
-    forget_facts()
     _check(world, large)
 
 

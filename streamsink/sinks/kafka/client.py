@@ -193,6 +193,11 @@ def cluster_id(admin: Any) -> str:
     return str(admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result().cluster_id)
 
 
+def brokers(admin: Any) -> int:
+    """How many brokers the cluster has."""
+    return len(admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result().nodes)
+
+
 def longest_transaction_ms(admin: Any) -> int | None:
     """``transaction.max.timeout.ms`` of the brokers; None where this user may not ask for it."""
     library = kafka()
@@ -218,11 +223,14 @@ def _known(servers: str, options: tuple[tuple[str, Any], ...]) -> dict[str, tupl
     return {}
 
 
-def facts_of(servers: str, options: Settings, topic: str) -> TopicFacts | None:
-    """As ``describe``, from what this process has asked within the last minute where it knows the topic."""
+def facts_of(servers: str, options: Settings, topic: str, fresh: bool = False) -> TopicFacts | None:
+    """As ``describe``, from what this process has asked within the last minute where it knows the topic.
+
+    fresh: ask anyhow.
+    """
     known, now = _known(servers, tuple(sorted(options.items()))), Clock().monotonic_ms()
     asked_ms, found = known.get(topic, (0.0, None))
-    if found is None or now - asked_ms > _FACTS_AGE_MS:
+    if found is None or fresh or now - asked_ms > _FACTS_AGE_MS:
         found = describe(new_admin(servers, options), topic)
         known[topic] = now, found
     return found

@@ -17,6 +17,8 @@ from streamsink.sinks.kafka import client
 # A compacted topic keeps what is newer than its last closed segment, and all of that is read at a start.
 _CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "max.message.bytes": str(8 << 20)}
 _CONFIG |= {"min.cleanable.dirty.ratio": "0.1", "compression.type": "producer"}
+# As many as Kafka keeps of its own transactions: a lost marker is worth no less.
+_COPIES = 3
 # A state that is longer is compressed; its first byte is no '{' then.
 _COMPRESSED_FROM = 64 << 10
 _POLL_S, _READ_TIMEOUT_MS = 0.2, 60_000
@@ -193,6 +195,9 @@ class Markers:
 
     def _take(self, known: _Partition, message: Any) -> None:
         name = (message.key() or b"").decode(errors="replace")
+        if message.value() is None:  # somebody wants the application to be forgotten
+            known.markers.pop(name, None)
+            return
         try:
             known.markers[name] = Marker.decode(message.value())
         except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as broken:
@@ -220,7 +225,7 @@ def prepare(path: str, admin: Any, topic: str, publishers: int) -> client.TopicF
     library = client.kafka()
     found = client.describe(admin, topic)
     if found is None:
-        new = library.admin.NewTopic(topic, publishers, -1, config=_CONFIG)
+        new = library.admin.NewTopic(topic, publishers, min(_COPIES, client.brokers(admin)), config=_CONFIG)
         _settled(admin.create_topics([new])[topic], library.KafkaError.TOPIC_ALREADY_EXISTS)
     elif found.partitions < publishers:
         more = library.admin.NewPartitions(topic, publishers)

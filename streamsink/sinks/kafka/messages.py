@@ -31,12 +31,14 @@ class Message(NamedTuple):
     @property
     def bytes(self) -> int:
         """What a topic counts of the message, or a few bytes more."""
-        headers = sum(len(k.encode()) + len(v or b"") + _OVERHEAD_OF_HEADER for k, v in self.headers or ())
-        return len(self.key or b"") + len(self.value or b"") + headers + _OVERHEAD
+        size = len(self.key or b"") + len(self.value or b"") + _OVERHEAD
+        for key, value in self.headers or ():
+            size += len(key.encode()) + len(value or b"") + _OVERHEAD_OF_HEADER
+        return size
 
     def publisher(self, publishers: int, number: int) -> int:
         """Which publisher has the message: the same for all messages of a key. number: of the message in its record."""
-        return (number if self.key is None else zlib.crc32(self.key)) % publishers
+        return (number if self.key is None else zlib.crc32(self.key)) % publishers if publishers > 1 else 0
 
 
 def check_columns(path: str, columns: pa.Schema, topic: str | None) -> None:

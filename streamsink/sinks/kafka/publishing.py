@@ -180,7 +180,11 @@ class Publishing:
                 "or correct kafka_options, and start the query again",
                 kind="kafka.refused",
             )
-        return Retryable(found + "Look whether the brokers answer, and start it again", kind="kafka.not-published")
+        return Retryable(
+            found + "Look whether the brokers answer, and start it again; where a transaction takes longer than "
+            "transaction.timeout.ms, raise that in kafka_options, or lower max_transaction_bytes",
+            kind="kafka.not-published",
+        )
 
     def _heed(self, share: Share) -> None:
         """Let producers go that would make too large batches for the topics of a record, or refuse their messages."""
@@ -266,7 +270,8 @@ class Publishing:
             if publisher.bytes >= self.target.part_bytes:
                 part = publisher.marker.after_part(checkpoint.record_id, publisher.rows - 1)
                 self._end(checkpoint.application, by, publisher, part)
-            self._begin(publisher)
+            if not publisher.is_open:
+                self._begin(publisher)
             produce(publisher.producer, message)
             publisher.bytes += message.bytes
 
@@ -301,9 +306,10 @@ def produce(producer: Any, message: Message) -> None:
     """Give the client a message. When it has too many already, wait for some to be sent."""
     for _ in range(_MOST_WAITS):
         try:
-            producer.produce(
-                message.topic, message.value, message.key, message.partition, headers=message.headers or None
-            )
+            if message.headers:
+                producer.produce(message.topic, message.value, message.key, message.partition, headers=message.headers)
+            else:
+                producer.produce(message.topic, message.value, message.key, message.partition)
             return
         except BufferError:
             producer.poll(_FULL_S)

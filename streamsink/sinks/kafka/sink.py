@@ -1,5 +1,6 @@
 """Kafka topics as a sink: what a user names, and what of it runs where. EXECUTOR and driver."""
 
+import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -109,14 +110,18 @@ class KafkaSink(StagedRowsSink):
         said = json.loads(text)
         return StagedMessages(said.pop("size"), share=Share(**said))
 
-    def facts(self, topic: str) -> client.TopicFacts | None:
-        """What the brokers say of a topic; None where there is none."""
-        return client.facts_of(self.bootstrap_servers, self.kafka_options, topic)
+    def facts(self, topic: str, fresh: bool = False) -> client.TopicFacts | None:
+        """What the brokers say of a topic, or have said a moment ago; None where there is none."""
+        return client.facts_of(self.bootstrap_servers, self.kafka_options, topic, fresh)
 
     def checked(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows as messages. Raises Misuse for one that its topic cannot take."""
         normal = messages.normal(rows, self.topic)
-        messages.check(self.path, normal, self.facts)
+        try:
+            messages.check(self.path, normal, self.facts)
+        except Misuse:
+            # The topic may have been mended since the brokers were asked.
+            messages.check(self.path, normal, functools.partial(self.facts, fresh=True))
         return normal
 
     # -- one checkpoint --------------------------------------------------------------------------------------------
