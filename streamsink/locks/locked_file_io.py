@@ -103,6 +103,9 @@ class LockedFileIO(FileIO):
     def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
         return self._inner.asked_recently(questions)
 
+    def asking_beside(self, action: Callable[[], None], questions: Questions) -> AbstractContextManager[None]:
+        return self._inner.asking_beside(action, questions)
+
     def known_still(self, questions: Questions, made: tuple[str, bytes], following: str) -> None:
         self._inner.known_still(questions, made, following)
 

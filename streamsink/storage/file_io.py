@@ -276,6 +276,9 @@ class DistantFileIO(FileIO):
     def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
         return self._ahead.recent(questions)
 
+    def asking_beside(self, action: Callable[[], None], questions: Questions) -> AbstractContextManager[None]:
+        return self._ahead.within_beside(action, questions)
+
     def known_still(self, questions: Questions, made: tuple[str, bytes], following: str) -> None:
         self._ahead.known_still(questions, made, following)
 

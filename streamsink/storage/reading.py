@@ -128,6 +128,13 @@ class Reading:
         """
         return nullcontext()
 
+    def asking_beside(self, action: Callable[[], None], questions: Questions) -> AbstractContextManager[None]:
+        """Run the action, then the block, as within ``asking``. A distant store is asked while the action runs: these
+        answers and what the action does may come in any order.
+        """
+        action()
+        return self.asking(questions)
+
     def known_still(self, questions: Questions, made: tuple[str, bytes], following: str) -> None:
         """The answers to these questions that this thread has used last in ``asked_recently`` count once more there,
         for as long as they would have. So does what this process knows because it has just made a file under a number
@@ -285,6 +292,15 @@ class AskedAhead:
         asked = self._asks(questions)
         self._at_once([action, *asked.values()])
         self._of.kept = kept | asked if all(ask.is_nothing for ask in asked.values()) else {}
+
+    @contextmanager
+    def within_beside(self, action: Callable[[], None], questions: Questions) -> Iterator[None]:
+        """See ``Reading.asking_beside``. Raises what the action raises, before the block."""
+        self.do_waiting()
+        asked = self._asks(questions)
+        self._at_once([action, *asked.values()])
+        with self._within(asked, Questions()):
+            yield
 
     @contextmanager
     def recent(self, questions: Questions) -> Iterator[int]:

@@ -67,12 +67,12 @@ def test_a_restart_with_nothing_pending():
 
 
 @pytest.mark.parametrize(
-    ("published", "most_trips", "most_requests"), [("one-snapshot", 24, 6), ("snapshot-per-checkpoint", 260, 10)]
+    ("published", "most_trips", "most_requests"), [("one-snapshot", 24, 6), ("snapshot-per-checkpoint", 156, 10)]
 )
 def test_a_restart_with_a_hundred_pending_records(published, most_trips, most_requests):
     """From the start of the query to the end of the restore.
 
-    A snapshot each: two round trips a record, because each is known to have come in time before the next one does.
+    A snapshot each: one round trip a record, with the check of the snapshot before.
     """
     run = _with_pending(100, **_GOES_ON, publish_as=published)
     levels, requests = _shown(f"100 pending, {published}", _restarted(run, 102))

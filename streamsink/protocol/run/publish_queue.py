@@ -16,7 +16,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from streamsink import events
 from streamsink.clock import Clock
@@ -145,9 +144,7 @@ class PublishQueue:
             self._unsettled.popleft()
 
     def _finish(self, unit: Committable, records: Sequence[Committable], outcome: Published, elapsed_ms: float) -> None:
-        if outcome.settle is not None:
-            outcome = replace(outcome, base_replaced=outcome.settle(), settle=None)
-        self.mark([(unit, records, outcome)], elapsed_ms)
+        self.mark([(unit, records, outcome.settled())], elapsed_ms)
         self._journal.forget([committable.state.sequence for committable in records])
 
     def units(self, queued: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:

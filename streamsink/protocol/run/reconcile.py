@@ -96,8 +96,10 @@ class Reconciler:
                 unit, records, expect=expect, restored=True, before=functools.partial(self._doubt_marks, records)
             )
             done.append((unit, records, outcome))
-            if len(done) >= self._committer.marked_at_once:
-                leftovers, done = leftovers + self._sweep_and_mark(done, plan), []
+            # One that is settled while the next one is published is marked after that.
+            known = len(done) - (outcome.settle is not None)
+            if known >= self._committer.marked_at_once:
+                leftovers, done = leftovers + self._sweep_and_mark(done[:known], plan), done[known:]
         leftovers += self._sweep_and_mark(done, plan) if done else []
         fault_point("restore.published")
         if plan.publish:
@@ -106,6 +108,7 @@ class Reconciler:
 
     def _sweep_and_mark(self, done: Sequence[Done], plan: RestorePlan) -> list[str]:
         """Returns the files of dead tries that were deleted."""
+        done = [(unit, records, outcome.settled()) for unit, records, outcome in done]
         # The first publishing of one that was rolled back may still be held by a tag.
         again = set(plan.rolled_back)
         found = self._committer.sweep([c for _, records, _ in done for c in records if c.state.sequence not in again])
