@@ -88,8 +88,8 @@ class LockedFileIO(FileIO):
     def is_own(self, path: str) -> bool:
         return self._inner.is_own(path)
 
-    def together(self, actions: Sequence[Callable[[], Any]]) -> None:
-        self._inner.together(actions)
+    def together(self, actions: Sequence[Callable[[], Any]], *, soon: bool = False) -> None:
+        self._inner.together(actions, soon=soon)
 
     def soon(self, action: Callable[[], None]) -> None:
         self._inner.soon(action)

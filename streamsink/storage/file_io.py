@@ -261,8 +261,8 @@ class DistantFileIO(FileIO):
     def asking_to_keep(self, questions: Questions, *, more: bool = False) -> AbstractContextManager[None]:
         return self._ahead.keeping(questions, more=more)
 
-    def together(self, actions: Sequence[Callable[[], Any]]) -> None:
-        self._calls.at_once(actions)
+    def together(self, actions: Sequence[Callable[[], Any]], *, soon: bool = False) -> None:
+        self._ahead.together(actions, soon=soon)
 
     def soon(self, action: Callable[[], None]) -> None:
         self._ahead.soon(action)

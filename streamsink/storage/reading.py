@@ -95,10 +95,11 @@ class Reading:
         """Whether this object has made the file for such a try, and removes it."""
         return False
 
-    def together(self, actions: Sequence[Callable[[], Any]]) -> None:
+    def together(self, actions: Sequence[Callable[[], Any]], *, soon: bool = False) -> None:
         """Run the actions: one after another, or at once in a distant store, where each takes a round trip.
 
-        Raises the first error, after all that were begun have ended.
+        Raises the first error, after all that were begun have ended. soon: each of them as ``soon`` does; those that
+        wait have ended when a later call without it returns.
         """
         for action in actions:
             action()
@@ -357,6 +358,12 @@ class AskedAhead:
     def soon(self, action: Callable[[], None]) -> None:
         """Run the action together with the next questions of this thread."""
         self._of.waiting.append(action)
+
+    def together(self, actions: Sequence[Callable[[], Any]], *, soon: bool) -> None:
+        """See ``Reading.together``."""
+        self._of.waiting += actions if soon else ()
+        if actions and not soon:
+            self._at_once(actions)
 
     def do_waiting(self) -> None:
         """Run now what waits for the next questions of this thread."""

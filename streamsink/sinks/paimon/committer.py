@@ -19,7 +19,7 @@ from streamsink.protocol.sink import Published
 from streamsink.sinks.paimon import promise
 from streamsink.sinks.paimon.history import PaimonHistory
 from streamsink.sinks.paimon.past import history_of
-from streamsink.sinks.paimon.past.filter_of import RecordGuard
+from streamsink.sinks.paimon.past.filter_of import RecordGuard, asked_by
 from streamsink.sinks.paimon.past.history_of import mark_of
 from streamsink.sinks.paimon.past.records import (
     commit_name,
@@ -153,7 +153,7 @@ class PaimonCommitter(PaimonHistory):
         state, way = committable.state, self._way(restored)
         with explained(self._table.root, state.sequence, self._way_on):
             committable = way.unpublished(committable)
-            done = way.gone_with_its_files(committable, self._way_on)
+            done = way.gone_with_its_files(committable, self._way_on, asked_by(fence))
             if done is None:
                 committable = self._if_still_meant(committable) if restored else committable
                 request = self._placed_request(committable, way, fence)
@@ -234,7 +234,7 @@ class PaimonCommitter(PaimonHistory):
     @contextmanager
     def restoring(self, records: Sequence[Committable]) -> Iterator[None]:
         ahead = self._place if self._options.publish_as != ONE_SNAPSHOT else None
-        self._restart = Restart(self._table, records, self._entries, ahead, self._commit.files.write_chain)
+        self._restart = Restart(self._table, records, self._entries, ahead, self._commit.files)
         try:
             with self._restart.cleared():
                 yield

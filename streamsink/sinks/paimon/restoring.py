@@ -1,8 +1,9 @@
 """How a record is published: one of this run, one of an earlier run, or one of many at a restart. Driver only."""
 
+import itertools
 import math
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from streamsink.clock import Clock
@@ -21,12 +22,14 @@ from streamsink.sinks.paimon.past.records import (
     files_in_place,
     is_older_than,
     manifest_meta,
+    renames,
     staged_manifests,
 )
 from streamsink.sinks.paimon.trouble import files_gone
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.reading import Questions
 from streamsink.table.commit.changes import Ahead
+from streamsink.table.commit.files_of_tries import FilesOfTries
 from streamsink.table.commit.late import Settling
 from streamsink.table.history import leftovers
 from streamsink.table.history.deletion import Look, delete
@@ -36,10 +39,6 @@ from streamsink.table.table import Table
 # Records that are prepared at once. Few, because files that have their final names and no snapshot are orphans to a
 # cleaner.
 _AHEAD = 16
-
-
-# As ``FilesOfTries.write_chain``.
-WriteChain = Callable[[Sequence[tuple[str, Sequence[ManifestFileMeta]]], FlushGroup], Mapping[str, Ahead]]
 
 
 class Live:
@@ -73,10 +72,10 @@ class Live:
         """What ``place_ahead`` wrote for the first try of the commit."""
         return None
 
-    def gone_with_its_files(self, committable: Committable, way_on: str) -> Published | None:
+    def gone_with_its_files(self, committable: Committable, way_on: str, fence: Questions) -> Published | None:
         """Of a record of which files are gone: how it was published. None when all files are there.
 
-        way_on: what to do when it is not published; then Corrupt is raised.
+        way_on: what to do when it is not published; then Corrupt is raised. fence: what the fence asks.
         """
         return None
 
@@ -129,7 +128,7 @@ class Restored(Live):
         """Infinite: whether its files are there was looked up a moment ago."""
         return math.inf
 
-    def gone_with_its_files(self, committable: Committable, way_on: str) -> Published | None:
+    def gone_with_its_files(self, committable: Committable, way_on: str, fence: Questions) -> Published | None:
         _, _, gone = files_in_place(self._table, committable)
         if not gone:
             return None
@@ -148,11 +147,11 @@ class Restart(Restored):
         records: Sequence[Committable],
         entries: dict[str, list[ManifestEntry]],
         place: Callable[[Committable], frozenset[str]] | None,
-        write: WriteChain,
+        files: FilesOfTries,
     ):
         """entries: by name, of manifests that are not published: what is read is put in, to be taken out by who
         publishes. place: gives a record's files their final names; the folders that are to be synced then. None:
-        nothing is prepared, because what groups are published with depends on the groups. write: writes the lists of
+        nothing is prepared, because what groups are published with depends on the groups. files: writes the lists of
         commits that follow each other.
         """
         super().__init__(table)
@@ -160,7 +159,7 @@ class Restart(Restored):
         self._pending = PendingFiles(table, records, entries)
         self._entries = entries
         self._place = place
-        self._write = write
+        self._files = files
         self._sweeps = 0
         # By record, what is written for its commit.
         self._prepared: dict[str, Ahead | None] = {}
@@ -189,7 +188,8 @@ class Restart(Restored):
         """
         record_id = committable.state.record_id
         if record_id not in self._prepared and self._place is not None:
-            self._place_all(self._from(committable)[:_AHEAD], self._place)
+            self._files.look()
+            self._place_all(self._from(committable)[:_AHEAD], self._place, FlushGroup.flush)
         return record_id in self._prepared
 
     def ahead_of(self, committable: Committable) -> Ahead | None:
@@ -217,7 +217,8 @@ class Restart(Restored):
         """Within it the records are published. An error ends it only when the last commit is settled."""
         try:
             try:
-                yield
+                with self._table.manifests.keeping():
+                    yield
             except (OSError, StreamsinkError):
                 if self._before is not None and not self._before.is_tried:
                     self._before()
@@ -244,21 +245,33 @@ class Restart(Restored):
     def named_ms(self, committable: Committable) -> float:
         return self._looked_ms if committable.state.record_id in self._whole else super().named_ms(committable)
 
-    def gone_with_its_files(self, committable: Committable, way_on: str) -> Published | None:
-        """As of a single record. In a distant store the files of the records behind it are looked for with its own."""
+    def gone_with_its_files(self, committable: Committable, way_on: str, fence: Questions) -> Published | None:
+        """As of a single record. In a distant store the files of the records behind it are looked for with its own, and
+        what they are to be built on. Meanwhile their lists are written, where the files have their final names.
+        """
         record_id = committable.state.record_id
         if self._table.file_io.is_distant and self._place is not None and record_id not in self._whole:
-            self._look_up(self._from(committable)[:_AHEAD])
-        return None if record_id in self._whole else super().gone_with_its_files(committable, way_on)
+            records = self._from(committable)[:_AHEAD]
+            named = itertools.takewhile(lambda c: c.state.record_id not in self._prepared and not renames(c), records)
+            self._place_all(list(named), self._place, lambda group: self._look_up(records, fence, group.flush))
+        return None if record_id in self._whole else super().gone_with_its_files(committable, way_on, fence)
 
-    def _look_up(self, records: Sequence[Committable]) -> None:
-        self._looked_ms = Clock().now_ms()
+    def _look_up(self, records: Sequence[Committable], fence: Questions, write: Callable[[], None]) -> None:
+        layout, file_io = self._table.layout, self._table.file_io
         # Their manifests have just been read.
-        sizes = {
-            self._table.layout.within(file.final): file.size for committable in records for file in committable.files
-        }
-        with self._table.file_io.asking(Questions(size=tuple(sizes))):
-            there = {path for path, size in sizes.items() if self._table.file_io.size(path) == size}
+        sizes = {layout.within(file.final): file.size for committable in records for file in committable.files}
+        asked = Questions(size=tuple(sizes)) + self._files.questions()
+        # What the first commit asks is asked here, and counts there; for the others it is known (``known_still``).
+        asking = file_io.asking if self._whole else file_io.asking_to_keep
+        commit = Questions() if self._whole else self._table.questions() + fence
+        before = self._before if self._before is not None and not self._before.is_tried else None
+        self._looked_ms = Clock().now_ms()
+        file_io.soon(write)
+        with asking(asked + commit + (before.questions if before is not None else Questions())):
+            if before is not None:
+                before()
+            there = {path for path, size in sizes.items() if file_io.size(path) == size}
+            self._files.look()
         for committable in records:
             finals = {self._table.layout.within(file.final) for file in committable.files}
             manifests = {os.path.basename(manifest["final"]) for manifest in staged_manifests(committable)}
@@ -285,7 +298,12 @@ class Restart(Restored):
         """
         return self._pending.left_behind if records else super().left_behind(records)
 
-    def _place_all(self, records: Sequence[Committable], place: Callable[[Committable], frozenset[str]]) -> None:
+    def _place_all(
+        self,
+        records: Sequence[Committable],
+        place: Callable[[Committable], frozenset[str]],
+        flush: Callable[[FlushGroup], None],
+    ) -> None:
         done: dict[str, Ahead | None] = {}
         names: dict[str, str] = {}
         chain: list[tuple[str, Sequence[ManifestFileMeta]]] = []
@@ -302,9 +320,10 @@ class Restart(Restored):
                 if manifests is not None and len(chain) == len(done) - 1:  # those before it are prepared, too
                     names[committable.state.record_id] = commit_name(committable)
                     chain.append((names[committable.state.record_id], manifests))
-            written = self._write(chain, group) if chain else {}
-            group.flush()
-        self._prepared |= done | {record: written[name] for record, name in names.items() if name in written}
+            written = self._files.write_chain(chain, group) if chain else {}
+            self._prepared |= done | {record: written[name] for record, name in names.items() if name in written}
+            flush(group)
+            group.flush()  # nothing is left to do, unless nothing was asked beside which it could be done
 
     def _added_by(self, committable: Committable) -> Sequence[ManifestFileMeta] | None:
         """None when what the record adds may depend on what is in the table, or would have to be read again."""

@@ -54,7 +54,7 @@ class Settling:
     def __init__(self, file_io: FileIO, questions: Questions, do: Callable[[Snapshot | None], bool]):
         """do: ``settle`` of ``TableCommit.commit_unsettled``. questions: what it asks first."""
         self._io = file_io
-        self._questions = questions
+        self.questions = questions
         self._do = do
         self._is_replaced: bool | None = None
         self._failed: StreamsinkError | OSError | None = None
@@ -86,7 +86,7 @@ class Settling:
             self()
             return create
         creation = _Creation(create)
-        with self._io.asking_beside(creation, self._questions):
+        with self._io.asking_beside(creation, self.questions):
             self(following)
         return creation.outcome
 

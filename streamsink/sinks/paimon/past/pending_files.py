@@ -20,8 +20,9 @@ from streamsink.table.table import Table
 
 # Entries of manifests that are kept between looking for their files and publishing them: some 10 MiB.
 _MOST_ENTRIES = 5_000
-# Records of which the manifests are asked about at once.
-_LOOKED_UP = 64
+# So many manifests are read at once, and so many bytes of them, unless one alone has more.
+_LOOKED_UP = 256
+_READ_BYTES = 16 * 2**20
 
 
 class PendingFiles:
@@ -110,13 +111,12 @@ class PendingFiles:
         """By manifest."""
         appended = (c for c in self._records if c.payload["kind"] == APPEND)
         every = [manifest for committable in appended for manifest in staged_manifests(committable)]
-        within = self._table.layout.within
-        for first in range(0, len(every), _LOOKED_UP):
-            some = every[first : first + _LOOKED_UP]
-            layout = self._table.layout
-            folders = () if first else (layout.manifest_dir, layout.snapshot_dir)
-            read = tuple(within(manifest["final"]) for manifest in some)
-            with self._table.file_io.asking(Questions(read=read, names=folders)):
+        layout = self._table.layout
+        folders: tuple[str, ...] = (layout.manifest_dir, layout.snapshot_dir)
+        for some in _lots(every):
+            read, folders_now = tuple(layout.within(manifest["final"]) for manifest in some), folders
+            folders = ()
+            with self._table.file_io.asking(Questions(read=read, names=folders_now)):
                 _ = self.left_behind  # before this process writes into these folders
                 yield from self._identities_of(some)
 
@@ -130,3 +130,15 @@ class PendingFiles:
             if sum(map(len, self._entries.values())) + len(entries) <= _MOST_ENTRIES:
                 self._entries[name] = entries
             yield name, [entry.identity for entry in entries]
+
+
+def _lots(manifests: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """The manifests, in order, in lots that are read at once."""
+    lot: list[Mapping[str, Any]] = []
+    for manifest in manifests:
+        if lot and (len(lot) == _LOOKED_UP or sum(m["size"] for m in lot) + manifest["size"] > _READ_BYTES):
+            yield lot
+            lot = []
+        lot.append(manifest)
+    if lot:
+        yield lot
