@@ -277,9 +277,9 @@ class ManyTables(_Tables, Committer):
         return self.place.file_io.asking_to_keep(asked + more)
 
     def _of_tables(self, record: Committable) -> Questions:
-        """What is asked of the tables of this record, which are open."""
-        parts = record.payload["tables"]
-        return sum((self.members[each["name"]].committer.questions() for each in parts), Questions())
+        """What is asked of the tables of this record, as far as they are open: one that is lost may not be."""
+        found = [self.members.get(part["name"]) for part in record.payload["tables"]]
+        return sum((member.committer.questions() for member in found if member is not None), Questions())
 
     def recording(self, create: Callable[[], None], questions: Any) -> None:
         self._last = None  # until this record is published
