@@ -193,8 +193,8 @@ class FileJournal(Journal):
             # The record was published again, because a snapshot was lost.
             self._io.replace(self._done(state.sequence), said, IdSource().new_id())
 
-    def mark_all(self, records: Sequence[tuple[Committable, Where | None]]) -> None:
-        self._io.together([functools.partial(self.mark_published, *each) for each in records])
+    def mark_all(self, records: Sequence[tuple[Committable, Where | None]], *, soon: bool = False) -> None:
+        self._io.together([functools.partial(self.mark_published, *each) for each in records], soon=soon)
 
     def known_run(self, run: str, table_id: str) -> KnownRun:
         return self._runs.known(run, table_id)

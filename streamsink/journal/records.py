@@ -57,8 +57,9 @@ class Records:
             self._kept = before
 
     def questions(self) -> Questions:
-        """What is asked about pending records, the one before them, and the last one."""
+        """What is asked about pending records, the one before them with its mark, and the last one."""
         pending, retained = self._listing.pending(), self._listing.retained()
         before = [s for s in retained if self._listing.is_marked(s)][-1:]
         wanted = sorted({*pending[:_MOST_LOADED], *before, *retained[-1:]})
-        return Questions(read=tuple(self.path(s) for s in wanted if self._kept is None or s not in self._kept))
+        marks = tuple(os.path.join(self._folder, f"done-{s}") for s in before)
+        return Questions(read=(*(self.path(s) for s in wanted if self._kept is None or s not in self._kept), *marks))

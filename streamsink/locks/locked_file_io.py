@@ -88,8 +88,8 @@ class LockedFileIO(FileIO):
     def is_own(self, path: str) -> bool:
         return self._inner.is_own(path)
 
-    def together(self, actions: Sequence[Callable[[], Any]]) -> None:
-        self._inner.together(actions)
+    def together(self, actions: Sequence[Callable[[], Any]], *, soon: bool = False) -> None:
+        self._inner.together(actions, soon=soon)
 
     def soon(self, action: Callable[[], None]) -> None:
         self._inner.soon(action)
@@ -102,6 +102,9 @@ class LockedFileIO(FileIO):
 
     def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
         return self._inner.asked_recently(questions)
+
+    def asking_beside(self, action: Callable[[], None], questions: Questions) -> AbstractContextManager[None]:
+        return self._inner.asking_beside(action, questions)
 
     def known_still(self, questions: Questions, made: tuple[str, bytes], following: str) -> None:
         self._inner.known_still(questions, made, following)

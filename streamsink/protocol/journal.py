@@ -227,8 +227,11 @@ class Journal(ABC):
         remembered for good, longer than its record.
         """
 
-    def mark_all(self, records: Sequence[tuple[Committable, Where | None]]) -> None:
-        """As ``mark_published``, of several. After a crash any of them may be marked."""
+    def mark_all(self, records: Sequence[tuple[Committable, Where | None]], *, soon: bool = False) -> None:
+        """As ``mark_published``, of several. After a crash any of them may be marked.
+
+        soon: it may be done with what the store is asked next, and before the next such call without it returns.
+        """
         for committable, where in records:
             self.mark_published(committable, where)
 

@@ -56,8 +56,9 @@ class Published:
     attempts: how many tries the publishing loop took. where: the snapshot that holds the checkpoint, or that of each
     table; None when the destination has no snapshots. base_replaced: another writer's snapshot took the place of the
     one that ours is built on: nothing of ours is lost, but readers do not see the other writer's rows. settle: what is
-    left to do before the record may be marked, which another thread may do while the next batch is written; it returns
-    ``base_replaced``, and raises as ``Committer.publish``. None when nothing is left.
+    left to do before the record may be marked, which another thread may do while the next batch is written, and a
+    restart while the next record is published; it returns ``base_replaced``, and raises as ``Committer.publish``. None
+    when nothing is left.
     """
 
     checkpoint_id: int
@@ -66,6 +67,10 @@ class Published:
     where: Where | None = None
     base_replaced: bool = False
     settle: Callable[[], bool] | None = None
+
+    def settled(self) -> "Published":
+        """The same when nothing is left to do, which is done now. Raises what that raises."""
+        return self if self.settle is None else replace(self, base_replaced=self.settle(), settle=None)
 
 
 @dataclass(frozen=True)

@@ -261,8 +261,8 @@ class DistantFileIO(FileIO):
     def asking_to_keep(self, questions: Questions, *, more: bool = False) -> AbstractContextManager[None]:
         return self._ahead.keeping(questions, more=more)
 
-    def together(self, actions: Sequence[Callable[[], Any]]) -> None:
-        self._calls.at_once(actions)
+    def together(self, actions: Sequence[Callable[[], Any]], *, soon: bool = False) -> None:
+        self._ahead.together(actions, soon=soon)
 
     def soon(self, action: Callable[[], None]) -> None:
         self._ahead.soon(action)
@@ -275,6 +275,9 @@ class DistantFileIO(FileIO):
 
     def asked_recently(self, questions: Questions) -> AbstractContextManager[int | None]:
         return self._ahead.recent(questions)
+
+    def asking_beside(self, action: Callable[[], None], questions: Questions) -> AbstractContextManager[None]:
+        return self._ahead.within_beside(action, questions)
 
     def known_still(self, questions: Questions, made: tuple[str, bytes], following: str) -> None:
         self._ahead.known_still(questions, made, following)

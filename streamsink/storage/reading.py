@@ -95,10 +95,11 @@ class Reading:
         """Whether this object has made the file for such a try, and removes it."""
         return False
 
-    def together(self, actions: Sequence[Callable[[], Any]]) -> None:
+    def together(self, actions: Sequence[Callable[[], Any]], *, soon: bool = False) -> None:
         """Run the actions: one after another, or at once in a distant store, where each takes a round trip.
 
-        Raises the first error, after all that were begun have ended.
+        Raises the first error, after all that were begun have ended. soon: each of them as ``soon`` does; those that
+        wait have ended when a later call without it returns.
         """
         for action in actions:
             action()
@@ -127,6 +128,13 @@ class Reading:
         Enters with a time in ms before the first of the answers; None where nothing is asked ahead.
         """
         return nullcontext()
+
+    def asking_beside(self, action: Callable[[], None], questions: Questions) -> AbstractContextManager[None]:
+        """Run the action, then the block, as within ``asking``. A distant store is asked while the action runs: these
+        answers and what the action does may come in any order.
+        """
+        action()
+        return self.asking(questions)
 
     def known_still(self, questions: Questions, made: tuple[str, bytes], following: str) -> None:
         """The answers to these questions that this thread has used last in ``asked_recently`` count once more there,
@@ -287,6 +295,15 @@ class AskedAhead:
         self._of.kept = kept | asked if all(ask.is_nothing for ask in asked.values()) else {}
 
     @contextmanager
+    def within_beside(self, action: Callable[[], None], questions: Questions) -> Iterator[None]:
+        """See ``Reading.asking_beside``. Raises what the action raises, before the block."""
+        self.do_waiting()
+        asked = self._asks(questions)
+        self._at_once([action, *asked.values()])
+        with self._within(asked, Questions()):
+            yield
+
+    @contextmanager
     def recent(self, questions: Questions) -> Iterator[int]:
         """As ``asking``, with the answers that were kept a moment ago. Those that are not shared are forgotten then.
 
@@ -341,6 +358,12 @@ class AskedAhead:
     def soon(self, action: Callable[[], None]) -> None:
         """Run the action together with the next questions of this thread."""
         self._of.waiting.append(action)
+
+    def together(self, actions: Sequence[Callable[[], Any]], *, soon: bool) -> None:
+        """See ``Reading.together``."""
+        self._of.waiting += actions if soon else ()
+        if actions and not soon:
+            self._at_once(actions)
 
     def do_waiting(self) -> None:
         """Run now what waits for the next questions of this thread."""

@@ -4,7 +4,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from streamsink.errors import Corrupt
@@ -31,6 +31,8 @@ from streamsink.storage.reading import Questions
 from streamsink.table.layout import Layout
 from streamsink.table.manifest_merge import ManifestMerge, MergeOptions
 
+# Bytes of manifests that are kept at most within ``Manifests.keeping``.
+_MOST_KEPT = 8 * 2**20
 # How many manifests are read at once. Each one has at most manifest.target-file-size, so this bounds the memory too.
 _READ_AHEAD = 4
 
@@ -66,6 +68,8 @@ class Manifests:
         self._at = layout
         self._partition_types = tuple(partition_types)
         self._known: tuple[Snapshot, list[ManifestFileMeta]] | None = None
+        # Within ``keeping``, the bytes of manifests by path.
+        self._kept: dict[str, bytes] | None = None
         # Others of the same table, for other threads, that are told what this one publishes.
         self.told: tuple[Manifests, ...] = ()
 
@@ -179,21 +183,41 @@ class Manifests:
         for meta, path, data in self._data_of(metas):
             check_blocks(data, path, meta.counts)
 
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Within it small manifests that were read or written here need not be read again: they never change."""
+        self._kept = {}
+        try:
+            yield
+        finally:
+            self._kept = None
+
+    def keep(self, path: str, data: bytes) -> None:
+        """These bytes of a manifest have been read, or are about to be written, within ``keeping``."""
+        if self._kept is not None and sum(map(len, self._kept.values())) + len(data) <= _MOST_KEPT:
+            self._kept[path] = data
+
     def merge(
-        self, metas: Sequence[ManifestFileMeta], table_options: Mapping[str, str], name: str
+        self,
+        metas: Sequence[ManifestFileMeta],
+        table_options: Mapping[str, str],
+        name: str,
+        write: Callable[[str, bytes], object] | None = None,
     ) -> list[ManifestFileMeta]:
         """Manifests with the same live entries, in fewer files if Paimon's rules say so; see ``manifest_merge``.
 
-        name: unique to this try of a commit; the names of new files contain it.
+        name: unique to this try of a commit; the names of new files contain it. write: writes a manifest of this name;
+        by default it is durable at once.
         Raises Corrupt, and Misuse for a bad option.
         """
         options = MergeOptions.of(table_options)
-        output = _RollingOutput(self._write, self._partition_types, options.target_bytes, f"manifest-{name}-m")
+        output = _RollingOutput(write or self._write, self._partition_types, options.target_bytes, f"manifest-{name}-m")
         return ManifestMerge(options, self._partition_types, self._records, output, self.reading).merge(metas)
 
     def reading(self, metas: Sequence[ManifestFileMeta]) -> AbstractContextManager[None]:
         """Within it these manifests are read once, at once where the store is distant."""
-        return self._io.asking(Questions(read=tuple(self._at.manifest(meta.file_name) for meta in metas)))
+        paths = [self._at.manifest(meta.file_name) for meta in metas]
+        return self._io.asking(Questions(read=tuple(path for path in paths if path not in (self._kept or {}))))
 
     def _write(self, name: str, data: bytes) -> None:
         self._io.write(self._at.manifest(name), data)
@@ -239,6 +263,9 @@ class Manifests:
         return read_manifest_list(self._bytes(path), path)
 
     def _bytes(self, path: str) -> bytes:
+        kept = self._kept
+        if kept is not None and path in kept:
+            return kept[path]
         try:
             return self._io.read(path)
         except FileNotFoundError as missing:
@@ -252,7 +279,9 @@ class Manifests:
 class _RollingOutput:
     """Writes the merged manifests of one try of a commit. Each one is finished when it has reached the target size."""
 
-    def __init__(self, write: Callable[[str, bytes], None], types: Sequence[DataType], target_bytes: int, prefix: str):
+    def __init__(
+        self, write: Callable[[str, bytes], object], types: Sequence[DataType], target_bytes: int, prefix: str
+    ):
         self._write = write
         self._types = types
         self._target = target_bytes

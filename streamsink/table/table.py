@@ -6,7 +6,7 @@ A table that needs what this library does not honour is refused at open.
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from streamsink.clock import Clock
 from streamsink.errors import Conflict, Misuse
@@ -42,7 +42,7 @@ class Table:
         self.snapshots = Snapshots(file_io, self.layout)
         self.states = StatesReader(self.snapshots)
         if created is None:
-            with file_io.asking(Questions(read=(self.layout.schema(0),), names=(self.layout.schema_dir,))):
+            with file_io.asking(of_opening((root,))):
                 self.table_id = self.schemas.identity()
                 newest = self.schemas.latest()
         else:
@@ -139,25 +139,52 @@ def _missing(root: str) -> Misuse:
     )
 
 
+def of_being_tables(roots: Iterable[str]) -> Questions:
+    """What ``is_table`` asks of these paths."""
+    return Questions(size=tuple(Layout(root).schema(0) for root in roots))
+
+
+def of_opening(roots: Iterable[str]) -> Questions:
+    """What ``Table`` asks first of these paths."""
+    layouts = [Layout(root) for root in roots]
+    return Questions(
+        read=tuple(layout.schema(0) for layout in layouts), names=tuple(layout.schema_dir for layout in layouts)
+    )
+
+
 def is_table(file_io: FileIO, root: str) -> bool:
     """Whether the path holds a table's first schema file."""
     return file_io.exists(Layout(root).schema(0))
 
 
+def of_creating(roots: Iterable[str]) -> Questions:
+    """What ``create_table`` asks first of these paths, where ``is_table`` has just said that there is none."""
+    at = [Layout(root) for root in roots]
+    folders = tuple(folder for layout in at for folder in (layout.root, layout.schema_dir))
+    return Questions(size=tuple(layout.root for layout in at), names=folders)
+
+
 def create_table(
-    file_io: FileIO, root: str, schema: TableSchema, ours: Callable[[], Collection[str]] = frozenset
+    file_io: FileIO,
+    root: str,
+    schema: TableSchema,
+    ours: Callable[[], Collection[str]] = frozenset,
+    *,
+    is_missing: bool = False,
 ) -> Table:
     """Create a table, or open the equal one that another process created first.
 
-    ours(): how names of files begin that queries may put there before there is a table; these are no reason to refuse
-    the path. After a crash the table exists, or the path is as it was before.
+    is_missing: ``is_table`` has just said that there is none. ours(): how names of files begin that queries may put
+    there before there is a table; these are no reason to refuse the path. After a crash the table exists, or the path
+    is as it was before.
     Raises Misuse when the path holds something else (a table whose metadata is gone, or other files), or when the
     schema needs a feature that is not honoured here; Conflict when another process created a different table at the
     same time.
     """
     at, data, created = Layout(root), schema.to_json(), False
-    with file_io.asking(Questions(size=(at.schema(0), root), names=(root, at.schema_dir))):
-        is_there = is_table(file_io, root)
+    being = Questions() if is_missing else of_being_tables((root,))
+    with file_io.asking(being + of_creating((root,))):
+        is_there = not is_missing and is_table(file_io, root)
         schemas = [] if is_there else file_io.names(at.schema_dir)
         found = [] if is_there else _foreign_entries(file_io, root, schemas)
         is_file = not is_there and bool(file_io.size(root))

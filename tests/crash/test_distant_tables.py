@@ -2,6 +2,7 @@
 less: it is noticed before the next record.
 """
 
+import copy
 import dataclasses
 
 import pytest
@@ -160,3 +161,67 @@ def test_the_table_does_not_say_that_dead_letters_are_there_before_that_is_known
     with pytest.raises(Misuse) as refused:  # which says the way on
         world.run(boundaries=(6, 12))
     assert refused.value.kind == "dead-letters.gone"
+
+
+class _Interrupted(CrashingCalls):
+    """Something happens before the n-th call of these names; ``before_call`` is taken by what publishes beside the
+    batches.
+    """
+
+    def __init__(self, inner, n, names, happens):
+        super().__init__(inner)
+        self.left, self._names, self._happens = n, names, happens
+
+    def _do(self, name, action, torn=None):
+        self.left -= not self._names or name in self._names
+        if self.left == 0:
+            self.left = -1
+            self._happens()
+        return super()._do(name, action, torn)
+
+
+# Each batch goes to all tables.
+_BATCHES = (6, 14, 20)
+
+
+def _ended_by(first):
+    """The objects when the driver's second batch was recorded, and when it had ended."""
+    recorded = {}
+    first.run(boundaries=_BATCHES[:1])
+    first.checkpoint.ends.append(_BATCHES[1])
+    calls = CrashingCalls(first.calls)
+    first.driver.background = lambda step: Stepping(step, calls, 0)
+    sink = first.driver.start(first.file_io(calls), first.checkpoint)
+    arm("precommit.saved", 1, lambda: recorded.update(first.calls._objects))
+    sink.batch(first.driver.describe(first.checkpoint, 1))
+    faults.arm(None)
+    sink.close()
+    return recorded, dict(first.calls._objects)
+
+
+@pytest.mark.parametrize(
+    "before, most",
+    [(("entries",), 20), pytest.param((), 10_000, marks=pytest.mark.soak)],
+    ids=["a listing", "any call"],
+)
+def test_a_driver_that_ends_its_batch_while_the_next_one_starts_is_no_rollback(before, most):
+    """It publishes in all tables and marks its record, before any request of the start: what the journal says is there
+    was there before the tables were looked at.
+    """
+    first = TablesWorld(small=True)
+    recorded, ended = _ended_by(first)
+    more = {path: data for path, data in ended.items() if recorded.get(path) != data}
+    n, is_there = 1, True
+    while is_there and n <= most:
+        world = TablesWorld(small=True)
+        world.calls._objects, world.checkpoint = dict(recorded), copy.deepcopy(first.checkpoint)
+
+        def ends(objects=world.calls._objects):
+            if not any("/snapshot-" in path and path in objects for path in more):
+                objects |= more
+
+        calls = _Interrupted(world.calls, n, before, ends)
+        world.run(calls, boundaries=_BATCHES)
+        world.check_complete(_BATCHES)
+        is_there, n = calls.left < 0, n + 1
+    assert n > min(most, 100)

@@ -6,14 +6,18 @@ come together.
 """
 
 import copy
+import json
 
 import pytest
 
 from streamsink.clock import IdSource
 from streamsink.errors import StreamsinkError
+from streamsink.events import SnapshotReplaced
+from streamsink.journal.file_journal import FileJournal
 from streamsink.options import SinkOptions
 from streamsink.sinks.paimon import history, restoring
 from streamsink.storage.s3 import S3FileIO
+from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash
 from tests.crash.world import World, ends_right, expected
@@ -116,7 +120,8 @@ def _interrupted(pending, n, action, **options):
             done.append(True)
             action(world)
 
-    calls = _Interrupted(world.calls, at_that_call)
+    calls, seed = _Interrupted(world.calls, at_that_call), n
+    calls.order = lambda actions: sorted(actions, key=lambda action: hash((seed, id(action))))
     try:
         world.run(calls, boundaries=BATCHES)
     except StreamsinkError:
@@ -176,10 +181,7 @@ def test_a_table_that_goes_back_at_any_request(pending, stride, rng):
     """To the snapshot that was there before the restart: what was published since is published again."""
 
     def roll_back(world):
-        for path in list(world.calls._objects):
-            if path.startswith(f"{ROOT}/snapshot/snapshot-") and not path.endswith("-1"):
-                world.calls.unlink(path)
-        world.calls.put(f"{ROOT}/snapshot/LATEST", b"1")
+        _roll_back_to_the_first(world.calls)
 
     def goes_back(n):
         return _interrupted(pending, n, roll_back, on_rollback="republish")
@@ -187,6 +189,120 @@ def test_a_table_that_goes_back_at_any_request(pending, stride, rng):
     for n, world, _ in _at_each_request(goes_back, stride, rng):
         world.run(boundaries=BATCHES)
         assert world.ids() == expected(BATCHES), f"a rollback at call {n}"
+
+
+def _roll_back_to_the_first(calls) -> int:
+    """Returns the number that the newest snapshot had."""
+    names = [path for path in calls._objects if path.startswith(f"{ROOT}/snapshot/snapshot-")]
+    for path in names:
+        if not path.endswith("-1"):
+            calls.unlink(path)
+    calls.put(f"{ROOT}/snapshot/LATEST", b"1")
+    return max(int(path.rpartition("-")[2]) for path in names)
+
+
+def _another_history(world, less: int) -> list[int]:
+    """The table goes back, and another application fills the numbers, but for so many.
+
+    Returns the ids that it writes.
+    """
+    count = _roll_back_to_the_first(world.calls) - 1 - less
+    if count <= 0:
+        return []
+    other = _world(world.calls, application="other")
+    other.driver.first_file = 100
+    other.run(boundaries=tuple(range(101, 101 + count)))
+    return list(range(100, 100 + count))
+
+
+@pytest.mark.parametrize("less", [1, 0, -1])
+@pytest.mark.parametrize("stride", [SOME, pytest.param(1, marks=pytest.mark.soak)])
+def test_another_history_at_any_request(pending, stride, less, rng):
+    """A snapshot of ours that comes after that is in another history, and so is one that is created while that is
+    looked up. None of them proves another one, and what the other application wrote stays.
+    """
+    n, is_there = rng.randrange(stride) + 1, True
+    while is_there:
+        others: list[int] = []
+        world, is_there = _interrupted(
+            pending,
+            n,
+            lambda world, others=others: others.extend(_another_history(world, less)),
+            on_rollback="republish",
+        )
+        world.run(boundaries=BATCHES)
+        assert world.ids() == [*expected(BATCHES), *others], f"another history of {len(others)} at call {n}"
+        n += stride
+    assert n > 60
+
+
+class _BeforeASnapshot(CrashingCalls):
+    """Something happens before the creation of the snapshot with this number, which is the first of what may be asked
+    at once, or the last.
+    """
+
+    def __init__(self, inner, number, is_first, happens):
+        super().__init__(inner)
+        self._name, self._happens = f"/snapshot-{number}", happens
+        self.order = (lambda actions: actions) if is_first else (lambda actions: actions[::-1])
+
+    def put_new(self, path, data, unique):
+        if path.endswith(self._name) and self._happens is not None:
+            happens, self._happens = self._happens, None
+            happens()
+        return super().put_new(path, data, unique)
+
+
+def _started(pending, number, is_first, happens):
+    """A restart to which this happens before it creates the snapshot of this number, its error if it has one, and the
+    numbers of the snapshots that are there then.
+    """
+    world = _restarting(pending, on_rollback="republish")
+    calls, failed = _BeforeASnapshot(world.calls, number, is_first, lambda: happens(world)), None
+    try:
+        world.driver.start(world.file_io(calls), world.checkpoint)
+    except StreamsinkError as error:
+        failed = error
+    return world, failed, open_table(world.file_io(world.calls), ROOT, for_writing=False).snapshots.ids()
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["created-first", "created-last"])
+@pytest.mark.parametrize("number, less", [(3, 1), (3, 0), (4, 1), (4, 0), (5, 2)])
+def test_our_own_snapshot_proves_nothing(pending, number, less, is_first):
+    """It was created in another history, and the one behind it beside the look at what is before: both go."""
+    others: list[int] = []
+    world, failed, ids = _started(pending, number, is_first, lambda world: others.extend(_another_history(world, less)))
+    assert failed.kind == "table.history-changed"
+    assert ids == list(range(1, number - less)) and world.ids() == [*expected(BATCHES[:1]), *others]
+    world.run(boundaries=BATCHES)
+    assert world.ids() == [*expected(BATCHES), *others]
+
+
+def test_an_error_does_not_leave_a_snapshot_unchecked(pending):
+    """The fourth snapshot is created in another history, and files of the record behind it are gone."""
+    others: list[int] = []
+
+    def happens(world):
+        others.extend(_another_history(world, 0))
+        [gone, *_] = FileJournal(world.file_io(world.calls), ROOT, "streamsink", 2).load(5).files
+        world.calls.unlink(f"{ROOT}/{gone.final}")
+
+    world, failed, ids = _started(pending, 4, False, happens)
+    assert failed.kind == "table.history-changed"
+    assert ids == [1, 2, 3] and world.ids() == [*expected(BATCHES[:1]), *others]
+
+
+def test_a_replaced_base_is_told(pending):
+    """Another writer's rename, prepared before ours was created, replaces the snapshot on which ours is built."""
+
+    def happens(world):
+        path = f"{ROOT}/snapshot/snapshot-2"
+        of_other = json.loads(world.calls.read(path)) | {"uuid": "another", "timeMillis": 1}
+        world.calls.put(path, json.dumps(of_other).encode())
+
+    world, failed, _ = _started(pending, 4, True, happens)
+    told = [event.snapshot_id for event in world.driver.events if isinstance(event, SnapshotReplaced)]
+    assert failed.kind == "restore.restarting" and told == [2]
 
 
 def test_the_records_are_more_than_are_prepared_at_once(pending):

@@ -301,7 +301,7 @@ OF_QUERIES = (
     Defect("A7: sources without positions are asked for them", "protocol/positions.py:row_ranges",
            "if not all_numeric(sources):", "if not sources:", (_RANGES,)),
     Defect("a late snapshot goes although others have built on it", "table/commit/late.py:is_base_kept",
-           "if following is None or is_built_on(table, following, snapshot) is False:", "if True:", (_ROLLED_BACK,)),
+           "if others is None or is_built_on(table, others, ours[-1]) is False:", "if True:", (_ROLLED_BACK,)),
     Defect("A7: rows outside are counted and go on", "sinks/paimon/row_positions.py:judge", "if outside:", "if False:", (_RANGES,)),
     Defect("A7: a task does not look at its rows", "spark/rows/position_proof.py:ProvenWriter.write",
            "self._ranges.outside(batch)", "0", (_PROOF,)),

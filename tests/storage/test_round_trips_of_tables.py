@@ -7,6 +7,7 @@ from streamsink.options import SinkOptions
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.testing.many_driver import LettersDriver, ManyTablesDriver
 from tests.storage.test_round_trips import AFTERWARDS, LOOK, PUBLISHED, RECORDED, WRITTEN, Run
+from tests.storage.test_round_trips_at_start import restarted, shown
 
 ROOT = "s3://bucket/shop.db"
 SCHEMA = pa.schema([("id", pa.int64()), (ROUTE, pa.string())])
@@ -105,3 +106,25 @@ def test_a_table_that_the_batch_before_did_not_touch_is_looked_at_before_the_rec
         _times(RECORDED, 3, "HEAD owner", "PUT at", "PUT record"),
         *[PUBLISHED] * 3,
     ]
+
+
+def _started(query):
+    """A run of the query that has written three batches, and the requests of its first batch, with the start."""
+    run = query()
+    start = run.calls.take()
+    first = run.batch(0)[0]
+    run.batch(1), run.batch(2)
+    return run, shown(f"{query.__name__}, fresh", start, first)
+
+
+@pytest.mark.parametrize("query, first, again", [(_Tables, 32, 41), (_Letters, 34, 37)])
+def test_a_start_asks_all_tables_at_once(query, first, again):
+    """Three fresh tables, and one with dead letters: until the first batch returns; and a restart, until its next batch
+    does. What can be known of all tables together is asked so. They are created one after another.
+    """
+    run, (levels, _) = _started(query)
+    run.sink.close()
+    begun = restarted(run, 3)
+    batch, _ = run.batch(3)
+    of_restart, _ = shown(f"{query.__name__}, a restart", begun, batch)
+    assert len(levels) <= first and len(of_restart) <= again

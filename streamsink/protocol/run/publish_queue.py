@@ -16,7 +16,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from streamsink import events
 from streamsink.clock import Clock
@@ -145,9 +144,7 @@ class PublishQueue:
             self._unsettled.popleft()
 
     def _finish(self, unit: Committable, records: Sequence[Committable], outcome: Published, elapsed_ms: float) -> None:
-        if outcome.settle is not None:
-            outcome = replace(outcome, base_replaced=outcome.settle(), settle=None)
-        self.mark([(unit, records, outcome)], elapsed_ms)
+        self.mark([(unit, records, outcome.settled())], elapsed_ms)
         self._journal.forget([committable.state.sequence for committable in records])
 
     def units(self, queued: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:
@@ -182,10 +179,10 @@ class PublishQueue:
         fence = Fence(ask, self._journal.questions(self._writer))
         return self._committer.publish(unit, expect=expect, restored=restored, fence=fence)
 
-    def mark(self, done: Sequence[Done], elapsed_ms: float) -> None:
-        """These units are visible: the journal marks their records, and the batch function is told."""
+    def mark(self, done: Sequence[Done], elapsed_ms: float, *, soon: bool = False) -> None:
+        """These units are visible: the journal marks their records (soon: as there), and the batch function is told."""
         path, application = self._to.path, self._options.application
-        self._journal.mark_all([(record, outcome.where) for _, records, outcome in done for record in records])
+        self._journal.mark_all([(record, mine[2].where) for mine in done for record in mine[1]], soon=soon)
         for each in done:
             if each[2].base_replaced:
                 self._emit(events.SnapshotReplaced(path, application, each[2].snapshot_id - 1, ()))

@@ -69,47 +69,61 @@ class Reconciler:
                 # A try of this run that fails is the end of the run, so nothing of what is pending was tried before.
                 untried = {entry.committable.state.sequence for entry in self._queue.pending()}
                 plan = plan_restore(self._to, history, self._journal, self._committer, self._options, untried=untried)
+                known = self._known_mark(plan)
             lost = tuple(c.state.checkpoint_id for c in plan.publish if c.state.sequence in plan.rolled_back)
             for snapshot_id in plan.replaced:
                 self._emit(events.SnapshotReplaced(self._to.path, self._options.application, snapshot_id, lost))
             with self._committer.restoring((*plan.mark, *plan.publish)):
-                leftovers = self._filter_and_publish(plan, writer)
+                leftovers = self._filter_and_publish(plan, writer, known)
         published = tuple(c.state.checkpoint_id for c in plan.publish)
         return Reconciled(self._queue.published, published, plan.rolled_back, plan.replaced, leftovers)
 
-    def _filter_and_publish(self, plan: RestorePlan, writer: Writer) -> list[str]:
+    def _known_mark(self, plan: RestorePlan) -> dict[int, Where | None]:
+        """The mark of the last published record, by its number, where it has one that the restart does not make."""
+        sequence = plan.last.sequence if plan.last is not None else 0
+        is_made = any(committable.state.sequence == sequence for committable in plan.mark)
+        return {} if is_made or not self._journal.is_marked(sequence) else {sequence: self._journal.mark_of(sequence)}
+
+    def _filter_and_publish(self, plan: RestorePlan, writer: Writer, known_mark: dict[int, Where | None]) -> list[str]:
         """Publish the records of a restore plan in order; those that are visible already are only marked.
 
+        known_mark: of ``_known_mark``.
         Returns the files of dead tries that were deleted. They are deleted before the mark: a record with a mark is
         never looked at again. They are looked for by each record's name, whichever group its dead tries were made for.
         """
         leftovers = self._committer.sweep(plan.mark)
         older = [self._journal.is_marked(committable.state.sequence) for committable in plan.mark]
         self._journal.mark_all([(c, self._where(c) if is_older else None) for c, is_older in zip(plan.mark, older)])
-        self._say_where(plan.last)
+        self._say_where(plan.last, known_mark)
         self._queue.begin_behind(plan.last)
         over, done = plan.over, list[Done]()
-        for unit, records in self._units([c.published_by(writer.epoch) for c in plan.publish]):
+        units = self._units([c.published_by(writer.epoch) for c in plan.publish])
+        for number, (unit, records) in enumerate(units, 1):
             fault_point("restore.before_publish")
             expect, over = records[0].state.sequence - 1 if over is None else over, None
             outcome = self._queue.publish(
                 unit, records, expect=expect, restored=True, before=functools.partial(self._doubt_marks, records)
             )
             done.append((unit, records, outcome))
-            if len(done) >= self._committer.marked_at_once:
-                leftovers, done = leftovers + self._sweep_and_mark(done, plan), []
+            if number % self._committer.marked_at_once == 0:
+                # One that is settled while the next one is published is marked after that.
+                is_settled = outcome.settle is None
+                known = done if is_settled else done[:-1]
+                leftovers += self._sweep_and_mark(known, plan, soon=not is_settled)
+                done = done[len(known) :]
         leftovers += self._sweep_and_mark(done, plan) if done else []
         fault_point("restore.published")
         if plan.publish:
             self._journal.forget([committable.state.sequence for committable in plan.publish])
         return leftovers
 
-    def _sweep_and_mark(self, done: Sequence[Done], plan: RestorePlan) -> list[str]:
-        """Returns the files of dead tries that were deleted."""
+    def _sweep_and_mark(self, done: Sequence[Done], plan: RestorePlan, *, soon: bool = False) -> list[str]:
+        """Returns the files of dead tries that were deleted. soon: as of ``Journal.mark_all``."""
+        done = [(unit, records, outcome.settled()) for unit, records, outcome in done]
         # The first publishing of one that was rolled back may still be held by a tag.
         again = set(plan.rolled_back)
         found = self._committer.sweep([c for _, records, _ in done for c in records if c.state.sequence not in again])
-        self._queue.mark(done, 0.0)
+        self._queue.mark(done, 0.0, soon=soon)
         return found
 
     def _units(self, records: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:
@@ -134,15 +148,16 @@ class Reconciler:
                 if doubted != known:
                     self._journal.mark_published(committable, doubted)
 
-    def _say_where(self, last: AppState | None) -> None:
+    def _say_where(self, last: AppState | None, known: dict[int, Where | None]) -> None:
         """Complete the mark of the last published record when it was torn, made without a place, or before it came
         again.
 
         By what the table says now it becomes a proof for later. So do the marks of records that came again with it.
+        known: marks, by number.
         """
         sequence = last.sequence if last is not None else 0
         while sequence and self._journal.is_marked(sequence):
-            mark = self._journal.mark_of(sequence)
+            mark = known[sequence] if sequence in known else self._journal.mark_of(sequence)
             if mark is not None and not comes_again(mark):
                 return
             record = readable(self._journal, sequence)  # it is published, so nobody else needs to read it

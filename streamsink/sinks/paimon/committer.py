@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import StreamsinkError
 from streamsink.faults import fault_point
 from streamsink.format.manifest import FileKind, ManifestEntry, write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
@@ -20,7 +19,7 @@ from streamsink.protocol.sink import Published
 from streamsink.sinks.paimon import promise
 from streamsink.sinks.paimon.history import PaimonHistory
 from streamsink.sinks.paimon.past import history_of
-from streamsink.sinks.paimon.past.filter_of import RecordGuard
+from streamsink.sinks.paimon.past.filter_of import RecordGuard, asked_by
 from streamsink.sinks.paimon.past.history_of import mark_of
 from streamsink.sinks.paimon.past.records import (
     commit_name,
@@ -154,19 +153,20 @@ class PaimonCommitter(PaimonHistory):
         state, way = committable.state, self._way(restored)
         with explained(self._table.root, state.sequence, self._way_on):
             committable = way.unpublished(committable)
-            done = way.gone_with_its_files(committable, self._way_on)
+            done = way.gone_with_its_files(committable, self._way_on, asked_by(fence))
             if done is None:
                 committable = self._if_still_meant(committable) if restored else committable
                 request = self._placed_request(committable, way, fence)
                 guard = RecordGuard(self._table, committable, expect, fence, is_undone=self._is_undone)
-                later = self.settles_later and not restored
                 committed = self._commit.commit_unsettled(request, guard)
+                settle = explaining(committed.settle, self._table.root, state.sequence, self._way_on)
+                beside = way.settling(committable, committed.snapshot_id, settle) if restored else None
+                later = settle if self.settles_later and not restored else beside
                 replaced = False if later else committed.settle()
                 is_alone = committed.may_be_alone or committable.payload.get("alone", False)
                 where = mark_of(committed.snapshot, committed.at_ms, alone=is_alone)
-                settle = explaining(committed.settle, self._table.root, state.sequence, self._way_on) if later else None
                 name, tries = committed.snapshot_id, committed.attempts
-                done = Published(state.checkpoint_id, name, tries, where, replaced, settle)
+                done = Published(state.checkpoint_id, name, tries, where, replaced, later)
         self.see_published(committable)
         return done
 
@@ -212,6 +212,7 @@ class PaimonCommitter(PaimonHistory):
             overwrite=Overwrite.in_payload(committable.payload),
             name=ahead.commit_name if ahead else commit_name(committable),
             ahead=ahead,
+            before=way.before,
         )
 
     def _if_still_meant(self, committable: Committable) -> Committable:
@@ -233,12 +234,10 @@ class PaimonCommitter(PaimonHistory):
     @contextmanager
     def restoring(self, records: Sequence[Committable]) -> Iterator[None]:
         ahead = self._place if self._options.publish_as != ONE_SNAPSHOT else None
-        self._restart = Restart(self._table, records, self._entries, ahead, self._commit.files.write_chain)
+        self._restart = Restart(self._table, records, self._entries, ahead, self._commit.files)
         try:
-            yield
-        except StreamsinkError as failed:
-            self._restart.clean(failed)
-            raise
+            with self._restart.cleared():
+                yield
         finally:
             self._restart = None
 

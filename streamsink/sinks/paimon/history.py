@@ -3,10 +3,12 @@
 Driver only.
 """
 
+import functools
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, Protocol
 
+from streamsink.errors import StreamsinkError
 from streamsink.format.supported import check_writable
 from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.options import SinkOptions
@@ -16,15 +18,49 @@ from streamsink.protocol.sink import Committer, History
 from streamsink.sinks.paimon.past import filter_of, history_of
 from streamsink.sinks.paimon.past.above import as_journals_say
 from streamsink.sinks.paimon.past.history_of import names_of
+from streamsink.sinks.paimon.past.place import Place
 from streamsink.sinks.paimon.past.records import files_in_place, is_readable, path_of_rows, state_alone
 from streamsink.storage.reading import Questions
 from streamsink.table.commit.table_commit import TableCommit
 from streamsink.table.history import lineage
 from streamsink.table.history.lineage import were_named
 from streamsink.table.history.whole import Whole
-from streamsink.table.table import Table
+from streamsink.table.table import Table, is_table, of_being_tables, of_opening
 
 _MARKED_AT_ONCE = 16
+
+
+class _Open(Protocol):
+    """One of several tables, open."""
+
+    @property
+    def committer(self) -> "PaimonHistory": ...
+
+
+def looking_at_all(
+    place: Place, opened: Mapping[str, _Open], member: Callable[[str, str], _Open], paths: Mapping[str, str]
+) -> AbstractContextManager[None]:
+    """Look for the first time at several tables, in a distant store at all of them at once.
+
+    What is wrong with one of them is said by the look that follows within the block, of which the first questions are
+    answered. opened: those that are open, by name. member: opens one that exists, as ``ManyTables.member``; raises what
+    that raises. paths: by name, relative to the folder, also of tables that do not exist.
+    """
+    file_io, known = place.file_io, set(opened)
+    if not file_io.is_distant:
+        return nullcontext()
+    roots = {name: place.absolute(path) for name, path in paths.items()}
+    being = of_being_tables(roots.values())
+    with file_io.asking(being + of_opening(root for name, root in roots.items() if name not in known)):
+        there = [name for name, root in roots.items() if is_table(file_io, root)]
+        committers = {name: member(name, paths[name]).committer for name in there}
+
+    def look(committer: PaimonHistory) -> None:
+        with suppress(OSError, StreamsinkError):
+            committer.history(place.key)
+
+    file_io.together([functools.partial(look, each) for name, each in committers.items() if name not in known])
+    return file_io.asking(sum((committer.questions() for committer in committers.values()), being))
 
 
 class PaimonHistory(Committer):

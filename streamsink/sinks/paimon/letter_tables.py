@@ -97,8 +97,11 @@ class _Opened:
         """Path of the table for dead letters with this name: it lies beside the table."""
         return f"{self._table.root.rpartition('/')[0]}/{name}"
 
-    def open(self, name: str) -> tuple[Table, PaimonCommitter]:
-        """The table for dead letters with this name, and its committer. Raises Misuse when there is none."""
+    def open(self, name: str, created: Table | None = None) -> tuple[Table, PaimonCommitter]:
+        """The table for dead letters with this name, and its committer. created: as of ``ManyTables.member``.
+
+        Raises Misuse when there is none.
+        """
         if name not in self._opened:
             # What the query asks for its own table does not hold for this one.
             options = replace(
@@ -112,10 +115,14 @@ class _Opened:
                 publish_as=SNAPSHOT_PER_CHECKPOINT,
                 lock_id=None,
             )
-            table = open_table(self._table.file_io, self.path_of(name), for_writing=True)
+            table = created or open_table(self._table.file_io, self.path_of(name), for_writing=True)
             committer = PaimonCommitter(table, options, journal_of=self._table.root, is_undone=lambda sequence: False)
             self._opened[name] = (table, committer)
         return self._opened[name]
+
+    def is_open(self, name: str) -> bool:
+        """Whether ``open`` has this table already."""
+        return name in self._opened
 
     def look_after(self, name: str) -> None:
         """Open this table for dead letters if it exists, so that a restore sweeps what dead processes left in it."""

@@ -5,7 +5,7 @@ docs/design/0011-dead-letters.md.
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, cast
@@ -143,10 +143,16 @@ class TableAndLetters:
         self._is_checked = False  # whether the table for dead letters has no record that the table does not know
         self.place = Place(table.file_io, root, "", table.table_id)
 
-    def member(self, name: str, path: str) -> Member:
-        """An open table, by its name. Raises Misuse when there is none."""
+    @property
+    def members(self) -> Collection[str]:
+        """Names of the tables that are open."""
+        own = self._table.root.rpartition("/")[2]
+        return [own, *([self._letters] if self._committer.letters.is_open(self._letters) else [])]
+
+    def member(self, name: str, path: str, created: Table | None = None) -> Member:
+        """As ``ManyTables.member``."""
         if name == self._letters:
-            return Member(*self._committer.letters.open(name))
+            return Member(*self._committer.letters.open(name, created))
         return Member(self._table, self._committer)
 
     def at(self, name: str, path: str) -> str:

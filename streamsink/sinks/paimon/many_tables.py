@@ -25,12 +25,13 @@ from streamsink.protocol.journal import Mark, MarkOfTables, Where
 from streamsink.protocol.sink import Committer, History, Published
 from streamsink.sinks.paimon import promise
 from streamsink.sinks.paimon.committer import PaimonCommitter
+from streamsink.sinks.paimon.history import looking_at_all
 from streamsink.sinks.paimon.past import chain_errors, marks
 from streamsink.sinks.paimon.past.chains import Chains
 from streamsink.sinks.paimon.past.name_before import Had, NameBefore, parts_of_all
 from streamsink.sinks.paimon.past.place import Existing, Place
 from streamsink.sinks.paimon.past.progress import TableProgress
-from streamsink.sinks.paimon.past.record_of_tables import heads_in, own_parts, part_from_root
+from streamsink.sinks.paimon.past.record_of_tables import heads_in, own_parts, part_from_root, tell_dead_letters
 from streamsink.sinks.paimon.past.records import state_alone
 from streamsink.sinks.paimon.trouble import check_options
 from streamsink.storage.flush_group import FlushGroup
@@ -59,7 +60,7 @@ class _Tables:
         self.place = place
         self._journal = journal
         self._options = options
-        self._members: dict[str, Member] = {}
+        self.members: dict[str, Member] = {}  # those that are open, by name
         # Tables without which the pending record is published. No later record has a part for a table that lacks this
         # one's.
         self._left_out: Collection[str] = ()
@@ -69,11 +70,11 @@ class _Tables:
         """paths(): (name, path) of the tables that must not know this application unless a record names them."""
         self._expected = paths
 
-    def member(self, name: str, path: str) -> Member:
-        """The table at this path, relative to the folder; it is opened once. Raises Misuse when there is none."""
-        if name not in self._members:
-            table = open_table(self.place.file_io, self.place.absolute(path), for_writing=True)
-            self._members[name] = member = Member(
+    def member(self, name: str, path: str, created: Table | None = None) -> Member:
+        """The table at this path below the folder, opened once or just ``created``. Raises Misuse if there is none."""
+        if name not in self.members:
+            table = created or open_table(self.place.file_io, self.place.absolute(path), for_writing=True)
+            self.members[name] = member = Member(
                 table,
                 PaimonCommitter(
                     table,
@@ -83,7 +84,7 @@ class _Tables:
                 ),
             )
             member.committer.settles_later = self.place.file_io.is_distant
-        return self._members[name]
+        return self.members[name]
 
     def at(self, name: str, path: str) -> str:
         """Path of the table as of ``InTable``. path: relative to the folder of the tables, of which ``beside`` is the
@@ -197,7 +198,8 @@ class ManyTables(_Tables, Committer):
         recorded.
         """
         staging = checkpoint.staging
-        heads = dict(heads_in(self._last[0] if self._last else self._journal.newest()))
+        newest = self._last[0] if self._last else self._journal.newest()
+        heads = dict(heads_in(newest))
         of_before = {each.name: each.to_json() for each in had}
         every = [file for _, mine in written.values() for file in mine]
         promise.see(self.place.file_io, self.place.root, staging, every)
@@ -224,7 +226,7 @@ class ManyTables(_Tables, Committer):
             "kind": "MANY",
             "tables": entries,
             "heads": heads,
-            marks.PUBLISHED: marks.so_far_of(*self._last) if self._last else marks.so_far(self._journal),
+            marks.PUBLISHED: marks.so_far_of(*self._last) if self._last else marks.so_far(self._journal, newest),
             "dead_letters": dict(dead),
         }
         return tuple(files), payload
@@ -237,7 +239,7 @@ class ManyTables(_Tables, Committer):
         progress = self._progress()
         progress.expect(self._expected)  # its errors tell what all of the tables have, as those of a start do
         if name not in heads:
-            progress.check_unknown(self._members[name])
+            progress.check_unknown(self.members[name])
             return 0
         if heads[name]["path"] != path:
             raise chain_errors.moved(self.place, name, path, heads[name]["path"])
@@ -245,7 +247,7 @@ class ManyTables(_Tables, Committer):
         if name in self._just_looked_at():
             return sequence
         settled = heads_in(self._settled).get(name)
-        Chains(progress).check_head(name, self._members[name], settled)
+        Chains(progress).check_head(name, self.members[name], settled)
         return sequence
 
     def _just_looked_at(self) -> Collection[str]:
@@ -259,7 +261,7 @@ class ManyTables(_Tables, Committer):
 
     def _looking_at(self, names: Sequence[str]) -> AbstractContextManager[None]:
         """Ask a distant store at once what is asked of the other ones of these tables, which are open."""
-        others = [self._members[name].committer.questions() for name in names if name not in self._just_looked_at()]
+        others = [self.members[name].committer.questions() for name in names if name not in self._just_looked_at()]
         return self.place.file_io.asking_to_keep(sum(others, Questions()), more=True)
 
     # -- Committer -------------------------------------------------------------------------------------------------
@@ -270,9 +272,14 @@ class ManyTables(_Tables, Committer):
 
     def asking(self, questions: Any, *, others: bool = False) -> AbstractContextManager[Any]:
         asked = questions if isinstance(questions, Questions) else Questions()
-        entries = self._last[0].payload["tables"] if self._last else ()
-        of_tables = [self.member(entry["name"], entry["path"]).committer.questions() for entry in entries]
-        return self.place.file_io.asking_to_keep(sum(of_tables, asked))
+        # A record that is listed must be one that the look can see: so the tables are asked behind the listing.
+        more = self._of_tables(self._last[0]) if self._last else Questions(names=(self._journal.place,))
+        return self.place.file_io.asking_to_keep(asked + more)
+
+    def _of_tables(self, record: Committable) -> Questions:
+        """What is asked of the tables of this record, as far as they are open: one that is lost may not be."""
+        found = [self.members.get(part["name"]) for part in record.payload["tables"]]
+        return sum((member.committer.questions() for member in found if member is not None), Questions())
 
     def recording(self, create: Callable[[], None], questions: Any) -> None:
         self._last = None  # until this record is published
@@ -287,16 +294,18 @@ class ManyTables(_Tables, Committer):
         self._last = None
         self._journal.read_listing()
         self._left_out = self._chains().left_out()
-        settled = self._settled
         # If nothing is pending, and the last record's tables are as it left them, the other tables are looked at only
         # before they are written again. Otherwise all of them are looked at now.
-        if (
-            settled is None
-            or self._journal.last_sequence() != settled.state.sequence
-            or not self._chains().is_at(settled)
-        ):
-            self._settled = self._chains().last_settled(self._expected)
+        if self._settled is None or not self._is_last(self._settled):
+            looking = functools.partial(looking_at_all, self.place, self.members, self.member)
+            self._settled = self._chains().last_settled(self._expected, looking)
         return History(self._settled.state if self._settled else None, True)
+
+    def _is_last(self, settled: Committable) -> bool:
+        if self._journal.last_sequence() != settled.state.sequence:
+            return False
+        with self.place.file_io.asking(self._of_tables(settled)):
+            return self._chains().is_at(settled)
 
     def state_alone(self, committable: Committable, *, held: bool = False) -> Committable:
         return state_alone(committable, held=held)
@@ -359,7 +368,7 @@ class ManyTables(_Tables, Committer):
             )
             fault_point("tables.table_published")
         self._settled = committable
-        _tell_dead_letters(self._emit, self.place, committable)
+        tell_dead_letters(self._emit, self.place, committable)
         settle = functools.partial(_settle, self._emit, self.place, told)
         if not self.settles_later or restored:
             settle()
@@ -373,12 +382,12 @@ class ManyTables(_Tables, Committer):
     def restoring(self, records: Sequence[Committable]) -> Iterator[None]:
         with ExitStack() as stack:
             for name, mine in self._by_table(records).items():
-                stack.enter_context(self._members[name].committer.restoring(mine))
+                stack.enter_context(self.members[name].committer.restoring(mine))
             yield
 
     def sweep(self, published: Sequence[Committable]) -> list[str]:
         parts = self._by_table(published)
-        return [path for name, member in self._members.items() for path in member.committer.sweep(parts.get(name, []))]
+        return [path for name, member in self.members.items() for path in member.committer.sweep(parts.get(name, []))]
 
 
 def _settle(emit: Callable[[events.Event], None], place: Place, published: Sequence[tuple[Member, Published]]) -> bool:
@@ -387,9 +396,3 @@ def _settle(emit: Callable[[events.Event], None], place: Place, published: Seque
         if done.settle() if done.settle is not None else done.base_replaced:
             emit(events.SnapshotReplaced(member.table.root, place.application, done.snapshot_id - 1, ()))
     return False
-
-
-def _tell_dead_letters(emit: Callable[[events.Event], None], place: Place, committable: Committable) -> None:
-    for target, rows in sorted(committable.payload["dead_letters"].items()):
-        checkpoint_id = committable.state.checkpoint_id
-        emit(events.RowsDeadLettered(place.root, place.application, checkpoint_id, target, rows))

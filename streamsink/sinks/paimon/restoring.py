@@ -1,52 +1,44 @@
 """How a record is published: one of this run, one of an earlier run, or one of many at a restart. Driver only."""
 
-import functools
+import itertools
 import math
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 from streamsink.clock import Clock
-from streamsink.errors import Corrupt, Fenced, Retryable, StreamsinkError
+from streamsink.errors import Fenced, Retryable, StreamsinkError
 from streamsink.events import log
-from streamsink.format.manifest import Identity, ManifestEntry
+from streamsink.format.manifest import ManifestEntry
 from streamsink.format.manifest_list import ManifestFileMeta
-from streamsink.format.snapshot import APPEND
-from streamsink.protocol.committable import Committable, StagedFile
+from streamsink.format.snapshot import APPEND, Snapshot
+from streamsink.protocol.committable import DEAD_LETTERS, Committable
 from streamsink.protocol.sink import Published
 from streamsink.sinks.paimon.past import filter_of
 from streamsink.sinks.paimon.past.history_of import mark_of
+from streamsink.sinks.paimon.past.pending_files import PendingFiles
 from streamsink.sinks.paimon.past.records import (
     commit_name,
     files_in_place,
     is_older_than,
     manifest_meta,
-    read_staged,
+    renames,
     staged_manifests,
-    state_alone,
 )
 from streamsink.sinks.paimon.trouble import files_gone
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.reading import Questions
 from streamsink.table.commit.changes import Ahead
+from streamsink.table.commit.files_of_tries import FilesOfTries
+from streamsink.table.commit.late import Settling
 from streamsink.table.history import leftovers
 from streamsink.table.history.deletion import Look, delete
-from streamsink.table.history.lineage import named_since
 from streamsink.table.history.presence import Presence
 from streamsink.table.table import Table
 
-# Entries of manifests that are kept between looking for their files and publishing them: some 10 MiB.
-_MOST_ENTRIES = 5_000
 # Records that are prepared at once. Few, because files that have their final names and no snapshot are orphans to a
 # cleaner.
 _AHEAD = 16
-# Records of which the manifests, or the files, are asked about at once.
-_LOOKED_UP = 64
-
-
-# As ``FilesOfTries.write_chain``.
-WriteChain = Callable[[Sequence[tuple[str, Sequence[ManifestFileMeta]]], FlushGroup], Mapping[str, Ahead]]
 
 
 class Live:
@@ -80,16 +72,29 @@ class Live:
         """What ``place_ahead`` wrote for the first try of the commit."""
         return None
 
-    def gone_with_its_files(self, committable: Committable, way_on: str) -> Published | None:
+    def gone_with_its_files(self, committable: Committable, way_on: str, fence: Questions) -> Published | None:
         """Of a record of which files are gone: how it was published. None when all files are there.
 
-        way_on: what to do when it is not published; then Corrupt is raised.
+        way_on: what to do when it is not published; then Corrupt is raised. fence: what the fence asks.
         """
         return None
 
     def is_last(self, committable: Committable) -> bool:
         """Whether no record is published right after it."""
         return True
+
+    @property
+    def before(self) -> Settling | None:
+        """What is left to do of the commit before the one that comes now; None where nothing is."""
+        return None
+
+    def settling(
+        self, committable: Committable, snapshot_id: int, settle: Callable[[Snapshot | None], bool]
+    ) -> Settling | None:
+        """What may be done of this record's commit while the one behind it creates its snapshot; None if that is to be
+        done now.
+        """
+        return None
 
     def left_behind(self, records: Collection[str]) -> leftovers.Found:
         """What dead tries to publish these records, by their ids, have left."""
@@ -123,7 +128,7 @@ class Restored(Live):
         """Infinite: whether its files are there was looked up a moment ago."""
         return math.inf
 
-    def gone_with_its_files(self, committable: Committable, way_on: str) -> Published | None:
+    def gone_with_its_files(self, committable: Committable, way_on: str, fence: Questions) -> Published | None:
         _, _, gone = files_in_place(self._table, committable)
         if not gone:
             return None
@@ -142,22 +147,25 @@ class Restart(Restored):
         records: Sequence[Committable],
         entries: dict[str, list[ManifestEntry]],
         place: Callable[[Committable], frozenset[str]] | None,
-        write: WriteChain,
+        files: FilesOfTries,
     ):
         """entries: by name, of manifests that are not published: what is read is put in, to be taken out by who
         publishes. place: gives a record's files their final names; the folders that are to be synced then. None:
-        nothing is prepared, because what groups are published with depends on the groups. write: writes the lists of
+        nothing is prepared, because what groups are published with depends on the groups. files: writes the lists of
         commits that follow each other.
         """
         super().__init__(table)
         self._records = records
+        self._pending = PendingFiles(table, records, entries)
         self._entries = entries
         self._place = place
-        self._write = write
+        self._files = files
         self._sweeps = 0
         # By record, what is written for its commit.
         self._prepared: dict[str, Ahead | None] = {}
-        self._tried: Ahead | None = None
+        # What the last two commits took of that.
+        self._tried: Sequence[Ahead | None] = ()
+        self._before: Settling | None = None
         # Records of which all files were there, as was looked up at ``_looked_ms``.
         self._whole: set[str] = set()
         self._looked_ms: float = math.inf
@@ -180,21 +188,52 @@ class Restart(Restored):
         """
         record_id = committable.state.record_id
         if record_id not in self._prepared and self._place is not None:
-            self._place_all(self._from(committable)[:_AHEAD], self._place)
+            self._files.look()
+            self._place_all(self._from(committable)[:_AHEAD], self._place, FlushGroup.flush)
         return record_id in self._prepared
 
     def ahead_of(self, committable: Committable) -> Ahead | None:
         record_id = committable.state.record_id
-        self._tried, self._prepared[record_id] = self._prepared.get(record_id), None
-        return self._tried
+        found, self._prepared[record_id] = self._prepared.get(record_id), None
+        self._tried = (*self._tried[-1:], found)
+        return found
 
-    def clean(self, failed: StreamsinkError) -> None:
+    @property
+    def before(self) -> Settling | None:
+        return self._before
+
+    def settling(
+        self, committable: Committable, snapshot_id: int, settle: Callable[[Snapshot | None], bool]
+    ) -> Settling | None:
+        """Of none in a store that is near; nor before dead letters, which are published before their record is."""
+        behind = self._from(committable)[1:2]
+        is_beside = self._table.file_io.is_distant and behind and DEAD_LETTERS not in behind[0].payload
+        asked = self._table.snapshots.questions_of_settling(snapshot_id, hint=False)
+        self._before = Settling(self._table.file_io, asked, settle) if is_beside else None
+        return self._before
+
+    @contextmanager
+    def cleared(self) -> Iterator[None]:
+        """Within it the records are published. An error ends it only when the last commit is settled."""
+        try:
+            try:
+                with self._table.manifests.keeping():
+                    yield
+            except (OSError, StreamsinkError):
+                if self._before is not None and not self._before.is_tried:
+                    self._before()
+                raise
+        except StreamsinkError as failed:
+            self._clean(failed)
+            raise
+
+    def _clean(self, failed: StreamsinkError) -> None:
         """The restart ends with this error: delete what was written for commits that will not be made.
 
         Whoever has published their records has looked for such files by then. What the last try has written stays when
         its snapshot may yet come.
         """
-        left = [*self._prepared.values(), self._tried if isinstance(failed, Fenced | Retryable) else None]
+        left = [*self._prepared.values(), *(self._tried if isinstance(failed, Fenced | Retryable) else ())]
         lists = [ahead.files.shared_delta_list for ahead in left if ahead is not None]
         paths = [path for ahead in left if ahead is not None for path in ahead.files.own]
         paths += [self._table.layout.manifest(written[0]) for written in lists if written is not None]
@@ -206,25 +245,37 @@ class Restart(Restored):
     def named_ms(self, committable: Committable) -> float:
         return self._looked_ms if committable.state.record_id in self._whole else super().named_ms(committable)
 
-    def gone_with_its_files(self, committable: Committable, way_on: str) -> Published | None:
-        """As of a single record. In a distant store the files of the records behind it are looked for with its own."""
+    def gone_with_its_files(self, committable: Committable, way_on: str, fence: Questions) -> Published | None:
+        """As of a single record. In a distant store the files of the records behind it are looked for with its own, and
+        what they are to be built on. Meanwhile their lists are written, where the files have their final names.
+        """
         record_id = committable.state.record_id
         if self._table.file_io.is_distant and self._place is not None and record_id not in self._whole:
-            self._look_up(self._from(committable)[:_AHEAD])
-        return None if record_id in self._whole else super().gone_with_its_files(committable, way_on)
+            records = self._from(committable)[:_AHEAD]
+            named = itertools.takewhile(lambda c: c.state.record_id not in self._prepared and not renames(c), records)
+            self._place_all(list(named), self._place, lambda group: self._look_up(records, fence, group.flush))
+        return None if record_id in self._whole else super().gone_with_its_files(committable, way_on, fence)
 
-    def _look_up(self, records: Sequence[Committable]) -> None:
-        self._looked_ms = Clock().now_ms()
+    def _look_up(self, records: Sequence[Committable], fence: Questions, write: Callable[[], None]) -> None:
+        layout, file_io = self._table.layout, self._table.file_io
         # Their manifests have just been read.
-        sizes = {
-            self._table.layout.within(file.final): file.size for committable in records for file in committable.files
-        }
-        with self._table.file_io.asking(Questions(size=tuple(sizes))):
-            there = {path for path, size in sizes.items() if self._table.file_io.size(path) == size}
+        sizes = {layout.within(file.final): file.size for committable in records for file in committable.files}
+        asked = Questions(size=tuple(sizes)) + self._files.questions()
+        # What the first commit asks is asked here, and counts there; for the others it is known (``known_still``).
+        asking = file_io.asking if self._whole else file_io.asking_to_keep
+        commit = Questions() if self._whole else self._table.questions() + fence
+        before = self._before if self._before is not None and not self._before.is_tried else None
+        self._looked_ms = Clock().now_ms()
+        file_io.soon(write)
+        with asking(asked + commit + (before.questions if before is not None else Questions())):
+            if before is not None:
+                before()
+            there = {path for path, size in sizes.items() if file_io.size(path) == size}
+            self._files.look()
         for committable in records:
             finals = {self._table.layout.within(file.final) for file in committable.files}
             manifests = {os.path.basename(manifest["final"]) for manifest in staged_manifests(committable)}
-            if finals <= there and manifests <= self._added.keys():
+            if finals <= there and manifests <= self._pending.added.keys():
                 self._whole.add(committable.state.record_id)
 
     def _from(self, committable: Committable) -> Sequence[Committable]:
@@ -234,87 +285,25 @@ class Restart(Restored):
 
     @property
     def presence(self) -> Presence:
-        """Tells which of the records' files are in the table.
-
-        Reads each record's manifest, which need not be read again then.
-        """
-        return self._presence
-
-    @functools.cached_property
-    def _presence(self) -> Presence:
-        return Presence(self._table.manifests, known=self._added)
+        """As of ``PendingFiles``."""
+        return self._pending.presence
 
     def unpublished(self, committable: Committable) -> Committable:
-        """What of the record is to be published: without the files that are in the table already although its state
-        does not say so.
-
-        Another writer's rename has replaced the snapshot that said so, and a third one had built on it before.
-        """
-        payloads = committable.payload.get("joined", [committable.payload])
-        kept = [
-            p
-            for p in payloads
-            if p["manifest"] is None or os.path.basename(p["manifest"]["final"]) not in self._in_the_table
-        ]
-        if len(kept) == len(payloads):
-            return committable
-        published = {f.final for name, mine in self._in_the_table.items() for f in mine}
-        files = tuple(f for f in committable.files if f.final not in published)
-        if not kept:
-            return state_alone(committable, held=True)
-        held = [
-            *committable.payload.get("held", ()),
-            *(file.final for file in committable.files if file.final in published),
-        ]
-        return replace(committable, files=files, payload={"kind": APPEND, "joined": kept, "held": held, "alone": True})
-
-    @functools.cached_property
-    def _in_the_table(self) -> Mapping[str, Sequence[StagedFile]]:
-        """By manifest, the files of the records that are there, live or rewritten since, as of the first look."""
-        wanted = {identity for added in self._added.values() for identity in added}
-        bases = [c.payload["base"] for c in self._records if c.payload.get("base") is not None]
-        newest = self._table.snapshots.last_seen()  # the plan of the restart has just looked
-        seen = self.presence.live(wanted, newest) if wanted else set()
-        if wanted - seen and bases and newest is not None and newest.id > min(bases):
-            seen |= named_since(self._table, min(bases), wanted - seen)
-        files = {os.path.basename(m["final"]): c.files for c in self._records for m in staged_manifests(c)}
-        found = {name: files[name] for name, added in self._added.items() if seen.issuperset(added)}
-        found |= {name: files[name] for name in files.keys() - self._added.keys() if self._outlived(files[name])}
-        if found:
-            log.warning(
-                "%s: %d pending records are in the table, by a snapshot that another writer's replaced: their state is "
-                "published again",
-                self._table.root,
-                len(found),
-            )
-        return found
-
-    def _outlived(self, files: Sequence[StagedFile]) -> bool:
-        """Whether these data files of a record are in the table without the record's manifest.
-
-        That happens when the manifest was merged into another one and has expired.
-        """
-        names, newest = {os.path.basename(file.final) for file in files}, self._table.snapshots.latest()
-        if not names or newest is None:
-            return False
-        return names <= {entry.file.file_name for entry in self._table.manifests.entries_of(newest)}
-
-    @functools.cached_property
-    def _added(self) -> Mapping[str, Sequence[Identity]]:
-        """By manifest, what the records add."""
-        return dict(self._identities())
+        """As of ``PendingFiles``."""
+        return self._pending.unpublished(committable)
 
     def left_behind(self, records: Collection[str]) -> leftovers.Found:
         """Looked for once, for all records of the restart: the writers of dead tries are dead or fenced, so there will
         be no more of them, and the tries that this process makes meanwhile remove what they leave.
         """
-        return self._left if records else super().left_behind(records)
+        return self._pending.left_behind if records else super().left_behind(records)
 
-    @functools.cached_property
-    def _left(self) -> leftovers.Found:
-        return leftovers.look(self._table, (committable.state.record_id for committable in self._records))
-
-    def _place_all(self, records: Sequence[Committable], place: Callable[[Committable], frozenset[str]]) -> None:
+    def _place_all(
+        self,
+        records: Sequence[Committable],
+        place: Callable[[Committable], frozenset[str]],
+        flush: Callable[[FlushGroup], None],
+    ) -> None:
         done: dict[str, Ahead | None] = {}
         names: dict[str, str] = {}
         chain: list[tuple[str, Sequence[ManifestFileMeta]]] = []
@@ -331,9 +320,10 @@ class Restart(Restored):
                 if manifests is not None and len(chain) == len(done) - 1:  # those before it are prepared, too
                     names[committable.state.record_id] = commit_name(committable)
                     chain.append((names[committable.state.record_id], manifests))
-            written = self._write(chain, group) if chain else {}
-            group.flush()
-        self._prepared |= done | {record: written[name] for record, name in names.items() if name in written}
+            written = self._files.write_chain(chain, group) if chain else {}
+            self._prepared |= done | {record: written[name] for record, name in names.items() if name in written}
+            flush(group)
+            group.flush()  # nothing is left to do, unless nothing was asked beside which it could be done
 
     def _added_by(self, committable: Committable) -> Sequence[ManifestFileMeta] | None:
         """None when what the record adds may depend on what is in the table, or would have to be read again."""
@@ -343,28 +333,3 @@ class Restart(Restored):
         if committable.payload["kind"] != APPEND or committable.payload.get("held") or len(known) < len(found):
             return None
         return [manifest_meta(self._table, *each) for each in zip(manifests, known)]
-
-    def _identities(self) -> Iterator[tuple[str, list[Identity]]]:
-        """By manifest."""
-        appended = (c for c in self._records if c.payload["kind"] == APPEND)
-        every = [manifest for committable in appended for manifest in staged_manifests(committable)]
-        within = self._table.layout.within
-        for first in range(0, len(every), _LOOKED_UP):
-            some = every[first : first + _LOOKED_UP]
-            layout = self._table.layout
-            folders = () if first else (layout.manifest_dir, layout.snapshot_dir)
-            read = tuple(within(manifest["final"]) for manifest in some)
-            with self._table.file_io.asking(Questions(read=read, names=folders)):
-                _ = self._left  # before this process writes into these folders
-                yield from self._identities_of(some)
-
-    def _identities_of(self, manifests: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[Identity]]]:
-        for manifest in manifests:
-            try:
-                entries = read_staged(self._table, manifest)
-            except (FileNotFoundError, Corrupt):
-                continue  # publishing this record says so; until then those before it are published
-            name = os.path.basename(manifest["final"])
-            if sum(map(len, self._entries.values())) + len(entries) <= _MOST_ENTRIES:
-                self._entries[name] = entries
-            yield name, [entry.identity for entry in entries]

@@ -15,11 +15,12 @@ from streamsink.sinks.paimon.letters import TableAndLetters
 from streamsink.sinks.paimon.many_tables import ManyTables
 from streamsink.sinks.paimon.writing import FinalNames
 from streamsink.storage.flush_group import FlushGroup
+from streamsink.storage.reading import Questions
 from streamsink.table.history import leftovers
 from streamsink.table.routed.dead_letters import DeadLetters, dead_letter_fields, fit_by_value
 from streamsink.table.routed.routed_writer import RoutedFiles, RoutedSpec, Target
 from streamsink.table.routed.rules import Routing
-from streamsink.table.table import Table, create_table, is_table, new_schema
+from streamsink.table.table import Table, create_table, is_table, new_schema, of_being_tables, of_creating, of_opening
 from streamsink.table.write.fit import check_once, fit
 from streamsink.table.write.spec import WriteSpec, beginning_of
 
@@ -58,13 +59,14 @@ class RoutedTables:
 
     def existing(self) -> list[tuple[str, str]]:
         """(name, path) of each table that exists and that this query might write."""
-        routing = self.routing
+        routing, absolute = self.routing, self._to.place.absolute
         names = [*routing.listed(), *([routing.dead_letters] if routing.dead_letters else [])]
-        found = [e.name for e in self._io.entries(routing.root) if e.is_dir and routing.rule_of(e.name) is not None]
-        paths = {name: routing.path_of(name) for name in [*names, *found]}
-        return [
-            (name, path) for name, path in sorted(paths.items()) if is_table(self._io, self._to.place.absolute(path))
-        ]
+        listed = of_being_tables(absolute(routing.path_of(name)) for name in names)
+        with self._io.asking(listed + Questions(names=(routing.root,))):
+            found = [e.name for e in self._io.entries(routing.root) if e.is_dir and routing.rule_of(e.name) is not None]
+            paths = {name: routing.path_of(name) for name in [*names, *found]}
+            with self._io.asking(of_being_tables(map(absolute, paths.values()))):
+                return [(name, path) for name, path in sorted(paths.items()) if is_table(self._io, absolute(path))]
 
     def spec(self, checkpoint: Checkpoint, data: Sequence[DataField], positions: Sequence[DataField]) -> RoutedSpec:
         """What the writers of a batch need.
@@ -108,8 +110,11 @@ class RoutedTables:
         self._check_counts(sum(part.rows_in for part in written), files, dead)
         by_table = {name: (self.routing.path_of(name), mine) for name, mine in files.items()}
         had = self._to.had_before(checkpoint, self._path_now)  # first, or a table that is gone would be created again
-        for name in sorted(files):
-            self._create_missing(name)
+        absolute = self._to.place.absolute
+        missing = [absolute(self.routing.path_of(name)) for name in files if name not in self._there]
+        with self._io.asking(of_being_tables(missing) + of_creating(missing)):
+            for name in sorted(files):
+                self._create_missing(name)
         named = self._names.named(checkpoint, {self._at(name): mine for name, mine in files.items()})
         at_once = {name: named[at] for name in files if (at := self._at(name)) in named}
         staged = self._to.stage(checkpoint, by_table, dead, group, had=had, at_once=at_once)
@@ -146,9 +151,12 @@ class RoutedTables:
         self._targets, self._templates = {}, {}
         there = dict(self.existing())
         self._there = set(there)
-        for name, path in there.items():
-            if name != routing.dead_letters:
-                self._targets[name] = self._target(name, self._to.member(name, path).table, data)
+        tables = self._open(there)
+        asked = Questions(size=tuple(path for table in tables.values() for path in table.schemas.questions().size))
+        with self._io.asking(asked):
+            for name, table in tables.items():
+                if name != routing.dead_letters:
+                    self._targets[name] = self._target(name, table, data)
         for key, rule in routing.rules.items():
             if key in there:
                 continue
@@ -169,13 +177,19 @@ class RoutedTables:
             name = routing.dead_letters
             self._dead = name, self._dead_letter_schema(name, name in there, positions).to_json()
 
-    def _target(self, name: str, table: Table, data: Sequence[DataField]) -> Target:
-        rule = self.routing.rules[self._rule(name)]
-        columns = rule.choose([f.name for f in data], table.latest_schema().field_names)
+    def _open(self, paths: Mapping[str, str]) -> dict[str, Table]:
+        """By name, the tables at these paths, which exist; in the order of their names."""
+        closed = [self._to.place.absolute(path) for name, path in paths.items() if name not in self._to.members]
+        with self._io.asking(of_opening(closed)):
+            return {name: self._to.member(name, path).table for name, path in sorted(paths.items())}
+
+    def _target(self, name: str, table: Table, data: Sequence[DataField], newest: TableSchema | None = None) -> Target:
+        rule, newest = self.routing.rules[self._rule(name)], newest or table.latest_schema()
+        columns = rule.choose([f.name for f in data], newest.field_names)
         self._check_columns(name, columns)
         fields = [f for f in data if f.name in columns]
         fitting = fit if self.routing.dead_letters is None else fit_by_value
-        return Target(columns, fitting(table, fields, rule.options).to_json())
+        return Target(columns, fitting(table, fields, rule.options, newest).to_json())
 
     def _rule(self, name: str) -> str:
         """The key of the rule for this table: one that the query writes has one, unless it is for dead letters."""
@@ -231,9 +245,10 @@ class RoutedTables:
         else:
             template = self._templates[self._rule(name)].schema_json
         schema = TableSchema.from_json(template, "the schema of a new table")
-        table = create_table(self._io, path, schema, self._announced)
+        table = create_table(self._io, path, schema, self._announced, is_missing=True)
         leftovers.sweep_creations(table)
+        self._to.member(name, self.routing.path_of(name), table)
         self._there.add(name)
         if name != self.routing.dead_letters:
             fields = cast(Sequence[DataField], self._given)  # ``spec`` has set it
-            self._targets[name] = self._target(name, table, fields)
+            self._targets[name] = self._target(name, table, fields, newest=table.known_schema)

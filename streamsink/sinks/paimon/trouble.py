@@ -7,6 +7,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from streamsink.errors import Corrupt, Misuse, Retryable
 from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SYNC, SinkOptions
@@ -58,12 +59,12 @@ def explained(root: str, sequence: int, way_on: str) -> Iterator[None]:
         ) from failed
 
 
-def explaining(settle: Callable[[], bool], root: str, sequence: int, way_on: str) -> Callable[[], bool]:
+def explaining(settle: Callable[..., bool], root: str, sequence: int, way_on: str) -> Callable[..., bool]:
     """The same function, whose errors are explained."""
 
-    def settled() -> bool:
+    def settled(*following: Any) -> bool:
         with explained(root, sequence, way_on):
-            return settle()
+            return settle(*following)
 
     return settled
 

@@ -13,6 +13,7 @@ from streamsink.format.snapshot import APPEND, Snapshot
 from streamsink.table.commit import conflicts
 from streamsink.table.commit.changes import Ahead, Changes, Written
 from streamsink.table.commit.conflicts import key_order
+from streamsink.table.commit.late import Settling
 from streamsink.table.commit.overwrite import Overwrite
 from streamsink.table.commit.strict import StrictMode
 from streamsink.table.history.presence import Presence
@@ -42,6 +43,8 @@ class CommitRequest:
     ``state`` of None takes the application's state out.
     hint: whether LATEST is moved. It is not when another commit of this process follows at once.
     ahead: what the first try needs, if it was written durably in advance. It is deleted when no try can use it.
+    before: the commit on which this one is built, if that is this process's own, and is settled while the first try
+    creates its snapshot.
     """
 
     commit_user: str
@@ -60,6 +63,7 @@ class CommitRequest:
     state: Mapping[str, Any] | None = None
     hint: bool = True
     ahead: Ahead | None = None
+    before: Settling | None = None
 
 
 @dataclass(frozen=True)

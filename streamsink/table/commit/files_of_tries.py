@@ -8,6 +8,7 @@ from streamsink.format.manifest import write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta, write_manifest_list
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.flush_group import FlushGroup
+from streamsink.storage.reading import Questions
 from streamsink.table.commit.changes import Ahead, Changes, Files, Written
 from streamsink.table.commit.delta import CommitRequest, Delta, discards_duplicates
 from streamsink.table.history.deletion import try_name
@@ -15,6 +16,8 @@ from streamsink.table.history.whole import Whole
 from streamsink.table.table import Table
 
 SNAPSHOT_VERSION = 3
+# Bytes of a merged manifest that may wait in memory until the lists are made durable.
+_MOST_WAITING = 2**20
 
 
 class FilesOfTries:
@@ -59,7 +62,12 @@ class FilesOfTries:
             group.write(self._at.manifest(file), data)
             return file, len(data)
 
-        base = self._manifests.merge(before, self._table.known_schema.options, name)
+        def write_merged(file: str, data: bytes) -> None:
+            path = self._at.manifest(file)
+            self._manifests.keep(path, data)
+            (group if len(data) <= _MOST_WAITING else self._table.file_io).write(path, data)
+
+        base = self._manifests.merge(before, self._table.known_schema.options, name, write_merged)
         base_list = write(f"manifest-list-{name}-0", write_manifest_list(base))
         added = list(delta.manifests)
         if delta.unwritten:
@@ -108,20 +116,31 @@ class FilesOfTries:
         What the lists of the second one say follows from the first one, so they need not wait for its snapshot. They
         are used only where that is what the second one finds (``Ahead.is_on``).
 
-        commits: name of each, and the manifests of its files. Empty where a try has to look into the table first.
+        commits: name of each, and the manifests of its files. Empty where a try has to look into the table first. The
+        caller calls ``look`` before the first of the commits is made.
         """
         newest, found, behind = self._table.snapshots.known(), dict[str, Ahead](), None
         if discards_duplicates(self._table.known_schema):
             return found
         before = self._manifests.all_of(newest)
-        if self._whole is not None:
-            self._whole.look_at_one(newest, before)
         for number, (commit_name, manifests) in enumerate(commits, newest.id + 1 if newest else 1):
             delta = Delta(Changes(), None, (), tuple(manifests))
             files = self._write_on(before, newest, delta, try_name(commit_name, number, 1), None, group=group)
             found[commit_name] = Ahead(newest, commit_name, files, behind)
             before, behind = files.metas, files.base_list[0]
         return found
+
+    def questions(self) -> Questions:
+        """What ``look`` asks."""
+        return self._whole.questions_of_one() if self._whole is not None else Questions()
+
+    def look(self) -> list[ManifestFileMeta]:
+        """The manifests of the newest snapshot as of the last look-up; one of them is there. Raises Corrupt."""
+        newest = self._table.snapshots.known()
+        before = self._manifests.all_of(newest)
+        if self._whole is not None:
+            self._whole.look_at_one(newest, before)
+        return before
 
     def snapshot(
         self, request: CommitRequest, newest: Snapshot | None, files: Files, rows: int, *, properties: Mapping[str, str]

@@ -4,11 +4,15 @@ A number becomes free when its snapshot expires, and when the table goes back: b
 dropped and created again, or because a backup was restored.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 from streamsink.clock import Clock
-from streamsink.errors import Corrupt, Fenced, Misuse, Retryable
+from streamsink.errors import Corrupt, Fenced, Misuse, Retryable, StreamsinkError
 from streamsink.format.snapshot import Snapshot
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.reading import Questions
 from streamsink.table.history.deletion import delete_late_snapshot
 from streamsink.table.history.lineage import is_built_on
 from streamsink.table.history.whole import Whole
@@ -16,6 +20,7 @@ from streamsink.table.table import Table
 
 # Nobody stops a query and restores its table within less time, and a commit that takes so long can afford another look.
 _SLEPT_MS = 5_000
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True)
@@ -43,56 +48,131 @@ def has_slept(since_ms: int) -> bool:
     return not 0 <= Clock().now_ms() - since_ms < _SLEPT_MS
 
 
-def is_base_kept(table: Table, snapshot: Snapshot, base: Base) -> bool:
+class Settling:
+    """What is left to do of a commit while the one behind it creates its snapshot. It is tried once."""
+
+    def __init__(self, file_io: FileIO, questions: Questions, do: Callable[[Snapshot | None], bool]):
+        """do: ``settle`` of ``TableCommit.commit_unsettled``. questions: what it asks first."""
+        self._io = file_io
+        self.questions = questions
+        self._do = do
+        self._is_replaced: bool | None = None
+        self._failed: StreamsinkError | OSError | None = None
+
+    def __call__(self, following: Snapshot | None = None) -> bool:
+        """Whether another writer's snapshot took the place of the one on which the commit's is built."""
+        if self._failed is not None:
+            raise self._failed
+        if self._is_replaced is None:
+            try:
+                self._is_replaced = self._do(following)
+            except (OSError, StreamsinkError) as failed:
+                self._failed = failed
+                raise
+        return self._is_replaced
+
+    @property
+    def is_tried(self) -> bool:
+        """Whether it is done, or has failed."""
+        return self._is_replaced is not None or self._failed is not None
+
+    def beside(self, create: Callable[[], _Made], following: Snapshot) -> Callable[[], _Made]:
+        """Create the following snapshot, and settle this commit by what the store says at the same time.
+
+        Returns what tells the outcome of ``create``. Raises what settling raises: ``following`` is taken back then with
+        the commit's own snapshot, as far as it is there.
+        """
+        if self.is_tried:
+            self()
+            return create
+        creation = _Creation(create)
+        with self._io.asking_beside(creation, self.questions):
+            self(following)
+        return creation.outcome
+
+
+@dataclass
+class _Creation(Generic[_Made]):
+    """Keeps for later what it returns or raises."""
+
+    create: Callable[[], _Made]
+    made: list[_Made] = field(default_factory=list)
+    failed: OSError | StreamsinkError | None = None
+
+    def __call__(self) -> None:
+        try:
+            self.made.append(self.create())
+        except (OSError, StreamsinkError) as failed:
+            self.failed = failed
+
+    def outcome(self) -> _Made:
+        if self.failed is not None:
+            raise self.failed
+        return self.made[0]
+
+
+def is_base_kept(table: Table, snapshot: Snapshot, base: Base, following: Snapshot | None = None) -> bool:
     """Look again at the snapshot on which ours is built: False when another writer's rename has replaced it.
 
     Our snapshot is taken back when it certainly came too late, which raises Fenced, or when it came into another
     history, which raises Retryable. Retryable is also raised when this cannot be told because ours has expired or was
-    replaced meanwhile; the restart then finds out what is published.
+    replaced meanwhile; the restart then finds out what is published. following: what this process has built on ours
+    before this look, or may have: it proves nothing of ours, and goes with it.
     """
     found = table.snapshots.load(snapshot.id - 1) if snapshot.id > 1 else None
     if found is None:
-        _check_in_time(table, snapshot, base)
+        _check_in_time(table, snapshot, base, following)
         return True
     # A snapshot that a rename put there was prepared before our base was seen, since its writer saw the number free.
     # Any other one came later.
     is_another = found != base.snapshot and (found.time_millis > base.seen_ms or _is_another(table))
     # A backup that was restored in the table's place may end with the very snapshot on which ours is built.
     if is_another or base.is_long_ago() and not Whole(table).has_all_of(snapshot):
-        following = table.snapshots.load(snapshot.id + 1)
-        if following is None or is_built_on(table, following, snapshot) is False:
-            raise _went_back(table, snapshot)
+        ours, others = _above(table, snapshot, following)
+        if others is None or is_built_on(table, others, ours[-1]) is False:
+            raise _went_back(table, ours)
     return found == base.snapshot
 
 
-def _check_in_time(table: Table, snapshot: Snapshot, base: Base) -> None:
+def _above(table: Table, snapshot: Snapshot, following: Snapshot | None) -> tuple[list[Snapshot], Snapshot | None]:
+    """(our snapshot and the following one if that is ours, too, what others have put above them)."""
+    above = table.snapshots.load(snapshot.id + 1)
+    if above is None or above != following:
+        return [snapshot], above
+    return [snapshot, above], table.snapshots.load(above.id + 1)
+
+
+def _check_in_time(table: Table, snapshot: Snapshot, base: Base, own: Snapshot | None) -> None:
     """Return when others may build on our snapshot, or have built on it, although the one before ours does not exist.
 
     Snapshots expire from the oldest on. This has three consequences. When the following snapshot is gone and ours is
     not, ours came later. When the following one exists, its base says whether it was built on ours. When older ones
-    exist, the one before ours did not expire.
+    exist, the one before ours did not expire. own: as ``following`` of ``is_base_kept``; all this is then asked of the
+    two of ours as of one.
     """
     ids = table.snapshots.ids()
     if snapshot.id not in ids or table.snapshots.load(snapshot.id) != snapshot:
+        if own is not None:
+            is_base_kept(table, own, replace(base, snapshot=snapshot))
         raise _unsure(table, snapshot)
     # This comes after the listing, so that a following snapshot which the listing names is found.
-    following = table.snapshots.load(snapshot.id + 1)
-    if following is None and ids[-1] == snapshot.id:
+    ours, following = _above(table, snapshot, own)
+    if following is None and ids[-1] <= (own or snapshot).id:
         if (
             ids[0] != snapshot.id
             or not _is_of_this_table(table, snapshot)
             or base.is_long_ago()
             and not Whole(table).has_all_of(snapshot)
         ):
-            raise _went_back(table, snapshot)
+            raise _went_back(table, ours)
         return
-    built_on = following is not None and is_built_on(table, following, snapshot)
+    built_on = following is not None and is_built_on(table, following, ours[-1])
     if built_on is None:
         # Nobody can read our snapshot: the files that it names were swept, or have expired or are about to expire.
-        delete_late_snapshot(table, snapshot)
+        _take_back(table, ours)
         raise _unsure(table, snapshot)
     if not built_on:
-        delete_late_snapshot(table, snapshot)
+        _take_back(table, ours)
         raise Fenced(
             f"{table.layout.snapshot(snapshot.id)}: snapshot {snapshot.id} was published long ago by another writer "
             f"and has expired (the newest is {ids[-1]}): this writer was paused and has been superseded. Its snapshot "
@@ -127,11 +207,23 @@ def _is_of_this_table(table: Table, snapshot: Snapshot) -> bool:
     return all(table.file_io.exists(table.layout.manifest(meta.file_name)) for meta in named)
 
 
-def _went_back(table: Table, snapshot: Snapshot) -> Retryable:
-    """The error for a snapshot that came into another history. Nothing is built on it, so it is taken back."""
-    delete_late_snapshot(table, snapshot)
+def _take_back(table: Table, ours: Sequence[Snapshot]) -> None:
+    """Take our snapshots back, the newest first: on that one, as was found, nothing is built."""
+    for snapshot in reversed(ours):
+        others = table.snapshots.load(snapshot.id + 1) if snapshot is not ours[-1] else None
+        if others is not None and is_built_on(table, others, snapshot) is not False:
+            return  # they did so when the one above was gone
+        delete_late_snapshot(table, snapshot)
+
+
+def _went_back(table: Table, ours: Sequence[Snapshot]) -> Retryable:
+    """The error for a snapshot that came into another history.
+
+    ours: it, and what of ours is built on it. Nothing of others is, so they are taken back.
+    """
+    _take_back(table, ours)
     return Retryable(
-        f"{table.layout.snapshot(snapshot.id)}: the snapshot that this one is built on, or files of its own, are not "
+        f"{table.layout.snapshot(ours[0].id)}: the snapshot that this one is built on, or files of its own, are not "
         "there any more: while it was being published, the table was rolled back, restored from a backup, or dropped "
         "and created again. It was taken back. What was pre-committed is safe in the journal; the next start checks "
         "what the table has, and says what to do",

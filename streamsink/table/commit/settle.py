@@ -22,6 +22,11 @@ log = logging.getLogger("streamsink")
 _REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
+def nothing_left(following: Snapshot | None = None, *, is_replaced: bool = False) -> bool:
+    """``Committed.settle`` where it is done. Returns as that does."""
+    return is_replaced
+
+
 @dataclass(frozen=True)
 class Committed:
     """snapshot: one that holds the commit, in its place at ``at_ms``. attempts: tries it took; 0 when it was there
@@ -36,7 +41,7 @@ class Committed:
     at_ms: int
     base_replaced: bool = False
     may_be_alone: bool = False
-    settle: Callable[[], bool] = lambda: False
+    settle: Callable[..., bool] = nothing_left
 
     @property
     def snapshot_id(self) -> int:

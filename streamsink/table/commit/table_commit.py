@@ -19,9 +19,9 @@ from streamsink.table.commit.delta import CommitRequest, Deltas
 from streamsink.table.commit.files_of_tries import FilesOfTries
 from streamsink.table.commit.publish import Outcome, prepare_snapshot, publish
 from streamsink.table.commit.retry import RetryPolicy
-from streamsink.table.commit.settle import Committed, Found, hint
+from streamsink.table.commit.settle import Committed, Found, hint, nothing_left
 from streamsink.table.commit.tries import Guard, Looking, Tries
-from streamsink.table.commit.unanswered import Unanswered
+from streamsink.table.commit.unanswered import Made, Unanswered
 from streamsink.table.history.deletion import Look, delete, try_name
 from streamsink.table.history.whole import Whole
 from streamsink.table.manifest_merge import MergeOptions
@@ -63,7 +63,7 @@ class TableCommit:
         After a crash: the snapshot exists or not; unreferenced list files may be left, never a broken table.
         """
         done = self.commit_unsettled(request, guard)
-        return replace(done, base_replaced=done.settle(), settle=lambda: False)
+        return replace(done, base_replaced=done.settle(), settle=nothing_left)
 
     def commit_unsettled(self, request: CommitRequest, guard: Guard) -> Committed:
         """As ``commit``, but ``settle`` of what it returns must be called before anything relies on it.
@@ -84,19 +84,19 @@ class TableCommit:
                     return replace(done, settle=functools.partial(self._settle, done, tries, ahead))
         raise tries.gave_up(policy)
 
-    def _settle(self, done: Committed, tries: Tries, ahead: Written | None) -> bool:
-        is_replaced = done.settle()
+    def _settle(self, done: Committed, tries: Tries, ahead: Written | None, following: Snapshot | None = None) -> bool:
+        is_replaced = done.settle(following)
         tries.clean(ahead, done.snapshot)
         return is_replaced
 
-    def _check_and_hint(self, found: Found, tries: Tries, snapshot: Snapshot, name: str, own: list[str]) -> bool:
-        with self._io.asking(self._snapshots.questions_of_settling(snapshot.id, hint=found.request.hint)):
-            is_kept = tries.is_base_kept(found, snapshot, name, own)
+    def _check_and_hint(self, found: Found, tries: Tries, made: Made, following: Snapshot | None = None) -> bool:
+        with self._io.asking(self._snapshots.questions_of_settling(made.snapshot.id, hint=found.request.hint)):
+            is_kept = tries.is_base_kept(found, made, following)
             if is_kept is None:
                 return False
             fault_point("commit.published")
             if found.request.hint:
-                hint(self._table, snapshot, name, found.seen_ms)
+                hint(self._table, made.snapshot, made.name, found.seen_ms)
         fault_point("commit.hinted")
         return not is_kept
 
@@ -121,16 +121,18 @@ class TableCommit:
             for folder in sorted({self._at.manifest_dir, *request.folders}):
                 group.sync_dir(folder)
             group.flush()
-        tries.delta_list = files.shared_delta_list
+        tries.delta_list, made = files.shared_delta_list, Made(snapshot, name, files.own)
+        create = functools.partial(publish, self._table, prepared, lock=self._lock)  # 6 publish
         fault_point("commit.lists_written")
+        created = request.before.beside(create, snapshot) if request.before else create
         try:
-            outcome = publish(self._table, prepared, lock=self._lock)  # 6 publish
+            outcome = created()
         except OutcomeUnknown as no_answer:
             if not self._io.atomic_create:
                 # A late one replaces what others may have built on: only the newest snapshot decides, at the next
                 # start.
                 raise
-            tries.unanswered.append(Unanswered(snapshot, name, files.own, no_answer))
+            tries.unanswered.append(Unanswered(made, no_answer))
             return None
         if outcome is Outcome.LOST:
             delete(self._table, files.own, Look.SINCE_TRY, durable=False)  # 7 clean
@@ -140,10 +142,10 @@ class TableCommit:
         self._table.states.published(snapshot, found.states.with_state(request.application, request.state))
         self._deltas.published(snapshot)
         if not request.hint:  # another commit follows at once: what this one has asked counts for that, too
-            made, following = self._at.snapshot(snapshot.id), self._at.snapshot(snapshot.id + 1)
-            self._io.known_still(self._table.questions() + guard.questions(), (made, prepared.data), following)
-        settle = functools.partial(self._check_and_hint, found, tries, snapshot, name, files.own)
+            now, following = self._at.snapshot(snapshot.id), self._at.snapshot(snapshot.id + 1)
+            self._io.known_still(self._table.questions() + guard.questions(), (now, prepared.data), following)
+        settle = functools.partial(self._check_and_hint, found, tries, made)
         if found.base.is_long_ago():  # others may have changed history, and nobody shall read this meanwhile
             is_replaced = settle()
-            settle = functools.partial(bool, is_replaced)
+            settle = functools.partial(nothing_left, is_replaced=is_replaced)
         return Committed(snapshot, attempt, published_ms, may_be_alone=found.is_alone, settle=settle)

@@ -14,7 +14,7 @@ from streamsink.table.commit.changes import Ahead, Files, Written
 from streamsink.table.commit.delta import CommitRequest, Deltas
 from streamsink.table.commit.retry import RetryPolicy
 from streamsink.table.commit.settle import Committed, Found, move_hint, unanswered
-from streamsink.table.commit.unanswered import Unanswered, is_built_on, without_files
+from streamsink.table.commit.unanswered import Made, Unanswered, is_built_on, without_files
 from streamsink.table.history.deletion import Look, delete, delete_temporary
 from streamsink.table.table import Table
 
@@ -64,18 +64,18 @@ class Tries:
                 return found
         return None
 
-    def is_base_kept(self, found: Found, snapshot: Snapshot, name: str, own: list[str]) -> bool | None:
+    def is_base_kept(self, found: Found, made: Made, following: Snapshot | None) -> bool | None:
         """Whether our snapshot exists on what it was built on. None when it was looked for, and found, a second time.
 
-        Raises as ``late.is_base_kept``, and OutcomeUnknown when it is not found. own: paths of this try's files.
+        Raises as ``late.is_base_kept``, and OutcomeUnknown when it is not found. following: as there.
         """
         try:
-            with unanswered(self._table.layout.snapshot(snapshot.id)):
-                return late.is_base_kept(self._table, snapshot, found.base)
+            with unanswered(self._table.layout.snapshot(made.snapshot.id)):
+                return late.is_base_kept(self._table, made.snapshot, found.base, following)
         except OutcomeUnknown as no_answer:
             if not self._table.file_io.atomic_create:
                 raise
-            self.unanswered.append(Unanswered(snapshot, name, own, no_answer))
+            self.unanswered.append(Unanswered(made, no_answer))
             if self.landed(self._table.snapshots.latest()) is None:
                 raise
             return None
@@ -92,8 +92,8 @@ class Tries:
         for lost in self.unanswered:
             found = self._table.snapshots.load(lost.snapshot.id)
             if found is not None and _identity(found) != _identity(lost.snapshot):
-                delete(self._table, lost.files, Look.SINCE_TRY)
-            delete_temporary(self._table, lost.name)
+                delete(self._table, lost.made.files, Look.SINCE_TRY)
+            delete_temporary(self._table, lost.made.name)
         # A try that gave no answer may have used it, even if its snapshot is not found any more.
         if ahead and not self.unanswered and ahead[0] != committed.delta_manifest_list:
             delete(self._table, [self._table.layout.manifest(ahead[0])], Look.SINCE_TRY)

@@ -14,17 +14,29 @@ from streamsink.table.table import Table
 
 
 @dataclass(frozen=True)
-class Unanswered:
-    """A try whose publishing gave no answer.
+class Made:
+    """What a try has made.
 
-    snapshot: the one that it wanted to publish. name: contained in the names of all files that it wrote. files: paths
-    of the files that only its snapshot would refer to. error: what publishing raised.
+    snapshot: the one that it publishes. name: contained in the names of all files that it wrote. files: paths of the
+    files that only its snapshot would refer to.
     """
 
     snapshot: Snapshot
     name: str
     files: list[str]
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """A try whose publishing gave no answer. error: what publishing raised."""
+
+    made: Made
     error: OutcomeUnknown
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The one that it wanted to publish."""
+        return self.made.snapshot
 
 
 def is_built_on(table: Table, request: CommitRequest, tries: Sequence[Unanswered], newest: Snapshot | None) -> bool:

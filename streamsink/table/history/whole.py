@@ -67,8 +67,15 @@ class Whole:
         if newest is None or metas is None:
             return Questions()
         lists = [] if self._knows_lists(newest) else [newest.base_manifest_list, newest.delta_manifest_list]
-        turn = () if self._is_seen(newest) else self._turn(metas)[-1:]
-        return Questions(size=tuple(map(self._at.manifest, (*lists, *turn))))
+        return Questions(size=tuple(map(self._at.manifest, lists))) + self.questions_of_one()
+
+    def questions_of_one(self) -> Questions:
+        """What ``look_at_one`` asks about, likewise."""
+        newest = self._table.snapshots.known()
+        metas = self._table.manifests.known_of(newest) if newest is not None else None
+        if newest is None or metas is None or self._is_seen(newest):
+            return Questions()
+        return Questions(size=tuple(map(self._at.manifest, self._turn(metas)[-1:])))
 
     def look_at_one(self, newest: Snapshot | None, metas: list[ManifestFileMeta]) -> None:
         """Check, before a commit builds on these manifests of ``newest``, that one of them exists.

@@ -57,14 +57,17 @@ def dead_letter_fields(positions: Sequence[DataField]) -> list[DataField]:
     return fields + [replace(field, id=-1, type=field.type.as_nullable(True)) for field in positions]
 
 
-def fit_by_value(table: Table, given: Sequence[DataField], options: SinkOptions) -> TableSchema:
+def fit_by_value(
+    table: Table, given: Sequence[DataField], options: SinkOptions, newest: TableSchema | None = None
+) -> TableSchema:
     """As ``fit``, but what only some values may break is left to ``Screen``.
 
     That is nulls in a NOT NULL column, a narrower type, and texts in place of numbers, dates and the like.
     """
-    known = {field.name: field.type for field in table.latest_schema().fields}
+    newest = newest or table.latest_schema()
+    known = {field.name: field.type for field in newest.fields}
     lenient = [replace(f, type=_by_value(f.type, known.get(f.name, f.type), options)) for f in given]
-    return fit(table, lenient, options)
+    return fit(table, lenient, options, newest)
 
 
 def _by_value(given: DataType, known: DataType, options: SinkOptions) -> DataType:

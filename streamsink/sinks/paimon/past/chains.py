@@ -1,6 +1,7 @@
 """How far several tables are along the coordinating journal, and which of them are lost. Reads only. Driver only."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from streamsink.errors import Corrupt, Misuse
@@ -40,18 +41,29 @@ class Chains:
                 return False
         return True
 
-    def last_settled(self, expected: Existing) -> Committable | None:
+    def last_settled(
+        self, expected: Existing, looking: Callable[[Mapping[str, str]], AbstractContextManager[None]]
+    ) -> Committable | None:
         """The newest record that all of its tables have, as they have all records before it; None when there is none.
 
-        expected: the tables that may not know the application unless a record names them. Raises Misuse when a table
-        was rolled back, dropped or recreated, or is ahead of the journal, and when the journal was removed.
+        The journal's listing was just read. expected: the tables that may not know the application unless a record
+        names them. looking(paths): entered while tables are looked at, by name and path. Raises Misuse when a table was
+        rolled back, dropped or recreated, or is ahead of the journal, and when the journal was removed.
         """
         self._progress.expect(expected)
-        newest = self._journal.newest()
-        heads = heads_in(newest)
+        sequence = self._journal.last_sequence()
+        newest = self._journal.load(sequence) if sequence else None
+        heads, existing = heads_in(newest), dict(expected())
+        with looking(existing | {name: head["path"] for name, head in heads.items()}):
+            return self._settled(newest, heads, [pair for pair in existing.items() if pair[0] not in heads])
+
+    def _settled(
+        self, newest: Committable | None, heads: Mapping[str, Any], others: Sequence[tuple[str, str]]
+    ) -> Committable | None:
+        """As ``last_settled``. others: (name, path) of the tables that no record names."""
         # Also those that get no rows from the batch that comes: its record would follow records that they have and the
         # journal lacks.
-        unknown = [self._member(name, path) for name, path in expected() if name not in heads]
+        unknown = [self._member(name, path) for name, path in others]
         for member in unknown:
             self._progress.check_unknown(member)
         if newest is None:

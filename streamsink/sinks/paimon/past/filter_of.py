@@ -34,14 +34,19 @@ class RecordGuard(Guard):
         self._is_undone = is_undone
 
     def questions(self) -> Questions:
-        told = self._fence.questions if isinstance(self._fence, Fence) else None
-        return told if isinstance(told, Questions) else Questions()
+        return asked_by(self._fence)
 
     def fence(self) -> None:
         self._fence()
 
     def is_published(self, states: States) -> bool:
         return is_published(self._table, self._committable, self._expect, states, self._is_undone)
+
+
+def asked_by(fence: Callable[[], None]) -> Questions:
+    """What the fence asks, as far as it says so."""
+    told = fence.questions if isinstance(fence, Fence) else None
+    return told if isinstance(told, Questions) else Questions()
 
 
 def is_published(

@@ -15,9 +15,11 @@ from streamsink.protocol.journal import Mark, MarkOfTables
 PUBLISHED = "published"
 
 
-def so_far(journal: FileJournal) -> dict[str, Mapping[str, Any]]:
-    """What the next record says of all tables; nothing of a table where it is not known, as after earlier code."""
-    newest = journal.newest()
+def so_far(journal: FileJournal, newest: Committable | None) -> dict[str, Mapping[str, Any]]:
+    """What the next record says of all tables; nothing of a table where it is not known, as after earlier code.
+
+    newest: the journal's newest record.
+    """
     return so_far_of(newest, _of_tables(journal, newest.state.sequence)) if newest is not None else {}
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from streamsink.errors import Corrupt, Misuse
-from streamsink.journal.file_journal import FileJournal, journal_dir
+from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal, journal_dir
 from streamsink.journal.others import newest_in
 from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol.committable import AppState, LastOfOther
@@ -21,6 +21,7 @@ from streamsink.sinks.paimon.past.history_of import last_of_others, newest_now
 from streamsink.sinks.paimon.past.marks import mark_of_table
 from streamsink.sinks.paimon.past.place import SUFFIX, Existing, OpenMember, OpensMember, Place
 from streamsink.sinks.paimon.past.record_of_tables import heads_in
+from streamsink.storage.reading import Questions
 from streamsink.table.table import is_table
 from streamsink.table.write.spec import WrittenFile
 
@@ -67,15 +68,21 @@ class NameBefore:
         than it says is not one that was rolled back, and a table that has its part of a record does not say that the
         others have theirs.
         """
-        found: dict[str, LastOfOther] = {}
         members = [self._member(name, path) for name, path in self._existing()]
+        folder = os.path.dirname(journal_dir(self._place.root, application))
+        folders = [member.table.layout.within(JOURNAL_DIR) for member in members]
+        with self._place.file_io.asking(Questions(names=(folder, *folders))):
+            return self._others(members, folder)
+
+    def _others(self, members: Sequence[OpenMember], folder: str) -> Mapping[str, LastOfOther]:
+        """As ``others``. members: the tables that exist. folder: of the journals."""
+        found: dict[str, LastOfOther] = {}
         for member in members:
             for other, last in last_of_others(member.table, self._place.key).items():
                 known = found.get(other)
                 # Not every record is of every table: the newest that any of them names counts.
                 if known is None or known.state.sequence < last.state.sequence:
                     found[other] = replace(last, is_whole=not other.endswith(SUFFIX))
-        folder = os.path.dirname(journal_dir(self._place.root, application))
         for entry in self._place.file_io.entries(folder):
             other = entry.name + SUFFIX
             if entry.is_dir and other != self._place.key:

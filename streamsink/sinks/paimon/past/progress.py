@@ -14,6 +14,7 @@ from streamsink.protocol.journal import Mark, readable
 from streamsink.protocol.run.restore import places_of_rows, token_of
 from streamsink.protocol.sink import History
 from streamsink.sinks.paimon.past import chain_errors
+from streamsink.sinks.paimon.past.filter_of import state_of
 from streamsink.sinks.paimon.past.history_of import is_undone
 from streamsink.sinks.paimon.past.marks import mark_of_table
 from streamsink.sinks.paimon.past.name_before import forgotten_by
@@ -46,7 +47,8 @@ class TableProgress:
         history = self.history(member)
         if history.state is not None:
             raise chain_errors.unknown_record(self.place, root, history.state, self._newest_of_all(history.state))
-        if member.committer.history(self.place.application).state is not None:
+        states = member.table.states.read(member.table.snapshots.last_seen())  # it has just been looked at
+        if state_of(states, self.place.application) is not None:
             raise Misuse(
                 f"{root}: application '{self.place.application}' has written it through streamsink.to_table, whose "
                 f"records this query cannot continue. Nothing was written. {same_program('streamsink.to_table')}. If "
@@ -113,8 +115,8 @@ class TableProgress:
         if not is_table(self.place.file_io, self.place.absolute(head["path"])):
             raise chain_errors.gone(self.place, name, head, self.journal)
         member = self.member(name, head["path"])
-        self.check_identity(member, head)
-        history = member.committer.history(self.place.key)
+        self._check_same(member, head)
+        history = self.history(member)
         state = history.state
         if state is not None and state.table_id != self.place.journal_id:
             self.check_unknown(member)

@@ -6,9 +6,10 @@ its final name since it was written has that as its staged path too: a manifest 
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from streamsink import events
 from streamsink.format.snapshot import APPEND
 from streamsink.protocol.committable import Committable, StagedFile
 from streamsink.sinks.paimon.past.place import Place
@@ -79,3 +80,10 @@ def _staged(place: Place, staging: str, file: str) -> str:
     """The path of a file in the staging folder, relative to the folder of the tables."""
     folder = staging.removeprefix(place.root).lstrip("/")
     return os.path.join(folder, os.path.basename(file))
+
+
+def tell_dead_letters(emit: Callable[[events.Event], None], place: Place, committable: Committable) -> None:
+    """Tell how many rows of a published record are dead letters, by the table that they were meant for."""
+    for target, rows in sorted(committable.payload["dead_letters"].items()):
+        checkpoint_id = committable.state.checkpoint_id
+        emit(events.RowsDeadLettered(place.root, place.application, checkpoint_id, target, rows))

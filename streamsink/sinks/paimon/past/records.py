@@ -164,7 +164,7 @@ def is_readable(table: Table, committable: Committable) -> bool:
 
 
 def read_staged(table: Table, manifest: Mapping[str, Any], way_on: str = "") -> list[ManifestEntry]:
-    """Entries of a record's manifest, which has its final name or is still staged.
+    """Entries of a record's manifest, which has its final name or is still staged. Its bytes are kept by the table.
 
     way_on: what to do when it was altered, for the message. Raises Corrupt when its size or checksum is not the
     recorded one, FileNotFoundError when it is gone.
@@ -181,6 +181,7 @@ def read_staged(table: Table, manifest: Mapping[str, Any], way_on: str = "") -> 
             f"record's). Nothing was published. Restore the file. {way_on}",
             kind="pending.manifest",
         )
+    table.manifests.keep(table.layout.within(manifest["final"]), data)
     return read_manifest(data, path)
 
 
