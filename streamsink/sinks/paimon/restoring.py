@@ -230,12 +230,13 @@ class Restart(Restored):
     def _clean(self, failed: StreamsinkError) -> None:
         """The restart ends with this error: delete what was written for commits that will not be made.
 
-        Whoever has published their records has looked for such files by then. What the last try has written stays when
-        its snapshot may yet come.
+        Whoever has published their records has looked for such files by then. What a try has written stays when its
+        snapshot may yet come.
         """
-        left = [*self._prepared.values(), *(self._tried if isinstance(failed, Fenced | Retryable) else ())]
-        lists = [ahead.files.shared_delta_list for ahead in left if ahead is not None]
-        paths = [path for ahead in left if ahead is not None for path in ahead.files.own]
+        tried = [*self._prepared.values(), *(self._tried if isinstance(failed, Fenced | Retryable) else ())]
+        left = [a for a in tried if a is not None and a.files.base_list[0] not in self._files.unanswered]
+        lists = [ahead.files.shared_delta_list for ahead in left]
+        paths = [path for ahead in left for path in ahead.files.own]
         paths += [self._table.layout.manifest(written[0]) for written in lists if written is not None]
         try:
             delete(self._table, paths, Look.SINCE_TRY)
