@@ -206,10 +206,12 @@ class Restart(Restored):
         self, committable: Committable, snapshot_id: int, settle: Callable[[Snapshot | None], bool]
     ) -> Settling | None:
         """Of none in a store that is near; nor before dead letters, which are published before their record is."""
+        if self._before is not None and not self._before.is_tried:
+            self._before()  # a rival has published this record, so that nothing was created beside which to do it
         behind = self._from(committable)[1:2]
         is_beside = self._table.file_io.is_distant and behind and DEAD_LETTERS not in behind[0].payload
         asked = self._table.snapshots.questions_of_settling(snapshot_id, hint=False)
-        self._before = Settling(self._table.file_io, asked, settle) if is_beside else None
+        self._before = Settling(self._table.file_io, snapshot_id, asked, settle) if is_beside else None
         return self._before
 
     @contextmanager
