@@ -251,3 +251,36 @@ def test_what_a_snapshot_names_that_may_come_stays(pending):  # noqa: F811  # as
     calls.come()
     table = open_table(world.file_io(world.calls), ROOT, for_writing=False)
     assert table.manifests.all_of(table.snapshots.load(3))
+
+
+class _NothingToMerge(CrashingCalls):
+    """Before snapshot 4 is created the table has another history; the manifest that is merged next cannot be read."""
+
+    def __init__(self, inner, happens):
+        super().__init__(inner)
+        self._happens, self._fails = happens, False
+        self.order = lambda actions: actions[::-1]
+
+    def put_new(self, path, data, unique):
+        if path == f"{SNAPSHOT}4" and not self._fails:
+            self._happens()
+            self._fails = True
+        return super().put_new(path, data, unique)
+
+    def read(self, path):
+        if self._fails and path.startswith(f"{ROOT}/manifest/manifest-") and "-list-" not in path:
+            self._fails = False
+            raise OSError(EIO, "injected", path)
+        return super().read(path)
+
+
+def test_an_error_before_the_next_are_prepared_leaves_no_snapshot_unchecked(pending):  # noqa: F811  # as above
+    world = _restarting(pending, on_rollback="republish")
+    events = Events(world, pending)
+    calls = _NothingToMerge(world.calls, events.history)
+    with pytest.raises(StreamsinkError) as failed:
+        world.driver.start(world.file_io(calls), world.checkpoint)
+    assert failed.value.kind == "table.history-changed"
+    calls.dead = True
+    world.run(boundaries=BATCHES)
+    events.check("an error before the next are prepared")

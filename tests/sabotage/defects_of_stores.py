@@ -116,7 +116,7 @@ OF_STORES = (
            "self.is_base_kept(lost.made, lost.base, None)", "pass", (_LATE_ONE,)),
     Defect("an error leaves the last snapshot of a restart unchecked", "sinks/paimon/restoring.py:Restart.cleared",
            "if self._before is not None and not self._before.is_tried:", "if False:",
-           (f"{_RESTARTS}::test_an_error_does_not_leave_a_snapshot_unchecked",)),
+           (f"{_PAIRS}::test_an_error_before_the_next_are_prepared_leaves_no_snapshot_unchecked",)),
     Defect("a restart does not say that what it built on was replaced", "protocol/run/reconcile.py:Reconciler._sweep_and_mark",
            "outcome.settled()", "outcome", (f"{_RESTARTS}::test_a_replaced_base_is_told",)),
     # -- what a start does beside its questions
