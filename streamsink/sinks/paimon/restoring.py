@@ -206,10 +206,12 @@ class Restart(Restored):
         self, committable: Committable, snapshot_id: int, settle: Callable[[Snapshot | None], bool]
     ) -> Settling | None:
         """Of none in a store that is near; nor before dead letters, which are published before their record is."""
+        if self._before is not None and not self._before.is_tried:
+            self._before()  # a rival has published this record, so that nothing was created beside which to do it
         behind = self._from(committable)[1:2]
         is_beside = self._table.file_io.is_distant and behind and DEAD_LETTERS not in behind[0].payload
         asked = self._table.snapshots.questions_of_settling(snapshot_id, hint=False)
-        self._before = Settling(self._table.file_io, asked, settle) if is_beside else None
+        self._before = Settling(self._table.file_io, snapshot_id, asked, settle) if is_beside else None
         return self._before
 
     @contextmanager
@@ -230,12 +232,13 @@ class Restart(Restored):
     def _clean(self, failed: StreamsinkError) -> None:
         """The restart ends with this error: delete what was written for commits that will not be made.
 
-        Whoever has published their records has looked for such files by then. What the last try has written stays when
-        its snapshot may yet come.
+        Whoever has published their records has looked for such files by then. What a try has written stays when its
+        snapshot may yet come.
         """
-        left = [*self._prepared.values(), *(self._tried if isinstance(failed, Fenced | Retryable) else ())]
-        lists = [ahead.files.shared_delta_list for ahead in left if ahead is not None]
-        paths = [path for ahead in left if ahead is not None for path in ahead.files.own]
+        tried = [*self._prepared.values(), *(self._tried if isinstance(failed, Fenced | Retryable) else ())]
+        left = [a for a in tried if a is not None and a.files.base_list[0] not in self._files.unanswered]
+        lists = [ahead.files.shared_delta_list for ahead in left]
+        paths = [path for ahead in left for path in ahead.files.own]
         paths += [self._table.layout.manifest(written[0]) for written in lists if written is not None]
         try:
             delete(self._table, paths, Look.SINCE_TRY)

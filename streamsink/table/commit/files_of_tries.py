@@ -29,6 +29,8 @@ class FilesOfTries:
         self._at = table.layout
         self._manifests = table.manifests
         self._whole = whole
+        # The base lists of tries that gave no answer: snapshots that name them may come, however late.
+        self.unanswered: set[str] = set()
         self._clock = Clock()
         self._ids = IdSource()
 

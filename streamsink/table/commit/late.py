@@ -51,21 +51,26 @@ def has_slept(since_ms: int) -> bool:
 class Settling:
     """What is left to do of a commit while the one behind it creates its snapshot. It is tried once."""
 
-    def __init__(self, file_io: FileIO, questions: Questions, do: Callable[[Snapshot | None], bool]):
-        """do: ``settle`` of ``TableCommit.commit_unsettled``. questions: what it asks first."""
+    def __init__(self, file_io: FileIO, snapshot_id: int, questions: Questions, do: Callable[[Snapshot | None], bool]):
+        """snapshot_id: of the commit. do: ``settle`` of ``TableCommit.commit_unsettled``. questions: what it asks
+        first.
+        """
         self._io = file_io
+        self._snapshot_id = snapshot_id
         self.questions = questions
         self._do = do
+        # What has been, or may have been, created on the commit's snapshot before that was checked.
+        self._following: Snapshot | None = None
         self._is_replaced: bool | None = None
         self._failed: StreamsinkError | OSError | None = None
 
-    def __call__(self, following: Snapshot | None = None) -> bool:
+    def __call__(self) -> bool:
         """Whether another writer's snapshot took the place of the one on which the commit's is built."""
         if self._failed is not None:
             raise self._failed
         if self._is_replaced is None:
             try:
-                self._is_replaced = self._do(following)
+                self._is_replaced = self._do(self._following)
             except (OSError, StreamsinkError) as failed:
                 self._failed = failed
                 raise
@@ -79,15 +84,16 @@ class Settling:
     def beside(self, create: Callable[[], _Made], following: Snapshot) -> Callable[[], _Made]:
         """Create the following snapshot, and settle this commit by what the store says at the same time.
 
-        Returns what tells the outcome of ``create``. Raises what settling raises: ``following`` is taken back then with
-        the commit's own snapshot, as far as it is there.
+        One that is built on another writer's snapshot is created behind the check. Returns what tells the outcome of
+        ``create``. Raises what settling raises: ``following`` is taken back then with the commit's own snapshot, as far
+        as it is there.
         """
-        if self.is_tried:
+        if self.is_tried or following.id != self._snapshot_id + 1:
             self()
             return create
-        creation = _Creation(create)
+        creation, self._following = _Creation(create), following
         with self._io.asking_beside(creation, self.questions):
-            self(following)
+            self()
         return creation.outcome
 
 

@@ -91,9 +91,7 @@ class TableCommit:
 
     def _check_and_hint(self, found: Found, tries: Tries, made: Made, following: Snapshot | None = None) -> bool:
         with self._io.asking(self._snapshots.questions_of_settling(made.snapshot.id, hint=found.request.hint)):
-            is_kept = tries.is_base_kept(found, made, following)
-            if is_kept is None:
-                return False
+            is_kept = tries.is_base_kept(made, found.base, following)
             fault_point("commit.published")
             if found.request.hint:
                 hint(self._table, made.snapshot, made.name, found.seen_ms)
@@ -132,7 +130,8 @@ class TableCommit:
                 # A late one replaces what others may have built on: only the newest snapshot decides, at the next
                 # start.
                 raise
-            tries.unanswered.append(Unanswered(made, no_answer))
+            tries.unanswered.append(Unanswered(made, found.base, no_answer))
+            self.files.unanswered.add(snapshot.base_manifest_list)
             return None
         if outcome is Outcome.LOST:
             delete(self._table, files.own, Look.SINCE_TRY, durable=False)  # 7 clean

@@ -1,5 +1,6 @@
 """What the tries of one commit find, what they know of each other, and what is cleaned up behind them. Driver only."""
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import cast
@@ -12,6 +13,7 @@ from streamsink.table.application_states import States
 from streamsink.table.commit import late
 from streamsink.table.commit.changes import Ahead, Files, Written
 from streamsink.table.commit.delta import CommitRequest, Deltas
+from streamsink.table.commit.late import Base
 from streamsink.table.commit.retry import RetryPolicy
 from streamsink.table.commit.settle import Committed, Found, move_hint, unanswered
 from streamsink.table.commit.unanswered import Made, Unanswered, is_built_on, without_files
@@ -52,33 +54,45 @@ class Tries:
         self.unanswered: list[Unanswered] = []
         self.delta_list = delta_list
 
-    def landed(self, newest: Snapshot | None) -> Snapshot | None:
-        """The snapshot of an earlier try that gave no answer, if it is there: same user, identifier, kind and uuid."""
+    def landed(self, newest: Snapshot | None) -> Unanswered | None:
+        """The earlier try that gave no answer and has come: its snapshot is there, by user, identifier, kind and uuid.
+
+        ``is_landed_on_another`` must follow.
+        """
         if newest is None or not self.unanswered:
             return None
-        mine = {_identity(lost.snapshot) for lost in self.unanswered}
+        mine = {_identity(lost.snapshot): lost for lost in self.unanswered}
         for snapshot_id in range(min(lost.snapshot.id for lost in self.unanswered), newest.id + 1):
             found = self._table.snapshots.load(snapshot_id)
             if found is not None and _identity(found) in mine:
-                move_hint(self._table, found, IdSource().new_id())
-                return found
+                return mine[_identity(found)]
         return None
 
-    def is_base_kept(self, found: Found, made: Made, following: Snapshot | None) -> bool | None:
-        """Whether our snapshot exists on what it was built on. None when it was looked for, and found, a second time.
+    def is_landed_on_another(self, landed: Unanswered, following: Snapshot | None = None) -> bool:
+        """Whether another snapshot has the place of the one on which the try is built. Moves the hint.
 
-        Raises as ``late.is_base_kept``, and OutcomeUnknown when it is not found. following: as there.
+        Nobody knows when the try came, so it may have come too late as any other. Raises as ``is_base_kept``.
+        """
+        is_kept = self.is_base_kept(landed.made, landed.base, following)
+        move_hint(self._table, landed.snapshot, IdSource().new_id())
+        return not is_kept
+
+    def is_base_kept(self, made: Made, base: Base, following: Snapshot | None) -> bool:
+        """As ``late.is_base_kept``. It is looked once more when the store gave no answer: that our snapshot is there
+        does not tell that it came in time, and where it is taken back, a part of that may be done.
+
+        Raises as there, and OutcomeUnknown. following: as there.
         """
         try:
-            with unanswered(self._table.layout.snapshot(made.snapshot.id)):
-                return late.is_base_kept(self._table, made.snapshot, found.base, following)
-        except OutcomeUnknown as no_answer:
+            return self._is_base_kept(made, base, following)
+        except OutcomeUnknown:
             if not self._table.file_io.atomic_create:
                 raise
-            self.unanswered.append(Unanswered(made, no_answer))
-            if self.landed(self._table.snapshots.latest()) is None:
-                raise
-            return None
+            return self._is_base_kept(made, base, following)
+
+    def _is_base_kept(self, made: Made, base: Base, following: Snapshot | None) -> bool:
+        with unanswered(self._table.layout.snapshot(made.snapshot.id)):
+            return late.is_base_kept(self._table, made.snapshot, base, following)
 
     def clean(self, ahead: Written | None, committed: Snapshot) -> None:
         """The commit exists, as this snapshot: delete what other tries have written, as far as nothing can come to name
@@ -100,13 +114,18 @@ class Tries:
 
     @contextmanager
     def cleared(self) -> Iterator[None]:
-        """Within it the tries are made. After an error with which no snapshot came, the list that they share goes."""
+        """Within it the tries are made. After an error with which no snapshot came, the list that they share goes; a
+        snapshot that has come without an answer goes where it came too late.
+        """
         try:
             yield
         except (Conflict, Fenced, Retryable):
-            if self.delta_list is not None and not self.unanswered:
-                with suppress(OSError, StreamsinkError):  # the error of the commit is the one to be seen
+            with suppress(OSError, StreamsinkError):  # the error of the commit is the one to be seen
+                if self.delta_list is not None and not self.unanswered:
                     delete(self._table, [self._table.layout.manifest(self.delta_list[0])], Look.SINCE_TRY)
+                for lost in self.unanswered:
+                    if self._table.snapshots.load(lost.snapshot.id) == lost.snapshot:
+                        self.is_base_kept(lost.made, lost.base, None)
             raise
 
     def gave_up(self, policy: RetryPolicy) -> Exception:
@@ -146,7 +165,8 @@ class Looking:
         )  # 1 filter
         landed = tries.landed(newest)
         if landed is not None:
-            return Committed(landed, attempt - 1, self._clock.now_ms())
+            settle = functools.partial(tries.is_landed_on_another, landed)
+            return Committed(landed.snapshot, attempt - 1, self._clock.now_ms(), settle=settle)
         states = self._table.states.read(newest)
         guard.fence()
         if guard.is_published(states):

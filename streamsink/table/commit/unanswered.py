@@ -10,6 +10,7 @@ from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import APPEND, Snapshot
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
+from streamsink.table.commit.late import Base
 from streamsink.table.table import Table
 
 
@@ -28,9 +29,10 @@ class Made:
 
 @dataclass(frozen=True)
 class Unanswered:
-    """A try whose publishing gave no answer. error: what publishing raised."""
+    """A try whose publishing gave no answer. base: what it is built on. error: what publishing raised."""
 
     made: Made
+    base: Base
     error: OutcomeUnknown
 
     @property
