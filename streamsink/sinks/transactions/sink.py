@@ -103,9 +103,9 @@ class OpenTransactions(OpenSink):
         if self._sink.remembers:
             again = ", or set on_rollback='republish' to commit again from the journal what it lacks"
             return (
-                f"Restore the destination{again if self._sink.commits_again else ''}. If it was emptied on purpose, and all is to be written anew, remove what it "
-                f"remembers of the application, remove the journal {place}, and start the query with a new checkpoint, "
-                "which reads the source from its beginning"
+                f"Restore the destination{again if self._sink.commits_again else ''}. If it was emptied on purpose, "
+                "and all is to be written anew, remove what it remembers of the application, remove the journal "
+                f"{place}, and start the query with a new checkpoint, which reads the source from its beginning"
             )
         return (
             f"Restore the folder {notes}, which notes what was committed. If there is no backup of it, write the "
