@@ -107,14 +107,15 @@ def files_in_place(file_io: FileIO, path: str, record: Committable) -> tuple[int
     return len(record.files) - len(others), len(others) - len(gone), gone
 
 
-def place_files(file_io: FileIO, path: str, record: Committable) -> None:
-    """Give the files of a record their final names, durably. The staged ones stay. Idempotent.
+def place_files(file_io: FileIO, path: str, record: Committable, *, keep: bool = True) -> None:
+    """Give the files of a record their final names, durably. Idempotent.
 
-    Raises Corrupt when one of them is gone.
+    keep: whether the staged ones stay. A store without links then copies each file, HDFS through this process. Raises
+    Corrupt when one of them is gone.
     """
     for file in record.files:
         try:
-            file_io.place(f"{path}/{file.staged}", f"{path}/{file.final}", True)
+            file_io.place(f"{path}/{file.staged}", f"{path}/{file.final}", keep)
         except FileNotFoundError as gone:
             raise Corrupt(
                 f"{path}/{file.final} is gone. Nothing was published. Restore it", kind="pending.files-gone"

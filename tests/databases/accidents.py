@@ -126,8 +126,10 @@ class Cursor:
 class World:
     """A query over a numbered source, its journal in memory, and a database."""
 
-    def __init__(self, place: Place, monkeypatch, schema: pa.Schema = SCHEMA, **of_sink):
+    def __init__(self, place: Place, monkeypatch, schema: pa.Schema = SCHEMA, options: dict | None = None, **of_sink):
         place.drop()
+        self.options = {"commit_min_wait_ms": 0, "commit_max_wait_ms": 0, "restore": "restore-and-continue"}
+        self.options |= options or {}
         self.place, self.of_sink, self.schema = place, of_sink, schema
         self.io = FileIO(MemoryCalls(), IdSource().new_id)
         self.checkpoint = SparkCheckpoint(QUERY)
@@ -146,13 +148,13 @@ class World:
     def start(self, statements: Statements | None = None, checkpoint: SparkCheckpoint | None = None, ends=ENDS) -> None:
         """One start of the query, up to its end or its first error."""
         self.statements = statements or Statements(self.place.kind)
-        world, options = self, {"commit_min_wait_ms": 0, "commit_max_wait_ms": 0, "restore": "restore-and-continue"}
+        world = self
 
         class Driver(MicroBatchDriver):
             def destination(self):
                 return world.place.sink("/journal", **world.of_sink)
 
-        driver = Driver("/journal", self.schema, self.rows, SinkOptions.of("/journal", options))
+        driver = Driver("/journal", self.schema, self.rows, SinkOptions.of("/journal", self.options))
         driver._run_once(self.io, checkpoint or self.checkpoint, ends)
 
     def twin(self) -> SparkCheckpoint:

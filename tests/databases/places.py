@@ -20,7 +20,7 @@ class Place:
     def __init__(self, kind, server, tmp_path):
         self.kind, self.server = kind, server
         self.port = server.port if server else 0
-        self.schema = "" if kind == "sqlite" else f"s{uuid.uuid4().hex[:12]}"
+        self.schema = "" if kind == "sqlite" else f's"`% {uuid.uuid4().hex[:12]}'
         self.file = str(tmp_path / f"{uuid.uuid4().hex}.db")
         self.mark = "?" if kind == "sqlite" else "%s"
         self.make()
@@ -45,8 +45,7 @@ class Place:
             return sqlite3.connect(self.file, isolation_level=None)
         connection = self.server.connect()
         with connection.cursor() as cursor:
-            use = f"SET search_path = {self.schema}" if self.kind == "postgresql" else f"USE {self.schema}"
-            cursor.execute(use)
+            cursor.execute(f"{'SET search_path =' if self.kind == 'postgresql' else 'USE'} {self._quoted(self.schema)}")
         return connection
 
     def ask(self, text: str, *parameters, write: bool = False) -> Sequence[tuple]:
@@ -62,14 +61,17 @@ class Place:
 
     def count(self, table: str) -> int:
         """How many rows a table of whatever name has."""
-        mark = "`" if self.kind == "mariadb" else '"'
         connection = self.connect()
         try:
             cursor = connection.cursor()
-            cursor.execute(f"SELECT count(*) FROM {mark}{table.replace(mark, 2 * mark)}{mark}")
+            cursor.execute(f"SELECT count(*) FROM {self._quoted(table)}")
             return cursor.fetchone()[0]
         finally:
             connection.close()
+
+    def _quoted(self, name: str) -> str:
+        mark = "`" if self.kind == "mariadb" else '"'
+        return mark + name.replace(mark, 2 * mark) + mark
 
     def do(self, text: str, *parameters) -> None:
         self.ask(text, *parameters, write=True)
@@ -90,7 +92,7 @@ class Place:
                 cursor.execute(self._create())
 
     def _create(self) -> str:
-        return f"CREATE SCHEMA {self.schema}{' CHARACTER SET utf8mb4' if self.kind == 'mariadb' else ''}"
+        return f"CREATE SCHEMA {self._quoted(self.schema)}{' CHARACTER SET utf8mb4' if self.kind == 'mariadb' else ''}"
 
     def drop(self) -> None:
         """Drop all, and create an empty schema in its place."""
@@ -99,7 +101,7 @@ class Place:
                 Path(self.file + end).unlink(missing_ok=True)
             return
         with self.server.connect() as connection, connection.cursor() as cursor:
-            cursor.execute(f"DROP SCHEMA {self.schema}{' CASCADE' if self.kind == 'postgresql' else ''}")
+            cursor.execute(f"DROP SCHEMA {self._quoted(self.schema)}{' CASCADE' if self.kind == 'postgresql' else ''}")
             cursor.execute(self._create())
 
 

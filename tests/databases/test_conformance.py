@@ -16,6 +16,7 @@ def _check(place, every: int, options: dict, **of_sink) -> int:
     return check_sink(lambda root: place.sink(root, **of_sink), seen, drop=place.drop, every=every, **options)
 
 
+@pytest.mark.in_turn("databases in the suite of all sinks", 1)
 def test_a_table_of_a_database_passes(place):
     """Rows are added. Some of the calls are tried."""
     assert _check(place, SOME[place.kind], {}) > 5

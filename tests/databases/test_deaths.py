@@ -9,18 +9,26 @@ import pytest
 from streamsink.errors import StreamsinkError
 from streamsink.sinks.databases import mysql, postgresql, sqlite
 from streamsink.testing.faults import InjectedCrash
+from tests.advice.following import follows, told
 from tests.databases.accidents import AFTER, BEFORE, ENDS, MODES, Statements, World
+from tests.databases.places import TABLE
 from tests.services.lossy import LossyRelay
 
-IN_THE_GATE = 8
+IN_THE_GATE = 4
 BY_KEY = {"mode": "upsert", "keys": ("id",)}
 ALL = list(range(ENDS[-1]))
 
 
 @pytest.fixture(params=[{}, BY_KEY], ids=["insert", "upsert"])
-def world(request, place, monkeypatch):
-    """Makes a query over an empty database."""
-    return lambda: World(place, monkeypatch, **request.param)
+def world_of(request, place, monkeypatch):
+    """Makes a query over an empty database, with these options."""
+    return lambda **options: World(place, monkeypatch, **request.param, **options)
+
+
+@pytest.fixture
+def world(world_of):
+    """The same without options."""
+    return world_of
 
 
 def _statements(world: World) -> list[str]:
@@ -42,6 +50,7 @@ def _accident(world: World, number: int, mode: str) -> None:
     assert world.place.ids() == ALL, where
 
 
+@pytest.mark.in_turn("drivers of databases that die", 3)
 def test_a_driver_that_dies_or_loses_its_connection(world, rng: random.Random):
     """Some of the statements, each in one way; the commits in every way."""
     log = _statements(world())
@@ -91,6 +100,7 @@ def impatient(monkeypatch):
         monkeypatch.setattr(module, "LOCK_TIMEOUT_S", 1)
 
 
+@pytest.mark.in_turn("drivers of databases that sleep", 3)
 def test_a_driver_that_sleeps_behind_its_look_at_the_checkpoint(world, impatient):
     """It has seen that it may commit, and its successor comes before it has."""
     log = _statements(world())
@@ -126,6 +136,39 @@ def _last_commit(world: World) -> int:
     log = _statements(world)
     rows = max(number for number, text in enumerate(log, 1) if "UPDATE" in text and "record_id" in text)
     return log.index("commit", rows) + 1
+
+
+class Replica:
+    """The rows, and what is remembered with them, as a replica has them that gets no further."""
+
+    def __init__(self, place):
+        self._place, self._tables = place, (TABLE, "streamsink_checkpoints")
+        for table in self._tables:
+            place.do(f'CREATE TABLE "of {table}" AS SELECT * FROM "{table}"')
+
+    def promote(self) -> None:
+        """It takes the place of the database that had gone on."""
+        for table in self._tables:
+            self._place.do(f'DELETE FROM "{table}"')
+            self._place.do(f'INSERT INTO "{table}" SELECT * FROM "of {table}"')
+
+
+@follows("table.rolled-back")
+def test_a_replica_that_lagged_is_promoted(world_of, place):
+    """What it lacks is committed again by the journal, as the error says; each row is there once. Also where the driver
+    dies on the way."""
+    world = world_of()
+    world.start(ends=ENDS[:2])
+    replica = Replica(place)
+    world.start()
+    replica.promote()
+    assert place.ids() == ALL[: ENDS[1]]
+    world.checkpoint.committed -= 1
+    world.options["on_rollback"] = told("table.rolled-back", world.start).option("on_rollback")
+    with contextlib.suppress(InjectedCrash):
+        world.start(Statements(place.kind, 12))
+    world.start()
+    assert place.ids() == ALL
 
 
 @pytest.mark.parametrize("mode", [BEFORE, AFTER])

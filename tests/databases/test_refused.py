@@ -6,10 +6,14 @@ import re
 import pyarrow as pa
 import pytest
 
+from streamsink.clock import IdSource
 from streamsink.errors import Misuse, Retryable, StreamsinkError
 from streamsink.sinks.databases import sqlite
+from streamsink.storage.file_io import FileIO
+from streamsink.testing.driver import SparkCheckpoint
+from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import follows, told
-from tests.databases.accidents import World, write
+from tests.databases.accidents import ENDS, World, write
 from tests.databases.places import PASSWORDS, TABLE
 
 SECRET = "s3cr3t-value"
@@ -320,6 +324,19 @@ def test_a_database_that_has_gone_back_is_noticed(place):
         write(place, _rows(), _rows(), journal=store)
     assert re.search("Nothing was|nothing was", str(stopped.value)), stopped.value
     assert place.ids() == [1, 2]
+
+
+def test_a_journal_that_is_lost(place, monkeypatch):
+    """The database remembers how far the query has come: nothing is written twice, and where the query has lost its
+    checkpoint as well it is told so."""
+    world = World(place, monkeypatch)
+    world.start(ends=ENDS[:3])
+    world.io = FileIO(MemoryCalls(), IdSource().new_id)
+    with pytest.raises(Misuse, match="overlaps what is published"):
+        world.start(checkpoint=SparkCheckpoint("00000000-0000-0000-0000-000000000002"))
+    assert place.ids() == list(range(ENDS[2]))
+    world.start()
+    assert place.ids() == list(range(ENDS[-1]))
 
 
 def test_two_queries_and_two_tables_in_one_schema(place):

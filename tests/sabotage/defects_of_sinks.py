@@ -67,7 +67,7 @@ OF_SINKS = (
     Defect("a checkpoint is marked by its own driver alone", f"{_DIRECTORY}.sweep",
            "            self._mark(record.application, record.state.sequence)\n", "            pass\n", (_FILES,)),
     Defect("files get their names when they are visible already", f"{_DIRECTORY}.publish",
-           "            place_files(self._io, self._sink.path, committable)\n", "", (_FILES,)),
+           "            place_files(self._io, self._sink.path, committable, keep=self._keeps)\n", "", (_FILES,)),
     Defect("a manifest that was made by somebody else is not seen", "sinks/manifest_log.py:ManifestLog.newest",
            "last is not None and not self._io.exists(self._name(application, last + 1))", "last is not None", (_FILES,)),
     Defect("what a dead driver began stays open", f"{_WRITING}:abort_all",

@@ -15,9 +15,10 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.decision import Checkpoint, Decision, Verdict
 from streamsink.sink import FileSink, to_sink
+from streamsink.storage.file_io import FileIO
 from streamsink.storage.s3 import S3FileIO
 from streamsink.testing.conformance import SCHEMA
-from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.crashing import CrashingCalls, dies_at
 from streamsink.testing.driver import columns
 from streamsink.testing.faults import InjectedCrash
 from streamsink.testing.memory import MemoryCalls
@@ -85,6 +86,16 @@ def test_no_file_is_so_large_that_it_could_not_get_its_final_name():
     opened = FileSink("s3://bucket/out").open(file_io, settings, batch, lambda: fields, lambda event: None)
     writing = opened.writing(Checkpoint(batch, Decision(Verdict.NEW, ""), 1, "s3://bucket/staging", 0.0), fields, ())
     assert writing.most_bytes < file_io.largest_file
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_files_are_copied_only_for_a_rollback(keeps, monkeypatch):
+    """A store without links, HDFS, would copy each of them through the driver."""
+    seen, place = [], FileIO.place
+    monkeypatch.setattr(FileIO, "place", lambda *given: (seen.append(given[-1]), place(*given)))
+    world = World()
+    world.run(3, 5, **({"on_rollback": "republish"} if keeps else {}))
+    assert seen == [keeps, keeps] and sorted(rows_of(world.io(), "/out")) == list(range(5))
 
 
 ONE = pa.schema([("text", pa.string())])
@@ -167,6 +178,25 @@ def test_a_journal_that_is_lost_while_a_driver_dies_leaves_nothing_twice():
                 data = world.io().read(f"/out/{folder}/{name}")
                 seen += READ["parquet"](data).column("id").to_pylist() if name.startswith("part-") else []
         assert sorted(seen) == list(range(6)), f"call {number}"
+
+
+@pytest.mark.parametrize("what", ["damaged", "missing"])
+def test_instead_of_giving_up_the_journal_is_removed(what):
+    """As the page says: a record that cannot be read goes with its journal, and its batch comes again."""
+    assert "remove the folder" in (DOCS / "FILES.md").read_text(encoding="utf-8")
+    world = World()
+    world.run(3)
+    assert dies_at("precommit.saved", 1, world.store, lambda calls: world.run(3, 5, calls=calls))
+    world.store.process_death()
+    record = "/out/_streamsink/streamsink/streamsink/record-2.json"
+    world.io().delete(record)
+    if what == "damaged":
+        world.io().create_if_absent(record, b"damaged")
+        with pytest.raises(StreamsinkError, match="give_up"):
+            world.run(3, 5)
+        world.io().delete_tree("/out/_streamsink/streamsink/streamsink")
+    world.run(3, 5, 6)
+    assert sorted(rows_of(world.io(), "/out")) == list(range(6))
 
 
 def _manifests(world) -> list[str]:

@@ -9,6 +9,9 @@ from streamsink import events
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Retryable
 from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.decision import Checkpoint, Decision, Verdict
+from streamsink.sinks.transactions.writing import PreCommitted
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.conformance import SCHEMA
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
@@ -70,6 +73,30 @@ def test_a_user_context_may_be_changed_in_place():
     world.die(3, 5, 6, step="precommit.saved")
     world.run(3, 5, 6)
     assert seen == [{}, {"count": 1}, {"count": 2}] and _carried(world, 3) == {"count": 3}
+
+
+def test_a_record_has_a_large_user_context_once_however_many_transactions_it_has():
+    world, batch = World(), Batch(0, "query", "run")
+    opened = world.sink.open(world.io(), SinkOptions.of("/server", {}), batch, lambda: (), world.events.append)
+    written = [PreCommitted(f"1-{number}", f"1-{number}", 1, 8, 0) for number in range(50)]
+    checkpoint = Checkpoint(batch, Decision(Verdict.NEW, ""), 1, "/journals/streamsink/streamsink/staging/1-1", 0.0)
+    opened._contexts[0] = {"large": "value"}
+    with world.io().flush_group() as group:
+        files, payload = opened.stage(checkpoint, written, group)
+    assert (len(files), json.dumps(payload).count("value")) == (50, 1)
+
+
+@follows("transaction.user-context")
+def test_a_user_context_that_is_not_returned_is_noticed_before_the_record():
+    """Else each later batch would be given nothing, for ever."""
+    world = World()
+    world.sink = type("Forgetful", (Server,), {"user_context": lambda self, before, transactions: None})()
+    said = told("transaction.user-context", lambda: world.run(3, restarts=False))
+    said.says("Forgetful", "NoneType", "Let it return one")
+    assert world.open == []
+    world.sink = Server()
+    world.run(3, 5)
+    assert world.rows == [0, 1, 2, 3, 4] and _carried(world, 2) == {"count": 2}
 
 
 def test_a_slow_clock_of_an_executor_gives_no_transaction_up(monkeypatch):
@@ -167,6 +194,21 @@ def test_a_destination_that_remembers_outlives_its_journal(lost):
     world.checkpoint.committed -= 1  # the last batch comes again
     world.run(3, 5, 6, journal="/journals" if lost else "/elsewhere")
     assert world.rows == list(range(6))
+
+
+def test_journal_and_checkpoint_that_go_back_together_double_nothing_there():
+    """A machine was restored from a backup, and the database was not."""
+    world = OfADatabase()
+    world.run(3, 5)
+    kept = {path: world.io.read(path) for path in world.io.files_below("/journals")}
+    world.run(3, 5, 6, 8)
+    world.io.delete_tree("/journals")
+    for path, data in kept.items():
+        world.io.create_if_absent(path, data)
+    world.checkpoint.committed, world.checkpoint.ends[2:] = 2, []
+    told("positions.overlap", lambda: world.run(3, 5, 7)).says("position_columns", "Nothing was written")
+    world.run(3, 5, 7, 9, position_columns=("topic", "partition", "offset"))
+    assert world.rows == list(range(9))
 
 
 @follows("application.other-destination")

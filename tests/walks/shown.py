@@ -104,11 +104,11 @@ SHOWN: dict[str, Walk] = {
     ],
     "A14: data files are not looked for at a start": [
         ("setup", 0, 1, 0, 0, 0, 0), ("produce", 0, 2, 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("batch", 0, 0),
-        ("copy", 2, 0), ("pause", 0, 1, 917), ("restore", 0, 0),
+        ("copy", 2, 0), ("pause", 0, 1, 916), ("restore", 0, 0),
     ],
     "a hint of a snapshot that was rolled back stays": [
         ("setup", 1, 1, 0, 0, 0, 0), ("produce", 0, 2, 0), ("produce", 0, 1, 0), ("batch", 0, 0), ("batch", 0, 0),
-        ("batch", 0, 0), ("pause", 0, 1, 433), ("rollback", 0, 0),
+        ("batch", 0, 0), ("pause", 0, 1, 430), ("rollback", 0, 0),
     ],
     "a journal says that it knows runs whose records it pruned": [
         ("setup", 0, 0, 0, 0, 0, 0), ("run", 0, 0), ("run", 0, 1), ("run", 0, 1), ("run", 0, 1), ("run", 0, 1),

@@ -60,7 +60,7 @@ _JUDGED = {
     ],
     "a bounded run sleeps before it is marked, while its table is dropped and written by another run": [
         ("setup", 4, 0, 0, 0, 0, 0),
-        ("job_pause", 0, 0, 167),
+        ("job_pause", 0, 0, 161),
         ("run", 0, 1),
         ("drop", 0),
         ("run", 1, 0),
@@ -128,7 +128,7 @@ _JUDGED = {
         ("lost_race", 0, 0, 0, 2),
         ("foreign_append", 0),
         ("foreign_append", 0),
-        ("pause", 0, 0, 92),
+        ("pause", 0, 0, 88),
         ("rollback", 1, 0),
         ("wake",),
     ],

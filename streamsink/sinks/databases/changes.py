@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from streamsink.sinks.databases.dialect import Dialect, Run
 
@@ -55,6 +56,20 @@ class Change:
         else:  # two keys may be the same one to the database: only their order says which counts
             parts = _runs(deletes.to_pylist(), data)
         yield from (part for part in parts if part[1].num_rows)
+
+
+def plain(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with instants in UTC, and texts and binaries of one kind each, however Spark has handed them over."""
+    schema = pa.schema([field.with_type(_plain_type(field.type)) for field in rows.schema])
+    return rows if schema == rows.schema else rows.cast(schema)
+
+
+def _plain_type(of: pa.DataType) -> pa.DataType:
+    if pt.is_timestamp(of) and of.tz is not None:
+        return pa.timestamp(of.unit, "UTC")  # drivers that know no zones would write the clock of the session
+    if pt.is_large_string(of):
+        return pa.string()
+    return pa.binary() if pt.is_large_binary(of) or pt.is_fixed_size_binary(of) else of
 
 
 def last_of_keys(rows: pa.Table, keys: tuple[str, ...], order_by: str = "") -> pa.Table:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.sinks.databases.address import Address, parse
-from streamsink.sinks.databases.changes import Change
+from streamsink.sinks.databases.changes import Change, plain
 from streamsink.sinks.databases.dialect import CHECKPOINTS, IDENTITY, Dialect, Run
 from streamsink.sinks.databases.fitting import Fitting
 from streamsink.sinks.databases.link import Link
@@ -26,7 +26,7 @@ INSERT, UPSERT = "insert", "upsert"
 _DIALECTS: dict[str, type[Dialect]] = {"postgresql": PostgreSql, "mysql": MySql, "mariadb": MySql, "sqlite": Sqlite}
 # Rows of a checkpoint that are together no larger than this are read before the transaction begins, which then waits
 # for nothing but the database.
-_READ_BEFORE_BYTES = 64 << 20
+_READ_BEFORE_BYTES = 16 << 20
 # Keys of a session.
 _LINK, _SCHEMA, _TABLE, _EXACT, _TRIED = "link", "schema", "table", "exact", "tried"
 
@@ -52,6 +52,7 @@ class DatabaseSink(StagedRowsSink):
     """
 
     remembers = True
+    commits_again = True
 
     url: str
     table: str
@@ -192,7 +193,7 @@ class DatabaseSink(StagedRowsSink):
 
     def _read(self, transactions: Sequence[PendingTransaction[StagedRows]]) -> Iterator[pa.RecordBatch]:
         for each in transactions:
-            yield from self.read_rows(each)
+            yield from map(plain, self.read_rows(each))
 
     def _data(self, rows: pa.RecordBatch) -> pa.Table:
         """The rows without the column that says which of them delete."""

@@ -169,11 +169,18 @@ def _affinity(declared: str) -> str:
 
 
 def _parameters(rows: pa.Table) -> list[tuple[Any, ...]]:
-    return list(zip(*([_value(value) for value in column.to_pylist()] for column in rows.columns)))
+    return list(zip(*(_values(column) for column in rows.columns)))
 
 
-def _value(value: Any) -> Any:
-    """A value as SQLite keeps it: decimals and times are texts."""
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column as SQLite keeps them."""
+    values: list[Any] = column.to_pylist()
+    is_text = pt.is_decimal(column.type) or pt.is_temporal(column.type)
+    return [_text(value) for value in values] if is_text else values
+
+
+def _text(value: Any) -> Any:
+    """A decimal or a time as a text; None for none."""
     if isinstance(value, datetime.datetime):
         return value.isoformat(" ", "microseconds")
     if isinstance(value, (datetime.date, datetime.time)):

@@ -90,7 +90,7 @@ class OpenDirectory(OpenSink):
         self.application = self.known_as = options.application
         keeps = options.on_rollback == ON_ROLLBACK_REPUBLISH
         self.journal = FileJournal(file_io, journals, options.application, options.journal_retain, keep_staging=keeps)
-        self.committer = DirectoryCommitter(sink, file_io)
+        self.committer = DirectoryCommitter(sink, file_io, keeps)
 
     def group(self) -> AbstractContextManager[Group]:
         return self._io.flush_group()
@@ -116,14 +116,16 @@ def folder_of(application: str, number: int) -> str:
 class DirectoryCommitter(Committer):
     """Gives files their final names, and then creates the manifest that names them."""
 
-    def __init__(self, sink: FileSink, file_io: FileIO):
+    def __init__(self, sink: FileSink, file_io: FileIO, keeps: bool):
+        """keeps: whether the staged files of a record stay, for a rollback."""
         self._sink = sink
         self._io = file_io
+        self._keeps = keeps
         self._manifests = ManifestLog(file_io, f"{sink.path}/{_COMMITS}")
         self._has_begun = False
 
     def for_background(self) -> "DirectoryCommitter":
-        return DirectoryCommitter(self._sink, self._io)
+        return DirectoryCommitter(self._sink, self._io, self._keeps)
 
     def history(self, application: str) -> History:
         return History(self._manifests.newest(application), complete=True)
@@ -154,7 +156,7 @@ class DirectoryCommitter(Committer):
         fence()
         if not self._manifests.is_published(committable, expect):
             self._begin(committable, expect)
-            place_files(self._io, self._sink.path, committable)
+            place_files(self._io, self._sink.path, committable, keep=self._keeps)
             self._manifests.create(committable, {"files": [file.final for file in committable.files]})
         self._mark(committable.application, committable.state.sequence)
         return Published(committable.state.checkpoint_id, committable.state.sequence, 1)

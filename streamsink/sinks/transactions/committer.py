@@ -20,7 +20,7 @@ from streamsink.sinks.transactions.memory import InDestination, Memory
 from streamsink.sinks.transactions.timeouts import Timeouts
 from streamsink.storage.file_io import FileIO
 
-# Keys in the payload of a record, and in what a state carries on.
+# Keys in the payload of a record, and in what a state carries on. The payload has the user context of before, once.
 TRANSACTIONS, USER_CONTEXT = "transactions", "user_context"
 # How many of the last checkpoints a folder remembers; at least as many records as the journal keeps.
 _REMEMBERED = 100
@@ -126,12 +126,12 @@ class TransactionCommitter(Committer):
         )
 
     def _transactions(self, record: Committable) -> list[PendingTransaction[Any]]:
-        found, said = [], record.payload.get(TRANSACTIONS, {})
+        found, said, before = [], record.payload.get(TRANSACTIONS, {}), record.payload.get(USER_CONTEXT, {})
         for file in record.files:
             each = said[file.final]
             folder = f"{self._folder}/{file.staged.rpartition('/')[0]}"
             context = TransactionContext(
-                file.final, record.application, record.state.sequence, folder, self._io, each[USER_CONTEXT]
+                file.final, record.application, record.state.sequence, folder, self._io, before
             )
             transaction = self._function.decode(each["handle"])
             found.append(PendingTransaction(transaction, context, each["begun_ms"], file.rows))

@@ -53,7 +53,7 @@ class TwoPhaseCommitSink(TwoPhaseCommitFunction[T], Sink):
         fields: Callable[[], Sequence[Any]],
         emit: Callable[[Event], None],
     ) -> "OpenTransactions":
-        if options.on_rollback == ON_ROLLBACK_REPUBLISH:
+        if options.on_rollback == ON_ROLLBACK_REPUBLISH and not (self.commits_again and self.remembers):
             raise Misuse(
                 f"{self.path}: on_rollback is 'republish', which {type(self).__name__} cannot do: a transaction that "
                 "was committed cannot be committed once more. Nothing was written. Leave the option out",
@@ -79,8 +79,9 @@ class OpenTransactions(OpenSink):
         folder = journal_place(sink.journal)
         self._sink, self._io, self._folder = sink, file_io, folder
         self.application = self.known_as = options.application
+        keeps, retain = sink.commits_again and sink.remembers, options.journal_retain
         self.journal = FileJournal(
-            file_io, folder, options.application, options.journal_retain, abandoned=self._abandoned
+            file_io, folder, options.application, retain, keep_staging=keeps, abandoned=self._abandoned
         )
         self._check_destination()
         self._session: dict[str, Any] = {}
@@ -100,10 +101,11 @@ class OpenTransactions(OpenSink):
     def _way_back(self) -> str:
         place, notes = self.journal.place, f"{self._folder}/commits/{self.application}"
         if self._sink.remembers:
+            again = ", or set on_rollback='republish' to commit again from the journal what it lacks"
             return (
-                "Restore the destination. If it was emptied on purpose, and all is to be written anew, remove what it "
-                f"remembers of the application, remove the journal {place}, and start the query with a new checkpoint, "
-                "which reads the source from its beginning"
+                f"Restore the destination{again if self._sink.commits_again else ''}. If it was emptied on purpose, "
+                "and all is to be written anew, remove what it remembers of the application, remove the journal "
+                f"{place}, and start the query with a new checkpoint, which reads the source from its beginning"
             )
         return (
             f"Restore the folder {notes}, which notes what was committed. If there is no backup of it, write the "
@@ -153,15 +155,23 @@ class OpenTransactions(OpenSink):
         with of_the_author(self._sink.path, "the user context of the next checkpoint could not be made"):
             context = self._sink.user_context(_copy(before), [self._sink.decode(each.handle) for each in written])
             context = _copy(context)  # what is no JSON would be found when the record is encoded
+        if not isinstance(context, dict):  # the next batch would be given it, and each start again
+            raise Misuse(
+                f"{self._sink.path}: user_context of {type(self._sink).__name__} has returned a "
+                f"{type(context).__name__}, expected a JSON object (a dict), such as what it was given. Nothing was "
+                "recorded or committed. Let it return one, and start the query again",
+                kind="transaction.user-context",
+            )
         together.write(f"{staging}/manifest-{checkpoint.sequence}-{IdSource().new_id()}", b"")
         together.sync_dir(staging)
         staged = os.path.relpath(staging, self._folder)
         files = tuple(
             StagedFile(f"{staged}/{ANNOUNCED}{each.name}", each.name, each.bytes, each.rows) for each in written
         )
-        said = {each.name: {"handle": each.handle, "begun_ms": each.begun_ms, USER_CONTEXT: before} for each in written}
+        said = {each.name: {"handle": each.handle, "begun_ms": each.begun_ms} for each in written}
         self._contexts[checkpoint.sequence] = context
-        return files, {_DESTINATION: self._sink.path, TRANSACTIONS: said, "carried": {USER_CONTEXT: context}}
+        payload = {_DESTINATION: self._sink.path, TRANSACTIONS: said, USER_CONTEXT: before}
+        return files, payload | {"carried": {USER_CONTEXT: context}}
 
     def _check(self, checkpoint: Checkpoint, written: Sequence[PreCommitted], context: Context) -> None:
         """Ask the sink whether what is pre-committed could be committed."""
