@@ -4,7 +4,9 @@
 """
 
 # Parts that no walk in memory goes through. The real walks go through those of ``spark``.
-ELSEWHERE = ("spark/", "storage/s3", "storage/hdfs", "storage/calls.py", "locks/")
+_SINKS = ("transactions/", "directory/", "databases/", "kafka/")
+_STORES = ("s3", "hdfs", "calls.py", "database.py")
+ELSEWHERE = ("spark/", "locks/", *(f"storage/{name}" for name in _STORES), *(f"sinks/{name}" for name in _SINKS))
 
 REASONS: dict[str, tuple[str, ...]] = {
     "It is about options as an object, a call after the run was closed, or the sink of an author's own, which walks do "
@@ -110,6 +112,8 @@ REASONS: dict[str, tuple[str, ...]] = {
     "The sinks of a walk are Paimon tables.": (
         "what the name before has lost is there", "another name's record that is not published is not there",
         "commands for tables take any folder", "an option that means nothing to a sink is ignored",
+        "the folder of a batch goes before its transactions are aborted", "a lost identity is made anew",
+        "a manifest that was made by somebody else is not seen",
     ),
     "Columns of a walk are always the same.": (
         "a column that is NOT NULL needs an option alone", "an option changes the type of a partition column",
