@@ -31,6 +31,21 @@ def of_postgres_job(description: str, given: list[str]) -> argparse.Namespace:
     return args
 
 
+def of_kafka_job(description: str, given: list[str]) -> argparse.Namespace:
+    """Likewise, of the job that writes into Kafka."""
+    parser = _parser(description)
+    parser.add_argument("--to", default="orders-once", metavar="TOPIC", help="created when it is not there")
+    parser.add_argument(
+        "--to-brokers",
+        metavar="HOST:PORT",
+        help="of the topic's cluster; that of --brokers, or a broker of the job's own",
+    )
+    args = _checked(parser, given)
+    if is_uri(args.warehouse):
+        parser.error("--warehouse is a folder here: journal and checkpoint lie there")
+    return args
+
+
 def _parser(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(

@@ -31,6 +31,7 @@ CREATE TABLE IF NOT EXISTS streamsink_files (
 """
 _INDEX = "CREATE INDEX IF NOT EXISTS streamsink_files_of_folder ON streamsink_files (folder)"
 _WAIT_S = 60
+_TRIES = 10
 # Rows of one statement: what another client has changed meanwhile is seen as if it had waited.
 _ADD = (
     "INSERT INTO streamsink_files (path, folder, file, data) "
@@ -210,10 +211,18 @@ class DatabaseCalls(PosixLikeCalls):
             return bool(self._do(text, path, folder, IdSource().new_id(), data))
         cast = f"CAST(? AS {self._dialect.bytes})"
         text = _ADD.format(file="CAST(? AS TEXT)", data=cast, what="data IS NULL")
-        if self._do(text, path, folder, IdSource().new_id(), data, folder):
-            return True
-        self._need_parent(path)
-        return False
+        for _ in range(_TRIES):
+            if self._do(text, path, folder, IdSource().new_id(), data, folder):
+                return True
+            there = {
+                name for (name,) in self._ask("SELECT path FROM streamsink_files WHERE path IN (?, ?)", path, folder)
+            }
+            if path in there:
+                return False
+            if folder not in there:
+                raise FileNotFoundError(errno.ENOENT, "no such folder", folder)
+            # Another client has made the folder since, or has deleted the name.
+        raise OSError(errno.EAGAIN, "other clients make and delete this name all the time", path)
 
     def _need_parent(self, path: str) -> None:
         folder = os.path.dirname(path)
@@ -268,10 +277,22 @@ class DatabaseCalls(PosixLikeCalls):
         if self._connection is None or self._process != os.getpid():
             # A forked child has the parent's connection as well, and must not use it.
             self._connection, self._process = self._dialect.connect(), os.getpid()
-            cursor = self._connection.cursor()
-            cursor.execute(_TABLE.format(text=self._dialect.text, bytes=self._dialect.bytes))
-            cursor.execute(_INDEX)
+            self._make_table(self._connection.cursor())
         return self._connection
+
+    def _make_table(self, cursor: Any) -> None:
+        """Create the table unless it is there. Of several clients that do so at once all but one may get an error."""
+        for left in reversed(range(_TRIES)):
+            try:
+                cursor.execute("SELECT path FROM streamsink_files LIMIT 0")
+                return
+            except self._dialect.errors:
+                try:
+                    cursor.execute(_TABLE.format(text=self._dialect.text, bytes=self._dialect.bytes))
+                    cursor.execute(_INDEX)
+                except self._dialect.errors:
+                    if not left:
+                        raise
 
 
 class _Stream(io.BytesIO):

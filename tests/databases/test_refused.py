@@ -15,6 +15,7 @@ from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import follows, told
 from tests.databases.accidents import ENDS, World, write
 from tests.databases.places import PASSWORDS, TABLE
+from tests.services.lossy import LossyRelay
 
 SECRET = "s3cr3t-value"
 
@@ -337,6 +338,18 @@ def test_a_journal_that_is_lost(place, monkeypatch):
     assert place.ids() == list(range(ENDS[2]))
     world.start()
     assert place.ids() == list(range(ENDS[-1]))
+
+
+def test_a_failover_changes_the_address(served):
+    """The database is the same, so the sink is given the name that it had, which the error says."""
+    store = write(served, _rows())
+    with LossyRelay(served.port) as relay:
+        served.port = relay.port
+        more = pa.RecordBatch.from_pydict({"id": pa.array([3], pa.int64())})
+        said = told("journal.other-destination", lambda: write(served, _rows(), more, journal=store))
+        before = said.find(r"another destination, (.*?)\. Nothing was written")
+        write(served, _rows(), more, journal=store, name=before)
+    assert served.ids() == [1, 2, 3]
 
 
 def test_two_queries_and_two_tables_in_one_schema(place):

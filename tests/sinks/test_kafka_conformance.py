@@ -48,7 +48,10 @@ class Topics:
         return numbers
 
 
-@pytest.mark.parametrize("every", [pytest.param(9, marks=pytest.mark.soak), 120])
+SHORT = pytest.mark.in_turn("deaths around a publishing into Kafka", 2)
+
+
+@pytest.mark.parametrize("every", [pytest.param(9, marks=pytest.mark.soak), pytest.param(120, marks=SHORT)])
 def test_the_kafka_sink_passes(kafka_broker, every):
     """Accidents happen at every n-th call of the journal."""
     topics = Topics(kafka_broker.bootstrap)

@@ -51,15 +51,6 @@ SHOWN: dict[str, Walk] = {
         ("batch", 0, 3), ("produce", 0, 2, 0), ("batch", 0, 3), ("stop", 0), ("rollback", 1, 0), ("lose_checkpoint", 0),
         ("produce", 0, 2, 0), ("batch", 0, 0), ("heal", 0, 0), ("batch", 0, 0), ("heal", 0, 0), ("batch", 0, 3),
     ],
-    "after a give_up the next record forgets the name before": [
-        ("setup", 4, 1, 0, 0, 0, 3), ("produce", 0, 3, 0), ("batch", 0, 0), ("produce", 0, 2, 0), ("batch", 0, 0),
-        ("rename_at_once", 0), ("produce", 0, 2, 0), ("batch", 0, 3), ("produce", 0, 2, 0), ("batch", 0, 3),
-        ("produce", 0, 2, 0), ("batch", 0, 3), ("produce", 0, 2, 0), ("batch", 0, 3), ("stop", 0), ("rollback", 1, 0),
-        ("lose_checkpoint", 0), ("produce", 0, 2, 0), ("batch", 0, 0), ("heal", 0, 0), ("batch", 0, 0), ("heal", 0, 0),
-        ("batch", 0, 3), ("heal", 0, 0), ("batch", 0, 3), ("produce", 0, 2, 0), ("batch", 0, 3), ("stop", 0),
-        ("rollback", 1, 0), ("lose_checkpoint", 0), ("produce", 0, 2, 0), ("batch", 0, 0), ("heal", 0, 0),
-        ("batch", 0, 0), ("heal", 0, 0), ("batch", 0, 3),
-    ],
     "A2: topics that are read no longer stay in startingOffsets": [
         ("setup", 1, 35, 1, 4, 0, 1), *_BATCH, ("leave_topic", 0), ("batch", 0, 3), ("heal", 0, 1), ("batch", 0, 3),
     ],

@@ -88,10 +88,6 @@ OF_SEVERAL: dict[str, Walk] = {
         ("several", 0, 0, 0, 0, 0, 0), ("produce", 0, 2, 0), ("batch", 0, 0), ("rename_at_once", 0),
         ("produce", 0, 0, 0), ("batch", 0, 0), ("drop", 0, 0),
     ],
-    "a new name goes on whatever went behind another writer's snapshot": [
-        ("several", 0, 0, 0, 0, 0, 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("foreign_append", 0, 0),
-        ("expiry", 0, 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("batch", 0, 0), ("rollback", 0, 0, 0),
-    ],
     "a mark proves that one of several tables has its part": [
         ("several", 0, 1, 0, 0, 0, 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("foreign_append", 0, 0),
         ("expiry", 0, 0), ("produce", 0, 2, 0), ("produce", 0, 4, 0), ("batch", 0, 0), ("batch", 0, 2), ("batch", 0, 3),

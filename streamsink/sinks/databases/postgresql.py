@@ -104,8 +104,10 @@ class PostgreSql(Dialect):
 
     def told(self, error: Exception) -> str:
         state = getattr(error, "sqlstate", None)
+        if not state and _is_login(error):
+            return "no login"
         if not state:
-            return "the connection was lost, or could not be made" if not _is_login(error) else "no login"
+            return "the connection was lost, or could not be made" if self.is_passing(error) else "psycopg refuses it"
         kinds = ("table_name", "column_name", "constraint_name", "datatype_name")
         names = [f"{what} '{name}'" for what in kinds if (name := _diagnosed(error, what))]
         return ", ".join([f"SQLSTATE {state}", *names])

@@ -110,8 +110,8 @@ class TwoPhaseCommitFunction(ABC, Generic[T]):
     ignore_failures_after_transaction_timeout: whether a transaction that cannot be committed after that time is given
     up, with its rows, and the query goes on. All three as in Flink.
     commits_again: whether a checkpoint that was committed can be committed once more from its record and its staging
-    folder, after the destination has gone back to an earlier state of its rows and of what it ``remembers``. Then the
-    staging folders of retained records stay (``journal_retain``), and on_rollback='republish' commits them again.
+    folder, after the destination has gone back to an earlier state of its rows and of what it ``remembers``. Only such
+    a sink takes on_rollback='republish', with which the staging folders of retained records stay (``journal_retain``).
     remembers: whether the destination keeps the state of the last checkpoint; see ``last_committed``. It may be said by
     the class, or by each sink. path: names the destination in messages.
     """

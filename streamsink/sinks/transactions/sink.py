@@ -79,7 +79,7 @@ class OpenTransactions(OpenSink):
         folder = journal_place(sink.journal)
         self._sink, self._io, self._folder = sink, file_io, folder
         self.application = self.known_as = options.application
-        keeps, retain = sink.commits_again and sink.remembers, options.journal_retain
+        keeps, retain = options.on_rollback == ON_ROLLBACK_REPUBLISH, options.journal_retain
         self.journal = FileJournal(
             file_io, folder, options.application, retain, keep_staging=keeps, abandoned=self._abandoned
         )
@@ -101,7 +101,7 @@ class OpenTransactions(OpenSink):
     def _way_back(self) -> str:
         place, notes = self.journal.place, f"{self._folder}/commits/{self.application}"
         if self._sink.remembers:
-            again = ", or set on_rollback='republish' to commit again from the journal what it lacks"
+            again = " (on_rollback='republish', set before that happens, commits again what it lacks)"
             return (
                 f"Restore the destination{again if self._sink.commits_again else ''}. If it was emptied on purpose, "
                 "and all is to be written anew, remove what it remembers of the application, remove the journal "
