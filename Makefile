@@ -21,13 +21,23 @@ PYTEST = $(BOOTSTRAP) exec --for test -- -m pytest
 WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadfile
 
-.PHONY: run chaos archive test test-fast soak sabotage bench accidents env clean
+.PHONY: run run-postgres run-kafka chaos archive test test-fast soak sabotage bench accidents env clean
 
 run:
 	$(JOB) $(ARGS)
 
 chaos:
 	$(JOB) --chaos $(ARGS)
+
+# the same events into PostgreSQL, a server of the job's own unless ARGS='--postgres URL' names one; ARGS=--chaos kills
+run-postgres:
+	$(BOOTSTRAP) exec --for test $(if $(BROKERS),--jars kafka) -- jobs/kafka_to_postgres.py \
+		$(if $(BROKERS),--brokers '$(BROKERS)') $(if $(TOPIC),--topic '$(TOPIC)') $(ARGS)
+
+# the same events into a topic, on a broker of the job's own unless ARGS='--to-brokers host:9092' names one
+run-kafka:
+	$(BOOTSTRAP) exec --for test $(if $(BROKERS),--jars kafka) -- jobs/kafka_to_kafka.py \
+		$(if $(BROKERS),--brokers '$(BROKERS)') $(if $(TOPIC),--topic '$(TOPIC)') $(ARGS)
 
 # the library alone, as spark-submit --py-files takes it: for executors that have not installed it
 archive:

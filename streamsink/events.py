@@ -128,6 +128,29 @@ class SnapshotReplaced(Event):
     checkpoints: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class TransactionNearsTimeout(Event):
+    """A pre-committed transaction that is still pending may soon be aborted by its destination.
+
+    age_ms: since it began. timeout_ms: after which the destination may abort it.
+    """
+
+    level = logging.WARNING
+
+    checkpoint_id: int
+    transaction: str
+    rows: int
+    age_ms: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True)
+class TransactionGivenUp(TransactionNearsTimeout):
+    """A transaction could not be committed after its timeout, and was given up with its rows, as the sink says."""
+
+    level = logging.ERROR
+
+
 Listener = Callable[[Event], None]
 
 

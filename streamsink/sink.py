@@ -3,13 +3,14 @@
 See docs/WRITING_A_SINK.md.
 """
 
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from streamsink.clock import IdSource
+from streamsink.errors import Misuse
 from streamsink.events import Event, to_log
-from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
+from streamsink.journal.file_journal import FileJournal
+from streamsink.journal.others import last_of_others
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint
@@ -24,12 +25,16 @@ from streamsink.protocol.sink import (
     Writing,
     check_supported,
 )
+from streamsink.sinks.directory.file_sink import FileSink
 from streamsink.sinks.file_writing import DataFile, FileWriting
 from streamsink.sinks.files import check_handed_over, files_in_place, open_folder, place_files, stage_files
 from streamsink.sinks.manifest_log import ManifestLog
-from streamsink.sinks.paimon.past.history_of import newest_in
+from streamsink.sinks.transactions.function import PendingCheckpoint, PendingTransaction, TransactionContext
+from streamsink.sinks.transactions.sink import TwoPhaseCommitSink
+from streamsink.sinks.transactions.staged_rows import StagedRows, StagedRowsSink
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
+from streamsink.storage.stores import table_path
 
 if TYPE_CHECKING:
     from streamsink.spark.query.foreach_batch import BatchFunction
@@ -44,6 +49,7 @@ __all__ = [
     "Destination",
     "Event",
     "FileIO",
+    "FileSink",
     "FileWriting",
     "Group",
     "History",
@@ -62,6 +68,12 @@ __all__ = [
     "FlushGroup",
     "Where",
     "Writing",
+    "PendingCheckpoint",
+    "PendingTransaction",
+    "StagedRows",
+    "StagedRowsSink",
+    "TransactionContext",
+    "TwoPhaseCommitSink",
     "check_handed_over",
     "files_in_place",
     "last_of_others",
@@ -72,27 +84,6 @@ __all__ = [
 ]
 
 
-def last_of_others(
-    file_io: FileIO, path: str, application: str, names: Iterable[str], published: Callable[[str], AppState | None]
-) -> dict[str, LastOfOther]:
-    """Return what ``Committer.others`` is to return for a destination at this path whose journals lie below it.
-
-    names: the applications that the destination knows. Applications that have a journal are found in addition to these.
-    published: returns what the destination says of one application; None when it says nothing.
-
-    A journal that cannot be read raises nothing here, because it is not the journal of this application.
-    """
-    journals = (entry.name for entry in file_io.entries(os.path.join(path, JOURNAL_DIR)) if entry.is_dir)
-    found = {}
-    for name in sorted({*names, *journals} - {application}):
-        state = published(name)
-        said = LastOfOther(state, True, said=state) if state is not None else None
-        last = newest_in(FileJournal(file_io, path, name, 2), said, lambda record: False)
-        if last is not None:
-            found[name] = last
-    return found
-
-
 def to_sink(sink: Sink, listener: Callable[[Event], None] | None = None, **options: Any) -> "BatchFunction":
     """Return a batch function that publishes every micro-batch exactly once into a destination of your own.
 
@@ -100,11 +91,18 @@ def to_sink(sink: Sink, listener: Callable[[Event], None] | None = None, **optio
     see ``SinkOptions``, without those that only tables have.
 
     Pass the function to ``foreachBatch``. Raises Misuse for an option that does not exist, has a wrong value, or means
-    nothing to the sink.
+    nothing to the sink, and for a path that is spelled otherwise than the store's methods take it.
     """
     from streamsink.spark.query.foreach_batch import BatchFunction
     from streamsink.spark.query.spark_sink import SparkSink
 
+    if not sink.journal and sink.path != table_path(sink.path):
+        raise Misuse(
+            f"{sink.path}: the path of a sink that is a folder is used as it is, and it may be taken for another one, "
+            "for instance relative to the folder that a task works in. Nothing was written. Give "
+            f"{type(sink).__name__} the path '{table_path(sink.path)}'",
+            kind="sink.path",
+        )
     given = SinkOptions.of(sink.path, options)
     check_supported(sink, options)
     return BatchFunction(SparkSink(sink, given), listener or to_log)

@@ -5,6 +5,7 @@ is printed.
 themselves.
 """
 
+import gc
 import json
 import os
 import random
@@ -24,6 +25,13 @@ SEED_BITS = 32
 # A file system in memory: the tests make and remove some hundred thousand small files, which is a third of their time
 # on a disk. What they leave there, at most, and what their processes need besides.
 _IN_MEMORY, _MOST_LEFT, _FOR_PROCESSES = "/dev/shm", 4 << 30, 8 << 30
+# Spark's default on a local disk starts about thirty processes a batch (readlink, chmod), which is a third of a small
+# batch. What it leaves is the same, but for a death within, and nobody kills the session of the tests' own process.
+# Drivers, which are killed, keep the default.
+_CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
+_WITHOUT_PROCESSES = "FileSystemBasedCheckpointFileManager"
+# Thousands of tests that are collected are looked through at each full collection, and a crash test makes many objects.
+_OBJECTS = (10_000, 20, 50)
 
 
 def _has_room_in_memory() -> bool:
@@ -50,6 +58,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
     if os.environ.get("STREAMSINK_TURNS") != "all":  # the sabotage asks for all: it may be any of them that notices
         schedule.take_turns(items, int(os.environ["STREAMSINK_SEED"]), all_of_them=config.option.markexpr == "soak")
     schedule.longest_first(items, durations.read())
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_OBJECTS)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -98,8 +112,9 @@ def spark_conf() -> dict[str, str]:
     named = os.environ.get("STREAMSINK_TEST_SPARK_CONF")
     if named:
         return json.loads(Path(named).read_text())
-    from tools.sparkconf import test_conf
+    from tools.sparkconf import test_conf, test_home
 
+    os.environ["STREAMSINK_TEST_SPARK_HOME"] = str(test_home())
     return test_conf()
 
 
@@ -136,6 +151,9 @@ def spark_settings(tmp_path_factory) -> dict[str, str]:
     file = folder / "spark-conf.json"
     file.write_text(json.dumps(conf))
     os.environ["STREAMSINK_TEST_SPARK_CONF"] = str(file)
+    if home := os.environ.get("STREAMSINK_TEST_SPARK_HOME"):
+        os.environ["SPARK_HOME"] = home
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     if "JAVA_HOME" not in os.environ:
         from tools.java import find_java
 
@@ -146,10 +164,13 @@ def spark_settings(tmp_path_factory) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def spark(spark_settings):
     """One Spark session for all tests of a process. A test that needs other settings uses spark.newSession()."""
+    import pyspark
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("streamsink-tests")
-    for name, value in spark_settings.items():
+    folder = ".checkpointing" if tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 1) else ""
+    manager = f"org.apache.spark.sql.execution.streaming{folder}.{_WITHOUT_PROCESSES}"
+    for name, value in (spark_settings | {_CHECKPOINT_FILES: manager}).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

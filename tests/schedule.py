@@ -26,6 +26,10 @@ UNITS = {
         "e2e/test_real_walks",
         "e2e/test_other_query",
         "e2e/test_position_columns",
+        "e2e/test_kafka_to_kafka",
+        "sinks/test_kafka_sink",
+        "sinks/test_kafka_conformance",
+        "sinks/test_kafka_refusals",
         "jobs/test_jobs",
         "test_package",
         "test_services",
@@ -58,6 +62,10 @@ UNITS = {
         "locks/test_deadlock",
         "compat/test_shared_locks",
         "advice/test_locks",
+        "databases/test_conformance",
+        "databases/test_deaths",
+        "databases/test_refused",
+        "databases/test_rows",
     ),
 }
 # They wait more than they compute.

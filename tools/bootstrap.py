@@ -77,9 +77,12 @@ def test_environment() -> tuple[str, java.Java, dict[str, str]]:
     write_atomically(conf_file, json.dumps(conf, indent=1))
     env = child_environment(python, found) | {
         "STREAMSINK_TEST_SPARK_CONF": str(conf_file),
+        "STREAMSINK_TEST_SPARK_HOME": str(sparkconf.test_home(python)),
         "STREAMSINK_PYPAIMON_PYTHON": str(pypaimon.result()),
         "STREAMSINK_PAIMON_JAR": jars.jars("paimon", python)[0],
     }
+    # Some hundred processes of the tests import the library, and each worker has the tests' assertions rewritten.
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
     return python, found, env
 
 

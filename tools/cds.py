@@ -74,19 +74,21 @@ def _has_base_archive(java: Java) -> bool:
     return dump.returncode == 0
 
 
-def fast_options(python: str = sys.executable, class_path: Sequence[str] = (), make: bool = True) -> str:
+def fast_options(
+    python: str = sys.executable, class_path: Sequence[str] = (), make: bool = True, home: Path | None = None
+) -> str:
     """JVM options for a fast start; with `make`, builds the archive first if there is none (half a minute, once).
 
     class_path: the jars that sessions with these options have in ``spark.driver.extraClassPath``, in this order; a JVM
-    with other jars before Spark's own refuses the archive. Never fails: without an archive the options are merely less
-    fast.
+    with other jars before Spark's own refuses the archive. home: what $SPARK_HOME names there, if it is named. Never
+    fails: without an archive the options are merely less fast.
     """
     java = find_java((python, "-m", "pip"))
     version, shipped = pyspark_of(python)
     # A JVM refuses the archive of another JVM, or when the path or the date of a jar differ.
     dates = sorted((entry.name, entry.stat().st_mtime_ns) for entry in shipped.iterdir())
     key = hashlib.sha256(
-        json.dumps([java.home, java.version, str(shipped), dates, list(class_path), TRAIN]).encode()
+        json.dumps([java.home, java.version, str(home or shipped), dates, list(class_path), TRAIN]).encode()
     ).hexdigest()[:12]
     archive = checkout_cache() / f"spark-{version}-{key}.jsa"
     # A JVM that refuses the archive says so on stdout, which may be a test's result: it has to be silent.
@@ -96,13 +98,13 @@ def fast_options(python: str = sys.executable, class_path: Sequence[str] = (), m
     if not make or (archive.with_suffix(".none")).exists():
         return FAST
     with locked(archive.with_suffix(".lock")):
-        if not archive.exists() and not _train(python, java, archive, class_path):
+        if not archive.exists() and not _train(python, java, archive, class_path, home):
             archive.with_suffix(".none").touch()
             return FAST
     return options
 
 
-def _train(python: str, java: Java, archive: Path, class_path: Sequence[str]) -> bool:
+def _train(python: str, java: Java, archive: Path, class_path: Sequence[str], home: Path | None) -> bool:
     say("making a class-data archive for Spark (once, about half a minute)")
     if not _has_base_archive(java):
         say("no archive: this Java cannot make one")
@@ -112,6 +114,9 @@ def _train(python: str, java: Java, archive: Path, class_path: Sequence[str]) ->
         options = f"{FAST} -XX:ArchiveClassesAtExit={fresh} -Xlog:disable"
         env = os.environ | {"JAVA_HOME": java.home, "PYSPARK_PYTHON": python, "PYTHONPATH": str(ROOT)}
         env.pop("PYSPARK_SUBMIT_ARGS", None)
+        env.pop("SPARK_HOME", None)
+        if home is not None:
+            env["SPARK_HOME"] = str(home)
         try:
             command = [python, "-c", TRAIN, options, os.pathsep.join(class_path), folder]
             done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The arguments of the main job."""
+"""The arguments of the jobs."""
 
 import argparse
 
@@ -11,6 +11,42 @@ EVENTS = 1_000_000
 
 def of_main_job(description: str, given: list[str]) -> argparse.Namespace:
     """Parse and check the arguments; end the process with a usage message when they make no sense."""
+    parser = _parser(description)
+    args = _checked(parser, given)
+    if is_uri(args.warehouse) and (args.chaos or not args.brokers):
+        parser.error("a warehouse on a store goes with --brokers and without --chaos, whose account is on a disk")
+    return args
+
+
+def of_postgres_job(description: str, given: list[str]) -> argparse.Namespace:
+    """Likewise, of the job that writes into PostgreSQL."""
+    parser = _parser(description)
+    parser.add_argument(
+        "--postgres", metavar="URL", help="postgresql://host:port/database; without it a server of the job's own"
+    )
+    parser.add_argument("--user", default="", help="of the database; its password is in $STREAMSINK_JOB_PASSWORD")
+    args = _checked(parser, given)
+    if is_uri(args.warehouse):
+        parser.error("--warehouse is a folder here: journal and checkpoint lie there")
+    return args
+
+
+def of_kafka_job(description: str, given: list[str]) -> argparse.Namespace:
+    """Likewise, of the job that writes into Kafka."""
+    parser = _parser(description)
+    parser.add_argument("--to", default="orders-once", metavar="TOPIC", help="created when it is not there")
+    parser.add_argument(
+        "--to-brokers",
+        metavar="HOST:PORT",
+        help="of the topic's cluster; that of --brokers, or a broker of the job's own",
+    )
+    args = _checked(parser, given)
+    if is_uri(args.warehouse):
+        parser.error("--warehouse is a folder here: journal and checkpoint lie there")
+    return args
+
+
+def _parser(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
         "--warehouse", default="lake", help="folder or URI of the tables; checkpoints go to ckpt/ beside it"
@@ -37,11 +73,13 @@ def of_main_job(description: str, given: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--kills", type=_positive, default=len(chaos.STEPS), help=f"of --chaos, up to {len(chaos.STEPS)}"
     )
+    return parser
+
+
+def _checked(parser: argparse.ArgumentParser, given: list[str]) -> argparse.Namespace:
     args = parser.parse_args(given)
     if args.until_caught_up and not args.brokers:
         parser.error("--until-caught-up goes with --brokers")
-    if is_uri(args.warehouse) and (args.chaos or not args.brokers):
-        parser.error("a warehouse on a store goes with --brokers and without --chaos, whose account is on a disk")
     args.store_options = dict(args.store_option)
     if not args.rows_per_batch:
         args.rows_per_batch = max(1, args.events // chaos.BATCHES) if args.chaos else min(ROWS_PER_BATCH, args.events)

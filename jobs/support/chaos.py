@@ -27,6 +27,8 @@ STEPS = (
     ("commit.marked", 3),
     ("batch.end", 2),
 )
+# The steps that every destination has.
+OF_ANY_SINK = tuple(each for each in STEPS if each[0] == "commit.marked" or not each[0].startswith("commit."))
 NO_FAULT = ""
 BATCHES = 25  # The source has more events than these lives publish.
 
@@ -36,19 +38,19 @@ def is_life() -> bool:
     return VARIABLE in os.environ
 
 
-def run(args: argparse.Namespace, places: Places) -> int:
-    """Start the driver until it ends by itself.
+def run(args: argparse.Namespace, places: Places, steps=STEPS, more: tuple[str, ...] = ()) -> int:
+    """Start the driver until it ends by itself. more: arguments that each life gets besides those of every job.
     Returns the exit code: 0 when every planned kill happened and nothing is lost."""
-    steps = STEPS[: args.kills]
+    steps = steps[: args.kills]
     happened = []
     for step, occurrence in steps:
-        code = _life(args, f"{step}@{occurrence}:kill")
+        code = _life(args, f"{step}@{occurrence}:kill", more)
         if code != -signal.SIGKILL:
             break
         happened.append(step)
         say(f"KILLED    at {step} in batch {places.newest_batch()}")
     else:
-        code = _life(args, NO_FAULT)
+        code = _life(args, NO_FAULT, more)
     say(f"the driver was killed {len(happened)} times, at {', '.join(happened)}")
     if code == 0 and len(happened) < len(steps):
         say(f"only {len(happened)} of {len(steps)} kills: the work was done before; give more --events")
@@ -56,9 +58,10 @@ def run(args: argparse.Namespace, places: Places) -> int:
     return code
 
 
-def _life(args: argparse.Namespace, fault: str) -> int:
+def _life(args: argparse.Namespace, fault: str, more: tuple[str, ...]) -> int:
     """One life of the driver: this job again, without --chaos. Its output goes to ours."""
     command = [sys.executable, sys.argv[0], "--warehouse", args.warehouse, "--rows-per-batch", str(args.rows_per_batch)]
+    command += more
     if args.brokers:
         command += ["--brokers", args.brokers, "--topic", args.topic, "--until-caught-up"]
     else:

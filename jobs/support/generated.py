@@ -13,6 +13,7 @@ class GeneratedOrders:
     """Runs until ``up_to`` events are generated in all. The next run goes on where the last one ended."""
 
     table_options: dict = {}
+    given_as = "events generated"
 
     def __init__(self, spark: SparkSession, places: Places, rows_per_batch: int, up_to: int):
         self._spark = spark
@@ -44,15 +45,19 @@ class GeneratedOrders:
         """How many events are generated (Spark has planned a batch of them) and not in the table yet."""
         return generated(self._places, self._places.newest_batch()) - generated(self._places, published)
 
-    def outcome(self, table: DataFrame, interrupted_after: int | None) -> Outcome:
-        """interrupted_after: the last published batch of a run that was told to stop.
+    def expected(self, interrupted_after: int | None) -> int:
+        """How many events must be there. interrupted_after: the last published batch of a run that was told to stop.
         The next batch was planned in vain."""
         last = self._places.newest_batch() if interrupted_after is None else interrupted_after
-        expected = generated(self._places, last)
+        return generated(self._places, last)
+
+    def outcome(self, table: DataFrame, interrupted_after: int | None) -> Outcome:
+        """interrupted_after: as of ``expected``."""
+        expected = self.expected(interrupted_after)
         number = F.col("order_id")
         mine = F.when(number.between(0, expected - 1), number)
         row = table.agg(F.count("*"), F.count_distinct(number), F.count_distinct(mine)).first()
-        return Outcome("events generated", expected, rows=row[0], duplicates=row[0] - row[1], lost=expected - row[2])
+        return Outcome(self.given_as, expected, rows=row[0], duplicates=row[0] - row[1], lost=expected - row[2])
 
 
 def generated(places: Places, batch_id: int | None) -> int:

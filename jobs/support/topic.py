@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 import streamsink
 from support.ending import Ending
 from support.orders import PAYLOAD, day
+from support.places import Places
 from support.report import Outcome
 
 TIMEOUT_MS = 15_000
@@ -68,6 +69,7 @@ class Topic:
 class KafkaOrders:
     """The topic as a stream. Runs until it is stopped, or until what the topic holds now is published."""
 
+    given_as = "messages read"
     table_options = {"position_columns": POSITION, "store_position_columns": True}
 
     def __init__(self, spark: SparkSession, topic: Topic, table: str, settings: argparse.Namespace):
@@ -118,7 +120,7 @@ class KafkaOrders:
         first = {part: min(at, oldest.get(part, at)) for part, at in self._first.items()}
         expected = sum(end - first[part] for part, end in done.items())
         row = table.agg(F.count("*"), F.count_distinct(*POSITION)).first()
-        return Outcome("messages read", expected, rows=row[0], duplicates=row[0] - row[1], lost=expected - row[1])
+        return Outcome(self.given_as, expected, rows=row[0], duplicates=row[0] - row[1], lost=expected - row[1])
 
     def _recorded(self) -> dict[int, int]:
         try:
@@ -128,3 +130,24 @@ class KafkaOrders:
                 raise
             return {}
         return {int(part): offset for part, offset in json.loads(text).get(self._topic.name, {}).items()}
+
+
+class TopicOrders(KafkaOrders):
+    """The topic as a stream into a destination that is no Paimon table. Spark's checkpoint says how far it is read."""
+
+    def __init__(self, spark: SparkSession, topic: Topic, places: Places, settings: argparse.Namespace):
+        super().__init__(spark, topic, places.table, settings)
+        self._places = places
+
+    def stream(self) -> DataFrame:
+        return super().stream().drop(*POSITION)
+
+    def expected(self, interrupted_after: int | None) -> int:
+        """How many messages must be there, of a topic that still has its first one.
+        interrupted_after: as of ``GeneratedOrders.expected``."""
+        done = self._recorded(interrupted_after)
+        return sum(end - self._first[part] for part, end in done.items())
+
+    def _recorded(self, last: int | None = None) -> dict[int, int]:
+        ends = self._places.planned_end(self._places.newest_batch() if last is None else last)
+        return {int(part): offset for part, offset in ends.get(self._topic.name, {}).items()}

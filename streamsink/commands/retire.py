@@ -11,6 +11,7 @@ from streamsink.errors import Misuse
 from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER
 from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.journal.identity import behind_of
+from streamsink.journal.others import is_certain
 from streamsink.journal.repair import RepairJournal
 from streamsink.locks.locked_file_io import under_lock
 from streamsink.options import SinkOptions
@@ -18,7 +19,6 @@ from streamsink.protocol.committable import AppState
 from streamsink.protocol.ids import check_application
 from streamsink.sinks.paimon.letter_tables import heads_of
 from streamsink.sinks.paimon.past.above import folder_of
-from streamsink.sinks.paimon.past.history_of import is_certain
 from streamsink.sinks.paimon.past.place import SUFFIX
 from streamsink.storage.file_io import FileIO
 from streamsink.table.application_states import States

@@ -3,9 +3,10 @@
 from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
+from streamsink.journal.others import is_certain
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
-from streamsink.sinks.paimon.past.history_of import is_certain, where_marked
+from streamsink.sinks.paimon.past.history_of import where_marked
 from streamsink.sinks.paimon.past.records import files_in_place
 from streamsink.storage.file_io import FileIO
 from streamsink.table.application_states import States

@@ -110,7 +110,7 @@ def _load(file_io: FileIO, path: str) -> Announcement | None:
         return Announcement(str(value["attempt"]), tuple(map(_in_table, tables)), bool(value["asks"]))
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as broken:
+    except (ValueError, KeyError, TypeError, AttributeError) as broken:
         raise Corrupt(
             f"{path}: it does not say where an attempt has left files ({type(broken).__name__}). Nothing was written. "
             "It holds no data: make sure that no query writes here, delete the file and start again; orphan cleaning "

@@ -32,7 +32,7 @@ from streamsink.journal.owners import Owners, number_taken
 from streamsink.journal.record_format import encode_record
 from streamsink.journal.records import Records
 from streamsink.journal.run_marks import Runs
-from streamsink.journal.staging import Staging
+from streamsink.journal.staging import Abandoned, Staging
 from streamsink.protocol.committable import Committable, KnownRun
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.journal import Group, Journal, JournalIdentity, Where, decode_mark, encode_mark
@@ -61,8 +61,9 @@ class FileJournal(Journal):
         *,
         keep_staging: bool = False,
         deleting: Deleting | None = None,
+        abandoned: Abandoned | None = None,
     ):
-        """retain: how many published records are kept.
+        """retain: how many published records are kept. abandoned: called before a staging folder is deleted.
 
         keep_staging: keep a link to the files of each retained record, so that a rollback can be mended. deleting:
         deletes files with final names that got no record; see ``announced.py``.
@@ -74,7 +75,7 @@ class FileJournal(Journal):
         self._retain = retain
         self._dir = journal_dir(table, application)
         self._owners = Owners(file_io, table, application, self._dir)
-        self._staging = Staging(file_io, self._path(STAGING), table, deleting, keeps=keep_staging)
+        self._staging = Staging(file_io, self._path(STAGING), table, deleting, keeps=keep_staging, abandoned=abandoned)
         self.attempts = Attempts(self._staging)
         self._runs = Runs(file_io, self._path("runs"))
         self._listing = Listing(file_io, self._dir)

@@ -8,10 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from streamsink.errors import Corrupt
 from streamsink.journal.announced import READY, Announced, Announcement, Deleting
 from streamsink.protocol.committable import Committable
 from streamsink.storage.file_io import FileIO
 
+# What is called before a staging folder is deleted, with the folder and the record of its number, if there is one:
+# returns whether the folder may go.
+Abandoned = Callable[[str, Committable | None], bool]
 # <epoch>-<sequence>
 _NAME = re.compile(r"([0-9]+)-([0-9]+)")
 
@@ -23,11 +27,19 @@ class Staging:
     """
 
     def __init__(
-        self, file_io: FileIO, folder: str, table: str, deleting: Deleting | None = None, *, keeps: bool = False
+        self,
+        file_io: FileIO,
+        folder: str,
+        table: str,
+        deleting: Deleting | None = None,
+        *,
+        keeps: bool = False,
+        abandoned: Abandoned | None = None,
     ):
         """table: path of the folder that holds the journal. deleting: as of ``Announced``. keeps: whether the folders
         of retained records stay.
         """
+        self._abandoned = abandoned
         self._io = file_io
         self._folder = folder
         self._lock = threading.Lock()
@@ -94,7 +106,7 @@ class Staging:
             if number in needed and writers.get(number, epoch) == epoch
         }
         known, self._files = self._files, {}
-        below = {f: known[f] if f in known else self._files_below(f) for f in numbers if f not in named}
+        below = {f: known[f] if f in known else self._io.files_below(f) for f in numbers if f not in named}
         left = [
             folder
             for folder, files in below.items()
@@ -145,10 +157,12 @@ class Staging:
         Where it announces files, these are deleted and it stays, because a task that outlives its job may yet write
         such a file. The folder goes when its number's folders are dropped, or with the next start.
         """
+        if not self._may_go(staging, None):
+            return
         if not self._io.names_at_once:
             self._io.delete_tree(staging)
             return
-        files, match = self._files_below(staging), _NAME.fullmatch(os.path.basename(staging))
+        files, match = self._io.files_below(staging), _NAME.fullmatch(os.path.basename(staging))
         self._attempts.sweep(staging, files)
         if match and int(match[2]) in self._announced:
             self.has_more(int(match[2]), staging)
@@ -199,7 +213,11 @@ class Staging:
         """As ``_delete``, of folders of which the files are known, all at once. What comes later is left to the next
         start.
         """
-        settled = {folder: files for folder, files in found.items() if self._sweep(folder, files, load) is not None}
+        settled = {
+            folder: files
+            for folder, files in found.items()
+            if self._may_go(folder, load) and self._sweep(folder, files, load) is not None
+        }
         self._io.delete_all([path for files in settled.values() for path in files])
         for folder in settled:
             self._attempts.forget(folder)
@@ -216,7 +234,9 @@ class Staging:
         load: given where the folder's number may have a record, whose files stay. Where some must stay of which nobody
         knows whether they are needed, the folder stays as well.
         """
-        files = self._files_below(folder) if self._io.names_at_once else []
+        if not self._may_go(folder, load):
+            return []
+        files = self._io.files_below(folder) if self._io.names_at_once else []
         gone: list[str] | None = []
         if files:
             gone = self._sweep(folder, files, load)
@@ -226,12 +246,18 @@ class Staging:
         self._attempts.forget(folder)
         return gone
 
+    def _may_go(self, folder: str, load: Callable[[int], Committable | None] | None) -> bool:
+        """Whether the sink lets the folder go. Where a record cannot be read, it stays."""
+        if self._abandoned is None:
+            return True
+        try:
+            record = load(int(os.path.basename(folder).partition("-")[2])) if load else None
+        except Corrupt:
+            return False
+        return self._abandoned(folder, record)
+
     def _listed(self, names: list[str] | None) -> list[str]:
         return self._io.names(self._folder) if names is None else names
-
-    def _files_below(self, folder: str) -> list[str]:
-        """All files in the folder, and in the folders that Spark's own writer makes there."""
-        return self._io.files_below(folder)
 
 
 def _is_ready(path: str) -> bool:

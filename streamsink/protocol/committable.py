@@ -31,6 +31,8 @@ class Batch:
 
     query: id of the Spark checkpoint. run: id of this start of the query.
     watermark_ms: milliseconds since the epoch, or None.
+    planned_ms, before_ms: when Spark planned this batch, and the one before it in its checkpoint, in milliseconds since
+    the epoch; 0 where the checkpoint does not say it. A replay has the time of its first run.
     fingerprint: what the query is. stateful: whether its rows come out of state.
     output_mode: 'update' or 'complete' where a result comes again when it changes, else 'append'.
     combines: the operator by which the batch function has made one row of several, if there is one.
@@ -53,6 +55,8 @@ class Batch:
     run: str
     sources: tuple[SourceRange, ...] = ()
     watermark_ms: int | None = None
+    planned_ms: int = 0
+    before_ms: int = 0
     fingerprint: QueryFingerprint | None = None
     stateful: bool = False
     output_mode: str = "append"
@@ -105,6 +109,7 @@ class AppState:
     place: digest of where the checkpoint is; empty where an older streamsink wrote it.
     rows: how many rows a bounded run was given; None for a micro-batch, and where an older streamsink wrote the run.
     inputs: what is kept of the files that a bounded run has read (``run_inputs.py``).
+    planned_ms: as of ``Batch``; 0 where that has no meaning, or an older streamsink wrote it.
     leads_on: of the first record under a new name: the name before, and the number of the last record under it; else
     empty.
     behind: the same, in each record under the new name from there on, whatever is given up meanwhile.
@@ -127,6 +132,7 @@ class AppState:
     place: str = ""
     rows: int | None = None
     inputs: tuple[str, ...] = ()
+    planned_ms: int = 0
     leads_on: tuple[str, int] | tuple[()] = ()
     behind: tuple[str, int] | tuple[()] = ()
 
@@ -205,7 +211,7 @@ _STATE_VERSION = 2
 # snapshot.
 _MOST_WHOLE_IDS = 1_000
 _STATE_FIELDS = ("generation", "epoch", "checkpoint_id", "sequence", "record_id", "table_id")
-_STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried", "place", "inputs", "leads_on", "behind")
+_STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried", "place", "planned_ms", "inputs", "leads_on", "behind")
 
 
 @dataclass(frozen=True)

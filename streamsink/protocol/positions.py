@@ -31,6 +31,8 @@ _NUMBERS = tuple(map(str, range(10_000)))
 _NUMBER_SET = frozenset(_NUMBERS)
 # The partitions of a topic that has one.
 _ONE = {"0"}
+# The keys of a position that counts the steps of its source.
+_STEPS = {"logOffset"}
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,14 @@ class SourceRange:
     def numeric(self) -> bool:
         """Whether positions of this source compare with positions of another checkpoint."""
         return _is_offsets(self.end) and (self.start in (None, {}) or _is_offsets(self.start))
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether its position is the number of a step of the source, of which only a log in the checkpoint says more.
+
+        So it is with files. The same number may be another step in a checkpoint that went on in another way.
+        """
+        return isinstance(self.end, Mapping) and set(self.end) == _STEPS
 
     def key(self, place: int) -> str:
         """The source's identity in the record: its name, or else its place in the query."""

@@ -26,10 +26,15 @@ VERSION = "0.1.0"
 
 @dataclass(frozen=True)
 class Destination:
-    """The table as the protocol sees it: its path and its identity."""
+    """The table as the protocol sees it: its path and its identity.
+
+    way_back: what the user can do when the destination no longer has, or knows, what was published, as whole sentences
+    without the last full stop. "" where the ways of tables are right: restore it, ``on_rollback``, ``give_up``.
+    """
 
     path: str
     table_id: str
+    way_back: str = ""
 
 
 @dataclass(frozen=True)
@@ -338,12 +343,15 @@ class Sink(ABC):
     """A destination, as a query names it.
 
     Two sinks that are equal must do the same with rows for the same place, so make yours a frozen dataclass; leave
-    ``path`` out of the comparison where one place has several spellings. path: absolute, or a URL of the store. The
-    application's journal lies below it, and messages name it. supports: names of options that this sink heeds although
-    otherwise only Paimon tables do.
+    ``path`` out of the comparison where one place has several spellings.
+
+    path: absolute, or a URL of the store; messages name it. journal: the folder below which the application's journal
+    lies, where the destination is no folder; else that is ``path``. supports: names of options that this sink heeds
+    although otherwise only Paimon tables do.
     """
 
     path: str
+    journal: str = ""
     supports: frozenset[str] = frozenset()
 
     @abstractmethod

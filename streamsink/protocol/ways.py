@@ -38,6 +38,20 @@ def give_up_at_once(path: str, application: str) -> str:
     )
 
 
+def adopting(batch: int | None) -> str:
+    """What the option ``adopt_from_batch`` means where nobody knows any more what was written before; '' without it.
+
+    batch: the option's value. It begins with a space.
+    """
+    return (
+        f" If adopt_from_batch={batch} names the batch that comes, nothing is read of what its sources hold before it: "
+        "where rows of that are missing here, as they are when a topic was created again meanwhile, leave that option "
+        "out and start a new checkpoint behind what is here."
+        if batch
+        else ""
+    )
+
+
 def go_on_under(name: str) -> str:
     """How to go on under the name that a query had before. name: as the table knows it.
 

@@ -24,20 +24,25 @@ NOTHING_RECORDED = "Nothing was recorded or published, and nothing is lost: the 
 def open_folder(file_io: FileIO, path: str, visible: str) -> Destination:
     """The folder at ``path`` as a destination; it is made when it is not there. Its identity is in the file ``id``.
 
-    visible: the folder below it that holds what is visible. Raises Misuse when something is visible and the identity is
-    gone: whether this is the destination that records were made for is not known then.
+    visible: the folder that holds what is visible, as seen from ``path``; it may begin with '../'. Raises Misuse when
+    something is visible and the identity is gone: whether this is the destination that records were made for is not
+    known then.
     """
-    name = f"{path}/id"
+    name, above, below = f"{path}/id", path, visible
+    while below.startswith("../"):  # a store knows no '..', nor does a disk behind a folder that is gone
+        above, below = above.rpartition("/")[0], below[3:]
     if not file_io.exists(name):
-        if file_io.entries(f"{path}/{visible}"):
+        if file_io.entries(f"{above}/{below}"):
             raise Misuse(
-                f"{path}: the file 'id' is gone, and {visible} is not empty. Nothing was written. Restore the file",
+                f"{path}: the file 'id' is gone, and {visible} is not empty. Nothing was written. Restore the file. "
+                "Without a backup: its text is what the state of any manifest or record of a journal here has as "
+                "'table_id', up to a '/' where there is one",
                 kind="destination.no-id",
             )
         file_io.make_dir(path)
         new_id = IdSource().new_id()
         file_io.create_if_absent(name, new_id.encode(), new_id)
-    return Destination(path, file_io.read(name).decode())
+    return Destination(path, file_io.read(name).decode().strip())
 
 
 def stage_files(
@@ -102,14 +107,15 @@ def files_in_place(file_io: FileIO, path: str, record: Committable) -> tuple[int
     return len(record.files) - len(others), len(others) - len(gone), gone
 
 
-def place_files(file_io: FileIO, path: str, record: Committable) -> None:
-    """Give the files of a record their final names, durably. The staged ones stay. Idempotent.
+def place_files(file_io: FileIO, path: str, record: Committable, *, keep: bool = True) -> None:
+    """Give the files of a record their final names, durably. Idempotent.
 
-    Raises Corrupt when one of them is gone.
+    keep: whether the staged ones stay. A store without links then copies each file, HDFS through this process. Raises
+    Corrupt when one of them is gone.
     """
     for file in record.files:
         try:
-            file_io.place(f"{path}/{file.staged}", f"{path}/{file.final}", True)
+            file_io.place(f"{path}/{file.staged}", f"{path}/{file.final}", keep)
         except FileNotFoundError as gone:
             raise Corrupt(
                 f"{path}/{file.final} is gone. Nothing was published. Restore it", kind="pending.files-gone"

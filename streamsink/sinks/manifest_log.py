@@ -18,13 +18,16 @@ class ManifestLog:
     created under its name whole and durable, and never changed. Who creates a name first has published the record:
     nobody else can create the name too.
 
-    folder: absolute path; folders that are missing are made. No manifest is deleted, so listing an application's folder
-    takes longer with each of its records. All methods but ``create`` and ``sweep`` change nothing.
+    folder: absolute path; folders that are missing are made. retain: how many manifests of an application are kept; 0
+    for all, and then a start, which lists its folder, takes longer with each record. All methods but ``create`` and
+    ``sweep`` change nothing.
     """
 
-    def __init__(self, file_io: FileIO, folder: str):
+    def __init__(self, file_io: FileIO, folder: str, retain: int = 0):
         self._io = file_io
         self._folder = folder
+        self._retain = retain
+        self._last: dict[str, int] = {}  # by application, the number that ``newest`` has found
 
     def applications(self) -> list[str]:
         """The applications that have published here. It costs one listing."""
@@ -33,17 +36,31 @@ class ManifestLog:
     def newest(self, application: str) -> AppState | None:
         """The state of the application's last published record; None when there is none.
 
-        It costs one listing and one read. Raises Corrupt when the manifest is damaged, and Misuse when a newer
-        streamsink has written it.
+        It costs a listing and a read, and later two looks and a read. Raises Corrupt when the manifest is damaged, and
+        Misuse when a newer streamsink has written it.
         """
-        folder = f"{self._folder}/{application}"
-        names = [name for name in self._io.names(folder) if name.endswith(_SUFFIX)]
-        return self._state(f"{folder}/{max(names)}") if names else None
+        last = self._last.get(application)
+        if last is not None and not self._io.exists(self._name(application, last + 1)):
+            path = self._name(application, last)
+            if self._io.exists(path):
+                return self._state(path)
+        newest = max(self._names(application), default="")
+        if newest:
+            self._last[application] = int(newest.removesuffix(_SUFFIX))
+        return self._state(f"{self._folder}/{application}/{newest}") if newest else None
 
     def has(self, record: Committable) -> bool:
-        """Whether the record is published, however many were published after it. Raises as ``newest``."""
+        """Whether the record is published and its manifest is kept. Raises as ``newest``."""
         path = self._path(record)
         return self._io.exists(path) and self._state(path).record_id == record.state.record_id
+
+    def sees_all_since(self, record: Committable) -> bool:
+        """Whether ``has`` is true of the record if it was ever published. It costs one listing."""
+        numbers = sorted(int(name.removesuffix(_SUFFIX)) for name in self._names(record.application))
+        if not self._retain or not numbers:
+            return True
+        oldest = next((n for n in range(numbers[-1], 0, -1) if n - 1 not in numbers), numbers[-1])
+        return oldest <= max(1, record.state.sequence)
 
     def is_published(self, record: Committable, expect: int) -> bool:
         """Whether the record is the last published one; called before ``create``, which must follow when it is not.
@@ -79,6 +96,8 @@ class ManifestLog:
                 "but by another driver: this one has been superseded; nothing is lost or doubled",
                 kind="writer.fenced",
             )
+        if 0 < self._retain < record.state.sequence:
+            self._io.delete(self._name(record.application, record.state.sequence - self._retain))
 
     def sweep(self, published: Sequence[Committable]) -> list[str]:
         """Delete what tries that died in ``create`` have left, and make the names of manifests durable.
@@ -95,7 +114,14 @@ class ManifestLog:
         return left
 
     def _path(self, record: Committable) -> str:
-        return f"{self._folder}/{record.application}/{record.state.sequence:010}{_SUFFIX}"
+        return self._name(record.application, record.state.sequence)
+
+    def _name(self, application: str, number: int) -> str:
+        return f"{self._folder}/{application}/{number:010}{_SUFFIX}"
+
+    def _names(self, application: str) -> list[str]:
+        names = self._io.names(f"{self._folder}/{application}")
+        return [name for name in names if name.endswith(_SUFFIX) and name.removesuffix(_SUFFIX).isdigit()]
 
     def _state(self, path: str) -> AppState:
         try:

@@ -11,6 +11,8 @@ from streamsink.errors import Misuse
 from streamsink.storage.file_io import FileIO, local_file_io
 
 _S3 = ("s3", "s3a")
+# Databases that may hold the journal of a destination that is no folder.
+DATABASES = ("sqlite", "postgresql")
 _CUT_SCHEME = re.compile(r"(hdfs|s3a?):/(?!/)")
 
 
@@ -38,6 +40,10 @@ class Store:
 
             authority = "hdfs://" + self.root[len("hdfs://") :].partition("/")[0]
             return HdfsFileIO(HdfsCalls(authority, self.options), new_id, self.flush)
+        if self.root.partition(":")[0] in DATABASES:
+            from streamsink.storage.database import DatabaseCalls, DatabaseFileIO
+
+            return DatabaseFileIO(DatabaseCalls(self.root, self.options), new_id, self.flush)
         if scheme in _S3:
             from streamsink.storage.s3 import S3FileIO
             from streamsink.storage.s3_calls import S3Calls
@@ -80,6 +86,8 @@ def table_path(table: str | os.PathLike[str]) -> str:
             f"expected a path such as '{cut[1]}://{table[cut.end() :]}'",
             kind="table.path",
         )
+    if table.partition(":")[0] in DATABASES:
+        raise Misuse(f"{table}: a database holds journals, and no table. Expected a path or a URI", kind="table.scheme")
     scheme = _scheme(table)
     if scheme == "hdfs" or scheme in _S3:
         authority, _, path = table[len(scheme) + 3 :].partition("/")
@@ -98,6 +106,31 @@ def table_path(table: str | os.PathLike[str]) -> str:
             )
         table = unquote(parts.path)
     return os.path.abspath(table)
+
+
+def journal_place(journal: str | os.PathLike[str]) -> str:
+    """The place of the journals of a destination that is no folder, as the library spells it.
+
+    As ``table_path`` takes it; or sqlite:/path/of/a/file, or postgresql://user@host:port/database. Raises: Misuse.
+    """
+    text = as_text(journal)
+    scheme, _, rest = str(text).partition(":")
+    if scheme not in DATABASES:
+        return table_path(journal)
+    if scheme == "sqlite":
+        if not rest.strip("/"):
+            raise Misuse(f"{text}: expected sqlite:/path/of/a/file", kind="journal.place")
+        return f"sqlite:{os.path.abspath('/' + rest.lstrip('/') if rest.startswith('/') else rest)}"
+    parts = urlsplit(str(text))
+    if parts.password is not None:
+        raise Misuse(
+            f"{scheme}://{parts.hostname}: the place of the journal has a password in it, which messages would show. "
+            "Give it in store_options={'password': ...}, or to libpq in PGPASSWORD or PGPASSFILE",
+            kind="journal.place",
+        )
+    if not parts.hostname or not parts.path.strip("/") or "/" in parts.path.strip("/") or parts.query:
+        raise Misuse(f"{text}: expected postgresql://user@host:port/database", kind="journal.place")
+    return str(text).rstrip("/")
 
 
 def _scheme(path: str) -> str:

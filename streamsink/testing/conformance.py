@@ -37,8 +37,17 @@ class BrokenSink(AssertionError):
     """What the sink does wrong, and where."""
 
 
+def _nothing() -> None:
+    """The default of ``drop``: all that the sink has is in the store."""
+
+
 def check_sink(
-    make: Callable[[str], Sink], rows_of: Callable[[FileIO, str], Sequence[int]], *, every: int = 1, **options: Any
+    make: Callable[[str], Sink],
+    rows_of: Callable[[FileIO, str], Sequence[int]],
+    *,
+    every: int = 1,
+    drop: Callable[[], None] = _nothing,
+    **options: Any,
 ) -> int:
     """Try every accident. Return the number of states of the store from which the query was restarted.
 
@@ -48,7 +57,7 @@ def check_sink(
 
     Raises ``BrokenSink`` for the first thing that the sink does wrong.
     """
-    world = _World(make, rows_of, every, options)
+    world = _World(make, rows_of, every, options, drop=drop)
     world.clear()
     world.go_on("all batches")
     world.go_on("a start without new batches")
@@ -71,7 +80,10 @@ class _World:
         rows_of: Callable[[FileIO, str], Sequence[int]],
         every: int,
         options: dict[str, Any],
+        *,
+        drop: Callable[[], None],
     ):
+        self._drop = drop
         self._make, self._rows_of, self._every = make, rows_of, every
         self._settings = SinkOptions.of(
             ROOT, {"restore": "restore-and-continue", "commit_min_wait_ms": 0, "commit_max_wait_ms": 0, **options}
@@ -83,6 +95,7 @@ class _World:
         """Begin with an empty store and a new checkpoint."""
         self.calls = MemoryCalls()
         self.checkpoint = SparkCheckpoint(_QUERY)
+        self._drop()
 
     def driver(self, **changes: Any) -> MicroBatchDriver:
         """A driver over the sink. changes: of the options."""
@@ -220,6 +233,7 @@ class _World:
         known = self.opened().to.table_id
         again = self.opened().to.table_id
         self.io().delete_tree(ROOT)
+        self._drop()
         Clock().sleep_ms(_LATER_MS)
         anew = self.opened().to.table_id
         if known != again or known == anew:

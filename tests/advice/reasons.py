@@ -26,9 +26,23 @@ REASONS: dict[str, str] = {
         "The store does not answer; the restart that follows by itself publishes what is pending, as "
         "after any retryable error."
     ),
+    "kafka.not-published": (
+        "Brokers do not answer; the restart that follows by itself publishes what is recorded, as after any retryable "
+        "error."
+    ),
+    "kafka.not-delivered": (
+        "Brokers do not answer; the batch comes again after the restart that follows by itself, as at-least-once says."
+    ),
+    "kafka.markers-unread": (
+        "Brokers do not answer; the restart that follows by itself reads the markers again, as after any "
+        "retryable error."
+    ),
     "schema.taken": (
         "The caller reads the schema that another writer added and decides anew by itself; it is never "
         "raised to a user."
+    ),
+    "transaction.given-up": (
+        "A task outlives its batch, and aborts its own transaction; the error reaches nobody who waits for the task."
     ),
     "sink.no-tables": (
         "A command for Paimon tables was called for another destination; what can be done says the "

@@ -256,6 +256,11 @@ def test_the_first_start_on_tables_whose_history_has_expired():
     )
     other.run(world.file_io(), SparkCheckpoint(SECOND), (0, 0))
     _forgets(world, "a")
+    accept(world, adopt_from_batch=1)
+    refused(world, "history.incomplete").says(
+        "If adopt_from_batch=1 names the batch that comes", "leave that option out"
+    )
+    accept(world, adopt_from_batch=None)
     said = refused(world, "history.incomplete")
     accept(world, new_application=said.option("new_application"))
     world.run()

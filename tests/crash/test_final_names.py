@@ -181,13 +181,14 @@ def test_a_journal_of_an_older_copy_deletes_nothing_that_the_table_names(small, 
 
 
 @follows("journal.announcement")
-def test_an_announcement_that_is_damaged_stops_the_start_which_says_what_to_do():
+@pytest.mark.parametrize("damaged", [b"{", b"[]", b"1", b"null", b'"at"', b"{}", b'{"tables": 1}', b'{"tables": [1]}'])
+def test_an_announcement_that_is_damaged_stops_the_start_which_says_what_to_do(damaged):
     """It holds no data, so it is deleted by hand; what the attempt has left is a matter of orphan cleaning then."""
     world = _left_incomplete(small=False)
     [path] = [path for path in world.calls._objects if path.startswith(f"{STAGING}/") and world.calls.size(path) < 400][
         :1
     ]
-    world.calls._objects[path] = (b"{", "")
+    world.calls._objects[path] = (damaged, "")
     with pytest.raises(Corrupt) as refused:
         world.run(boundaries=(6, 9))
     advice(refused.value, "journal.announcement").says(path, "delete the file and start again")

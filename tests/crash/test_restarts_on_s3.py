@@ -28,6 +28,7 @@ BATCHES = (3, 5, 5, 8, 9, 11, 14)
 PUBLISHED_AS = ["snapshot-per-checkpoint", "one-snapshot"]
 # Of the requests each so-manieth is tried, other ones in each run of the suite.
 SOME = 23
+_STRIDES = [SOME, pytest.param(1, marks=pytest.mark.soak)]
 
 
 @pytest.fixture(autouse=True)
@@ -72,26 +73,30 @@ def _restarting(pending, **options) -> World:
     return world
 
 
-@pytest.mark.parametrize("published_as", PUBLISHED_AS)
-@pytest.mark.parametrize("stride", [SOME, pytest.param(1, marks=pytest.mark.soak)])
-def test_death_at_any_request(pending, published_as, stride, rng):
-    """Requests that are made at once reach the store in any order."""
-    tried = 0
-    for mode in Mode:
-        n = rng.randrange(stride) + 1
-        while True:
-            world, seed = _restarting(pending, publish_as=published_as), rng.random()
-            calls = CrashingCalls(world.calls, n, mode)
-            calls.order = lambda actions, seed=seed: sorted(actions, key=lambda action: hash((seed, id(action))))
-            try:
-                world.run(calls, boundaries=BATCHES)
-            except (InjectedCrash, StreamsinkError, OSError):
-                world.die()
-            if calls.count < n:
-                break
-            ends_right(world, f"{mode.value} at call {n}, {published_as}", BATCHES)
-            n, tried = n + stride, tried + 1
-    assert tried * stride > 150
+def _at_each_request(happens, stride, rng):
+    """Yield (n, the world, whether there was an n-th request), for each so-manieth n until there is none.
+
+    happens: given n, restarts and lets something happen at the n-th request; returns the world and whether it came to
+    that.
+    """
+    n, is_there = rng.randrange(stride) + 1, True
+    while is_there:
+        world, is_there = happens(n)
+        yield n, world, is_there
+        n += stride
+    assert n > 100
+
+
+def _dies(pending, n, mode, seed, **options):
+    """The restart, which dies at call n. Requests that are made at once reach the store in an order of the seed."""
+    world = _restarting(pending, **options)
+    calls = CrashingCalls(world.calls, n, mode)
+    calls.order = lambda actions: sorted(actions, key=lambda action: hash((seed, id(action))))
+    try:
+        world.run(calls, boundaries=BATCHES)
+    except (InjectedCrash, StreamsinkError, OSError):
+        world.die()
+    return world, calls.count >= n
 
 
 class _Interrupted(CrashingCalls):
@@ -125,57 +130,65 @@ def _interrupted(pending, n, action, **options):
 
 
 @pytest.mark.parametrize("published_as", PUBLISHED_AS)
-@pytest.mark.parametrize("stride", [SOME, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("stride", _STRIDES)
+def test_death_at_any_request(pending, published_as, stride, rng):
+    """Requests that are made at once reach the store in any order."""
+    for mode in Mode:
+
+        def dies(n, mode=mode):
+            return _dies(pending, n, mode, rng.random(), publish_as=published_as)
+
+        for n, world, is_there in _at_each_request(dies, stride, rng):
+            if is_there:
+                ends_right(world, f"{mode.value} at call {n}, {published_as}", BATCHES)
+
+
+@pytest.mark.parametrize("published_as", PUBLISHED_AS)
+@pytest.mark.parametrize("stride", _STRIDES)
 def test_a_second_driver_at_any_request(pending, published_as, stride, rng):
     """It publishes what it finds pending, and the first one goes on behind it, as if it had slept."""
-    n, is_there = rng.randrange(stride) + 1, True
-    while is_there:
 
-        def rival(world):
-            other = _world(world.calls)
-            other.checkpoint = copy.deepcopy(pending.checkpoint)
-            other.run(boundaries=BATCHES)
+    def rival(world):
+        other = _world(world.calls)
+        other.checkpoint = copy.deepcopy(pending.checkpoint)
+        other.run(boundaries=BATCHES)
 
-        world, is_there = _interrupted(pending, n, rival, publish_as=published_as)
+    def with_rival(n):
+        return _interrupted(pending, n, rival, publish_as=published_as)
+
+    for n, world, _ in _at_each_request(with_rival, stride, rng):
         ends_right(world, f"a rival at call {n}, {published_as}", BATCHES)
-        n += stride
-    assert n > 100
 
 
-@pytest.mark.parametrize("stride", [SOME, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("stride", _STRIDES)
 def test_another_application_at_any_request(pending, stride, rng):
     """Its snapshot comes between two of ours, whose lists were written before."""
-    n, is_there = rng.randrange(stride) + 1, True
-    while is_there:
 
-        def other_writes(world):
-            other = _world(world.calls, application="other")
-            other.driver.first_file = 100
-            other.run(boundaries=(103,))
+    def other_writes(world):
+        other = _world(world.calls, application="other")
+        other.driver.first_file = 100
+        other.run(boundaries=(103,))
 
-        world, is_there = _interrupted(pending, n, other_writes)
+    for n, world, is_there in _at_each_request(lambda n: _interrupted(pending, n, other_writes), stride, rng):
         world.run(boundaries=BATCHES)
         others = [100, 101, 102] if is_there else []
         assert world.ids() == [*expected(BATCHES), *others], f"another application at call {n}"
         assert world.unknown_files() == []
-        n += stride
-    assert n > 100
 
 
-@pytest.mark.parametrize("stride", [SOME, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("stride", _STRIDES)
 def test_a_table_that_goes_back_at_any_request(pending, stride, rng):
     """To the snapshot that was there before the restart: what was published since is published again."""
-    n, is_there = rng.randrange(stride) + 1, True
-    while is_there:
 
-        def roll_back(world):
-            _roll_back_to_the_first(world.calls)
+    def roll_back(world):
+        _roll_back_to_the_first(world.calls)
 
-        world, is_there = _interrupted(pending, n, roll_back, on_rollback="republish")
+    def goes_back(n):
+        return _interrupted(pending, n, roll_back, on_rollback="republish")
+
+    for n, world, _ in _at_each_request(goes_back, stride, rng):
         world.run(boundaries=BATCHES)
         assert world.ids() == expected(BATCHES), f"a rollback at call {n}"
-        n += stride
-    assert n > 100
 
 
 def _roll_back_to_the_first(calls) -> int:
@@ -203,24 +216,23 @@ def _another_history(world, less: int) -> list[int]:
 
 
 @pytest.mark.parametrize("less", [1, 0, -1])
-@pytest.mark.parametrize("stride", [SOME, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("stride", _STRIDES)
 def test_another_history_at_any_request(pending, stride, less, rng):
     """A snapshot of ours that comes after that is in another history, and so is one that is created while that is
     looked up. None of them proves another one, and what the other application wrote stays.
     """
-    n, is_there = rng.randrange(stride) + 1, True
-    while is_there:
-        others: list[int] = []
-        world, is_there = _interrupted(
-            pending,
-            n,
-            lambda world, others=others: others.extend(_another_history(world, less)),
-            on_rollback="republish",
-        )
+    others: list[int] = []
+
+    def another_history(world):
+        others[:] = _another_history(world, less)
+
+    def interrupted(n):
+        others.clear()
+        return _interrupted(pending, n, another_history, on_rollback="republish")
+
+    for n, world, _ in _at_each_request(interrupted, stride, rng):
         world.run(boundaries=BATCHES)
         assert world.ids() == [*expected(BATCHES), *others], f"another history of {len(others)} at call {n}"
-        n += stride
-    assert n > 60
 
 
 class _BeforeASnapshot(CrashingCalls):

@@ -21,7 +21,6 @@ from tests.services.ports import LOOPBACK, free_ports
 from tools.java import find_java
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
-HOME = Path(pyspark.__file__).parent
 READY_S = 180
 JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -115,7 +114,7 @@ class Cluster:
             "SPARK_DAEMON_JAVA_OPTS": settings.get("spark.driver.extraJavaOptions", ""),
             "SPARK_DAEMON_CLASSPATH": settings.get("spark.driver.extraClassPath", ""),
         }
-        command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.{main}", *arguments]
+        command = [str(spark_home() / "bin" / "spark-class"), f"org.apache.spark.{main}", *arguments]
         return process.spawn(command, log, machine(folder) | daemon, folder), log
 
     def _wait_registered(self, log: Path) -> None:
@@ -132,6 +131,11 @@ def _settings() -> dict[str, str]:
     return json.loads(Path(os.environ["STREAMSINK_TEST_SPARK_CONF"]).read_text())
 
 
+def spark_home() -> Path:
+    """The one that the tests start Spark from, else PySpark's own. An archive of classes belongs to one."""
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+
+
 def machine(folder: Path) -> dict[str, str]:
     """The environment of a process on a machine whose own disk is ``folder``: Spark and Java are installed, and nothing
     is said of Python, of keys or of the tests."""
@@ -139,7 +143,7 @@ def machine(folder: Path) -> dict[str, str]:
     own.mkdir(parents=True, exist_ok=True)
     kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "PATH", "USER") if name in os.environ}
     # There is no such folder of settings: one that exists would stand on the class path, for which there is no archive.
-    spark = {"SPARK_HOME": str(HOME), "SPARK_CONF_DIR": str(folder / "conf"), "SPARK_LOCAL_DIRS": str(own)}
+    spark = {"SPARK_HOME": str(spark_home()), "SPARK_CONF_DIR": str(folder / "conf"), "SPARK_LOCAL_DIRS": str(own)}
     spark["SPARK_LAUNCHER_OPTS"] = JVM
     return kept | spark | {"HOME": str(folder), "TMPDIR": str(own), "JAVA_HOME": find_java().home}
 

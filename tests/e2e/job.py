@@ -5,13 +5,21 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
 import streamsink
+from streamsink.databases import DatabaseSink
 from streamsink.events import Event
+from streamsink.kafka import KafkaSink
 from streamsink.sink import to_sink
-from tests.sinks.shown import plain_files
+from tests.sinks.shown import json_lines, plain_files
 
 ROWS_PER_FILE = 10
+# By name, the sinks that pages of the docs show.
+SHOWN: dict[str, Callable] = {"plain files": plain_files, "json lines": json_lines}
 POSITIONS = ("topic", "partition", "offset")
+# As a type and not as text: Spark's parser of SQL costs a driver a tenth of a second.
+_ROWS = StructType([StructField("id", LongType()), StructField("name", StringType())])
 
 
 @dataclass(frozen=True)
@@ -22,7 +30,9 @@ class Job:
     or {"kind": "rate-micro-batch"}. per_batch: files, messages or rows a batch. column: SQL of an added column "extra".
     shuffle: repartition by id, which takes Spark's shuffle partitions. conf: Spark settings of a driver of its own.
     event_time: SQL of an event time with a watermark without delay. many: arguments of ``to_tables``; ``table`` is then
-    the warehouse. is_of_docs: the query writes into the sink that docs/WRITING_A_SINK.md shows.
+    the warehouse. shown: the query writes into the sink of this name that a page of the docs shows.
+    database: arguments of ``DatabaseSink``, which the query then writes into. to_kafka: arguments of a ``KafkaSink``,
+    into which a query over Kafka then writes; the key of a message is its partition in the source.
     """
 
     table: str
@@ -38,7 +48,9 @@ class Job:
     conf: dict = field(default_factory=dict)
     processing_time: str | None = None
     many: dict = field(default_factory=dict)
-    is_of_docs: bool = False
+    shown: str = ""
+    database: dict = field(default_factory=dict)
+    to_kafka: dict = field(default_factory=dict)
 
     def but(self, **changes) -> "Job":
         """The same job with other values; options are added to those that are there."""
@@ -60,7 +72,7 @@ def frame(spark, job: Job):
     kind = job.source["kind"]
     reader = spark.readStream.format({"files": "json"}.get(kind, kind))
     if kind == "files":
-        reader = reader.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", job.per_batch)
+        reader = reader.schema(_ROWS).option("maxFilesPerTrigger", job.per_batch)
         df = reader.load(job.source["dir"])
     elif kind == "kafka":
         reader = reader.option("kafka.bootstrap.servers", job.source["bootstrap"]).option(
@@ -79,6 +91,9 @@ def frame(spark, job: Job):
         df = df.selectExpr("*", f"{job.event_time} AS at").withWatermark("at", "0 seconds")
     if job.where:
         df = df.where(job.where)
+    elif job.to_kafka:
+        of = ("CAST(partition AS STRING) AS key", "CAST(id AS STRING) AS value")
+        df = df.selectExpr(*of, *(f"{name} AS source_{name}" for name in POSITIONS))
     return df.repartition("id") if job.shuffle else df
 
 
@@ -87,8 +102,13 @@ def start(spark, job: Job, listener: Callable[[Event], None]):
     options = dict(job.options)
     if job.source["kind"] == "kafka":
         options = {"position_columns": POSITIONS, **options}
-    if job.is_of_docs:
-        sink = to_sink(plain_files(job.table), listener=listener, **options)
+    if job.database:
+        sink = to_sink(DatabaseSink(**job.database), listener=listener, **options)
+    elif job.to_kafka:
+        options["position_columns"] = tuple(f"source_{name}" for name in POSITIONS)
+        sink = to_sink(KafkaSink(**job.to_kafka), listener=listener, **options)
+    elif job.shown:
+        sink = to_sink(SHOWN[job.shown](job.table), listener=listener, **options)
     elif job.many:
         sink = streamsink.to_tables(job.table, listener=listener, **job.many, **options)
     else:

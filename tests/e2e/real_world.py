@@ -326,13 +326,14 @@ class RealWorld(World):
         if len(checkpoint.planned) == before and query.source.plan(checkpoint, most) is None:
             return False
         self.serial += 1
-        why, is_dead = None, False
+        why, is_dead, is_unknown = None, False, self._adopts_another_topic(query)
         try:
             Start(self, query).stream(most, how, batches, fault, kill_after_ms)
         except Died:
             is_dead = True
         except (StreamsinkError, SparkFailed) as stopped:
             why = stopped
+        self._begins(query, checkpoint, before, is_unknown)
         has_moved = checkpoint.committed > before
         if has_moved:
             query.said, query.afterwards = None, ""

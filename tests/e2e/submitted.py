@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.e2e.cluster import HOME, end_group, machine, state_of
+from tests.e2e.cluster import end_group, machine, spark_home, state_of
 from tests.e2e.harness import LOOK_S, ROOT, WAIT_S, until
 from tests.services import process
 
@@ -55,7 +55,7 @@ class Submitted:
         self.output = folder / "driver.log"
         settings = {"spark.driver.host": host, "spark.driver.bindAddress": host, **conf}
         given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
-        command = [str(HOME / "bin" / "spark-submit"), *given, *arguments]
+        command = [str(spark_home() / "bin" / "spark-submit"), *given, *arguments]
         self.process = process.spawn(command, self.output, machine(folder) | dict(env), here)
 
     def __enter__(self) -> "Submitted":

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import streamsink
+from streamsink.spark.gateway import file_log
 from tests.advice.following import Advice, follows
-from tests.e2e.harness import accept_token, assert_each_once, assert_refused, content, ids_of, run_here
+from tests.e2e.harness import accept_token, assert_each_once, assert_refused, content, forget_commit, ids_of, run_here
 from tests.e2e.job import ROWS_PER_FILE
 
 pytestmark = pytest.mark.spark
@@ -99,6 +100,37 @@ def test_a_checkpoint_that_read_other_files_in_the_batch_before(spark, ground):
     shutil.rmtree(job.checkpoint)
     assert run_here(spark, job.but(per_batch=ALL_IN_ONE)).code == 0
     assert_each_once(ground.table, ids_of(0, 4))
+
+
+def test_a_checkpoint_whose_log_no_one_understands_is_known_by_when_its_batches_were_planned(
+    spark, ground, monkeypatch
+):
+    """Positions of the source are those that are expected in all of these.
+
+    First the batch is repeated, and the checkpoint goes on, which is no accident. Then the checkpoint comes back from
+    before the last batch, which Spark plans once more, with more files: formerly these were skipped. Then it goes on
+    behind that batch of its own: formerly the rows of the first file after the copy would have come a second time.
+    """
+    monkeypatch.setattr(file_log, "of_batch", lambda read, folder, start, end: ("", None))
+    ground.add_files(0, 1)
+    job = ground.job(per_batch=ALL_IN_ONE)
+    assert run_here(spark, job).code == 0
+    forget_commit(job.checkpoint, 0)
+    ground.add_files(1, 1)
+    outcome = run_here(spark, job)
+    assert (outcome.code, len(outcome.of("BatchWritten"))) == (0, 1), outcome
+    shutil.copytree(job.checkpoint, job.checkpoint + "-copy")
+    ground.add_files(2, 1)
+    assert run_here(spark, job).code == 0
+    shutil.rmtree(job.checkpoint)
+    shutil.move(job.checkpoint + "-copy", job.checkpoint)
+    ground.add_files(3, 1)
+    assert_refused(run_here(spark, job), "batch.backwards", ground.table, "planned at another time")
+    assert_each_once(ground.table, ids_of(0, 3))
+    shutil.copy(f"{job.checkpoint}/commits/1", f"{job.checkpoint}/commits/2")
+    ground.add_files(4, 1)
+    assert_refused(run_here(spark, job), "checkpoint.other-past", ground.table, "planned at another time")
+    assert_each_once(ground.table, ids_of(0, 3))
 
 
 def test_files_that_were_restored_without_their_times_are_asked_for(spark, ground):

@@ -12,6 +12,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("spar
 # Each row is a file of its own, so that an attempt that fails at its last row has left nine.
 SPARKS_WRITER = {"driver_max_rows": 0, "large_batches": "spark", "target_file_bytes": 1}
 LAST_ROW = "id % 10 = 9"
+# A file of the source is not divided, and no two of them are put together: each has some 250 bytes.
+PARTITIONS, ABOVE_A_FILE = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes"), 400
 # JVM-wide state: the first time that a task comes to its last row it says so in a file, and fails.
 FAILS_ONCE = (
     f"NOT ({LAST_ROW}) OR java_method('java.lang.System', 'setProperty', concat('failed-', id), 'yes') <> 'null'"
@@ -34,7 +36,7 @@ EXITS = "java_method('java.lang.System', 'exit', 1)"
 def writers_job(ground, where: str, conf: dict, per_batch: int = 2):
     ground.add_files(0, 4)
     # There is one task for each of the source's files.
-    conf = {"spark.sql.files.maxPartitionBytes": "1", "spark.sql.files.openCostInBytes": "1", **conf}
+    conf = {name: str(ABOVE_A_FILE) for name in PARTITIONS} | conf
     return ground.job(per_batch=per_batch, options=SPARKS_WRITER, where=where, conf=conf)
 
 

@@ -3,6 +3,7 @@ what needs one is refused by name before anything is written, and what does not 
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -41,11 +42,17 @@ spark.stop()
 
 @follows("spark.connect")
 @pytest.mark.spark
-def test_each_function_says_what_it_needs(tmp_path, spark):
+def test_each_function_says_what_it_needs(tmp_path, spark, spark_settings):
     """A real Connect server and its client are in a process of their own.
     The sinks get what their batch function would get."""
     streamsink.write(spark.range(3), str(tmp_path / "ready"), "r1")
     environment = os.environ | {"PYTHONPATH": str(ROOT), "SPARK_TESTING": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
+    # A JVM as all of the tests have it; what it is told of a session, Connect would not take from here.
+    options = ("spark.driver.extraJavaOptions", "spark.driver.extraClassPath")
+    given = [
+        part for name in options if name in spark_settings for part in ("--conf", f"{name}={spark_settings[name]}")
+    ]
+    environment["PYSPARK_SUBMIT_ARGS"] = shlex.join([*given, "pyspark-shell"])
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=540, cwd=tmp_path)
     line = next((line for line in done.stdout.splitlines() if line.startswith("FOUND=")), None)

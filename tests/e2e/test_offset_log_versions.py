@@ -9,6 +9,8 @@ import pytest
 
 import streamsink
 from streamsink.errors import Misuse
+from streamsink.storage.file_io import local_file_io
+from streamsink.table.table import open_table
 from tests.e2e.harness import assert_each_once, forget_commit
 
 pytestmark = pytest.mark.spark
@@ -84,6 +86,11 @@ def test_batches_replays_and_restarts_are_exact(spark, ground, log):
     forget_commit(ground.checkpoint, 1)
     two.add("b", "b")
     two.run()
+    newest = max(Path(ground.checkpoint, "offsets").glob("[0-9]*"), key=lambda entry: int(entry.name))
+    table = open_table(local_file_io(), ground.table, for_writing=False)
+    recorded = json.loads(table.snapshots.latest().properties["streamsink.app.streamsink"])
+    planned_ms = json.loads(newest.read_text().split("\n")[1])["batchTimestampMs"]
+    assert (recorded["checkpoint_id"], recorded["planned_ms"]) == (int(newest.name), planned_ms) and planned_ms > 10**12
 
 
 @pytest.mark.parametrize("log", LOGS)

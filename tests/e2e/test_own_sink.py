@@ -1,4 +1,4 @@
-"""The sink that docs/WRITING_A_SINK.md shows, in real drivers:
+"""The sinks that pages of the docs show, in real drivers:
 batches on the driver and by tasks, and kills between every two of its steps."""
 
 import signal
@@ -7,7 +7,7 @@ import pytest
 
 from streamsink.storage.file_io import local_file_io
 from tests.e2e.harness import ids_of, run_driver
-from tests.sinks.shown import rows_of
+from tests.sinks.shown import rows_of, rows_of_lines
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -16,23 +16,27 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 STEPS = ("write.staged", "precommit.before_record", "precommit.saved", "restore.before_publish", "commit.marked")
 
 
-def _seen(ground) -> list[int]:
-    return sorted(rows_of(local_file_io(), ground.table))
+ROWS = {"plain files": rows_of, "json lines": rows_of_lines}
+
+
+def _seen(ground, sink: str) -> list[int]:
+    return sorted(ROWS[sink](local_file_io(), ground.table))
 
 
 @pytest.mark.in_turn("own sinks that are killed", 1)
 @pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0}], ids=["driver", "tasks"])
-def test_drivers_that_are_killed_write_each_row_once(ground, way):
+@pytest.mark.parametrize("sink", list(ROWS))
+def test_drivers_that_are_killed_write_each_row_once(ground, way, sink):
     """There is a kill at each step, on one destination and one checkpoint."""
     files = 0
     for step in STEPS:
         ground.add_files(files, 2)
         files += 2
-        job = ground.job(options=way, is_of_docs=True, max_restarts=3)
+        job = ground.job(options=way, shown=sink, max_restarts=3)
         outcome = run_driver(ground, job, fault=f"{step}@{1 if step.startswith('restore.') else 2}:kill")
         assert outcome.code == -signal.SIGKILL, f"a driver does not reach {step}: {outcome}"
-        assert len(_seen(ground)) == len(set(_seen(ground)))
+        assert len(_seen(ground, sink)) == len(set(_seen(ground, sink)))
     ground.add_files(files, 1)
-    outcome = run_driver(ground, ground.job(options=way, is_of_docs=True, max_restarts=3))
+    outcome = run_driver(ground, ground.job(options=way, shown=sink, max_restarts=3))
     assert outcome.code == 0, outcome
-    assert _seen(ground) == sorted(ids_of(0, files + 1))
+    assert _seen(ground, sink) == sorted(ids_of(0, files + 1))

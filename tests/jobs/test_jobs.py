@@ -113,6 +113,33 @@ def test_chaos_kills_the_driver_at_named_steps_and_nothing_is_lost_or_doubled(jo
 
 
 @pytest.mark.slow
+@pytest.mark.in_turn("jobs", 1)
+def test_the_events_are_in_postgresql_once_whatever_is_killed(job):
+    """The job starts a server of its own, which keeps its data for the next run."""
+    counts, said = job.closing(
+        "kafka_to_postgres.py", "--chaos", "--kills", "3", "--events", "2000", "--rows-per-batch", "250"
+    )
+    check(counts, "events generated", 2000)
+    killed = re.findall(r"^KILLED +at (\S+) in batch \d+$", said, re.MULTILINE)
+    assert killed == ["write.staged", "precommit.saved", "restore.before_publish"]
+    counts, _ = job.closing("kafka_to_postgres.py", "--events", "500", "--rows-per-batch", "500")
+    check(counts, "events generated", 2500)
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+@pytest.mark.in_turn("jobs", 1)
+def test_messages_are_in_postgresql_once_although_the_run_was_stopped(job, kafka_broker):
+    topic = f"orders-{uuid.uuid4().hex[:8]}"
+    kafka = ("--brokers", kafka_broker.bootstrap, "--topic", topic)
+    for first, events in ((0, MESSAGES), (MESSAGES, MORE)):
+        filled = job("generate_orders.py", *kafka, "--events", str(events), "--first", str(first))
+        assert filled.returncode == 0, filled.stderr
+        counts, _ = job.closing("kafka_to_postgres.py", *kafka, "--until-caught-up", "--rows-per-batch", "1000")
+        check(counts, "messages read", first + events)
+
+
+@pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.in_turn("jobs", 1)
 def test_messages_are_in_the_table_once_although_the_checkpoint_was_lost(job, kafka_broker):
@@ -135,3 +162,31 @@ def test_messages_are_in_the_table_once_although_the_checkpoint_was_lost(job, ka
     check(counts, "messages read", MESSAGES + MORE)
     check_rows(job.folder / "lake/kafka.db" / topic, MESSAGES + MORE)
     assert "overlaps what the table has" in said
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+@pytest.mark.in_turn("jobs", 1)
+def test_the_events_are_in_a_topic_once_whatever_is_killed(job, kafka_broker):
+    """Generated ones, and then those of another topic into a third one."""
+    first, second = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("first", "second"))
+    to = ("--to-brokers", kafka_broker.bootstrap)
+    size = ("--events", "2000", "--rows-per-batch", "250")
+    counts, said = job.closing("kafka_to_kafka.py", "--chaos", "--kills", "3", *size, *to, "--to", first)
+    check(counts, "events generated", 2000)
+    killed = re.findall(r"^KILLED +at (\S+) in batch \d+$", said, re.MULTILINE)
+    assert killed == ["write.staged", "precommit.saved", "restore.before_publish"]
+    source = ("--brokers", kafka_broker.bootstrap, "--topic", second, "--to", f"{second}-once")
+    filled = job("generate_orders.py", *source[:4], "--events", str(MESSAGES))
+    assert filled.returncode == 0, filled.stderr
+    counts, _ = job.closing("kafka_to_kafka.py", *source, "--until-caught-up", "--rows-per-batch", "1000")
+    check(counts, "messages read", MESSAGES)
+
+
+@pytest.mark.soak
+@pytest.mark.kafka
+def test_the_job_into_kafka_starts_a_broker_of_its_own(job):
+    """It keeps its data for the next run."""
+    for expected in (500, 1000):
+        counts, _ = job.closing("kafka_to_kafka.py", "--events", "500", "--rows-per-batch", "250")
+        check(counts, "events generated", expected)

@@ -156,6 +156,77 @@ def test_the_batch_before_in_the_checkpoint_must_be_the_recorded_one(told, begin
     assert admit(batch, past, SinkOptions.of("lake/t", {"accept_as_seen": word})).verdict is Verdict.SEEN
 
 
+def steps(start, end, *, told=False, of="logOffset"):
+    """The range of a source whose position counts its steps, and whose log is understood or not."""
+    return (SourceRange({of: start}, {of: end}, "d" if told else "", files=() if told else None),)
+
+
+_PLANNED = pytest.mark.parametrize(
+    "recorded_ms, planned_ms, ranges, same",
+    [
+        (1000, 2000, {}, False),
+        (1000, 1000, {}, True),
+        (0, 2000, {}, True),
+        (1000, 0, {}, True),
+        (1000, 2000, {"told": True}, True),
+        (1000, 2000, {"of": "version"}, True),
+    ],
+    ids=[
+        "planned at another time",
+        "planned at the same time",
+        "recorded by earlier code",
+        "an offset log that does not say it",
+        "a log that tells the same files",
+        "positions that mean more than a step",
+    ],
+)
+
+
+@_PLANNED
+@pytest.mark.parametrize("tells_before", [True, False])
+def test_a_batch_follows_the_recorded_one_that_was_planned_when_its_checkpoint_says(
+    recorded_ms, planned_ms, ranges, same, tells_before
+):
+    """Found by a walk: table and checkpoint were restored and went on; then the checkpoint of the other past came back.
+
+    Spark may have deleted the entry before the batch before, so that nothing tells where that one began.
+    """
+    last = dataclasses.replace(state(steps(4, 5, **ranges)), journal_id="j", planned_ms=recorded_ms)
+    before = steps(4, 5, **ranges) if tells_before else None
+    batch = Batch(6, "q", "r", steps(5, 6, **ranges), planned_ms=3000, before_ms=planned_ms, before=lambda: before)
+    if same:
+        assert decide(batch, last).verdict is Verdict.NEW
+        return
+    assert "its source '0' read something else" in refused("checkpoint.other-past", batch, last)
+    word = token(batch, Past("lake/t", "t", last, lambda q, c: None, lambda r: KnownRun(False)))
+    assert decide(batch, last, accept_as_new=word).verdict is Verdict.NEW
+    assert decide(batch, last, accept_as_seen=word).verdict is Verdict.SEEN
+
+
+@_PLANNED
+@pytest.mark.parametrize("is_earlier", [False, True])
+def test_a_replay_was_planned_when_the_record_says(recorded_ms, planned_ms, ranges, same, is_earlier):
+    """Found by a walk: the checkpoint was restored from an older copy, and the batch that Spark planned once more under
+    the same number had more files; it was skipped.
+    """
+    known = dataclasses.replace(state(steps(4, 5, **ranges)), planned_ms=recorded_ms)
+    last = dataclasses.replace(state(steps(5, 6, **ranges), checkpoint=6), planned_ms=9) if is_earlier else known
+    batch = Batch(5, "q", "r", steps(4, 5, **ranges), planned_ms=planned_ms)
+    if same:
+        assert decide(batch, last, earlier=known).verdict is Verdict.SKIP
+        return
+    with pytest.raises(Misuse, match="was planned at another time") as caught:
+        decide(batch, last, earlier=known)
+    assert caught.value.kind == "batch.backwards"
+
+
+def test_a_state_says_when_its_batch_was_planned():
+    """Code of before leaves that out, and is read as before."""
+    known = dataclasses.replace(state(steps(4, 5)), planned_ms=1000)
+    assert known.to_json()["planned_ms"] == 1000 and AppState.from_json(known.to_json()) == known
+    assert "planned_ms" not in state(steps(4, 5)).to_json()
+
+
 def test_an_earlier_batch_with_the_same_positions_is_a_replay():
     last = state(files(5, 6), checkpoint=6)
     assert (

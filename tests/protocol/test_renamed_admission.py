@@ -94,6 +94,17 @@ def test_files_that_another_checkpoint_has_read_are_filtered_under_the_first_nam
     assert "start a new checkpoint whose source has only what is not written yet" in str(refused.value)
 
 
+@pytest.mark.parametrize("number", [5, 6])
+def test_steps_that_were_planned_at_another_time_are_for_the_first_name_to_judge(number):
+    """No log tells what they read: the last batch is no replay then, and the next one does not follow it."""
+    last = dataclasses.replace(state(_FILES[0]), journal_id="j", planned_ms=1000)
+    given = batch(_FILES[number - 5], query="q", number=number)
+    same = dataclasses.replace(given, planned_ms=1000, before_ms=1000)
+    assert _led_on(same, last, adopt=6).verdict is (Verdict.SKIP if number == 5 else Verdict.NEW)
+    with pytest.raises(Misuse, match="first start the query once more under the first one"):
+        _led_on(dataclasses.replace(same, planned_ms=2000, before_ms=2000), last, adopt=6)
+
+
 def test_files_of_another_past_are_for_the_first_name_to_judge():
     """Positions of a file source count its own steps, so those of a checkpoint that went on in another way agree."""
     (recorded, told), given = (

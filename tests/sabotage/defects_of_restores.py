@@ -146,7 +146,7 @@ OF_RESTORES = (
            "", (_AGAIN,)),
     Defect("a start does not find out where what was published again is", "protocol/run/reconcile.py:Reconciler._say_where",
            " and not comes_again(mark)", "", (_AGAIN,)),
-    Defect("another name goes on from what was to come again", "sinks/paimon/past/history_of.py:is_certain",
+    Defect("another name goes on from what was to come again", "journal/others.py:is_certain",
            " and not comes_again(journal.mark_of(sequence))", "", (_AGAIN,)),
     Defect("what was to come again is not given up", "commands/unpublishable.py:Unpublishable._does_a_mark_tell",
            "sequence in self._telling", "self._journal.is_marked(sequence)",

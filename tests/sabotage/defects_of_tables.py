@@ -162,7 +162,7 @@ OF_TABLES = (
     Defect("letters: recorded under a number that their table has", "sinks/paimon/letter_tables.py:LetterTables._previous",
            "if found >= sequence:", "if False:", ("tests/advice/test_lost_letters.py",)),
     Defect("letters: their table may know less", "sinks/paimon/letter_tables.py:LetterTables._previous",
-           '_has_reached(committer, self._key, last, head.get(_AT))', "True", (_LETTERS,)),
+           '_has_reached(committer, self._key, last, head.get(_AT))', "True", ("tests/advice/test_lost_letters.py",)),
     Defect("letters: a table that goes under the query is taken for its own", "sinks/paimon/letter_tables.py:_Opened.unless_replaced",
            'gone.kind not in ("table.gone", "table.recreated")', "True", (_LETTERS,)),
     Defect("letters: two tables are one", "sinks/paimon/letter_tables.py:_Opened._key",

@@ -78,6 +78,7 @@ class Copy:
                 test,
             ]
             env = {**os.environ, "PYTHONPATH": str(self._root), "STREAMSINK_TURNS": "all"}
+            env["PYTHONDONTWRITEBYTECODE"] = "1"  # for drivers too: a module changes here within a second
             try:
                 done = subprocess.run(
                     command, cwd=self._root, env=env, capture_output=True, text=True, timeout=LONGEST_S

@@ -1,4 +1,4 @@
-"""The sink that docs/WRITING_A_SINK.md shows, as a reader of that page has it, and what a reader of its files sees."""
+"""The sinks that pages of the docs show, as a reader of the page has them, and what a reader of their files sees."""
 
 import functools
 import io
@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "WRITING_A_SINK.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 @functools.cache
-def shown() -> types.ModuleType:
+def shown(page: str = "WRITING_A_SINK.md") -> types.ModuleType:
     """The page's first block of code."""
-    module = types.ModuleType("plain_files")
-    exec(compile(code(), str(PAGE), "exec"), module.__dict__)  # noqa: S102  our own page
+    module = types.ModuleType(page.removesuffix(".md").lower())
+    exec(compile(code(page), str(DOCS / page), "exec"), module.__dict__)  # noqa: S102  our own page
     return module
 
 
-def code() -> str:
-    return re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
+def code(page: str = "WRITING_A_SINK.md") -> str:
+    return re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)[0]
 
 
 def plain_files(path: str):
@@ -39,3 +39,15 @@ def rows_of(file_io, root: str) -> list[int]:
                 content = pq.ParquetFile(io.BytesIO(file_io.read(f"{root}/{path}")))
                 found += content.read(["id"], use_threads=False).column("id").to_pylist()
     return found
+
+
+def json_lines(path: str):
+    """The sink in Flink's form at this path, with its journal."""
+    return shown("TWO_PHASE_COMMIT_SINK.md").JsonLines(f"{path}/rows", journal=path)
+
+
+def rows_of_lines(file_io, root: str) -> list[int]:
+    """The ids in the files of such a sink."""
+    names = file_io.names(f"{root}/rows")
+    lines = [line for name in names for line in file_io.read(f"{root}/rows/{name}").decode().splitlines()]
+    return [json.loads(line)["id"] for line in lines]

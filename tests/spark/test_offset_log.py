@@ -10,7 +10,11 @@ _NAMES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 
 
 def entry(version: str, *lines: str, named: bool = False) -> str:
-    metadata = {"batchWatermarkMs": 7000, "batchTimestampMs": 1, "conf": {"a": "1\n2", _NAMES: str(named).lower()}}
+    metadata = {
+        "batchWatermarkMs": 7000,
+        "batchTimestampMs": 1_700_000_000_123,
+        "conf": {"a": "1\n2", _NAMES: str(named).lower()},
+    }
     return "\n".join([version, json.dumps(metadata), *lines])
 
 
@@ -22,14 +26,20 @@ def test_version_one_knows_sources_by_their_place():
     """There is one line a source: a JSON text, any other text, or '-' for a source without a position."""
     logged = parse(entry("v1", '{"t":{"0":5}}', "-", "opaque:text", '{"logOffset":3}'))
     assert logged.positions == {"0": {"t": {"0": 5}}, "1": None, "2": "opaque:text", "3": {"logOffset": 3}}
-    assert logged.watermark_ms == 7000 and not logged.named
+    assert (logged.watermark_ms, logged.planned_ms, logged.named) == (7000, 1_700_000_000_123, False)
+
+
+@pytest.mark.parametrize("metadata", ["", "{}", '{"batchWatermarkMs":0,"batchTimestampMs":0}'])
+def test_an_entry_may_not_say_when_it_was_planned(metadata):
+    """Entries without metadata are those of old versions and of continuous queries."""
+    assert parse(f"v1\n{metadata}\n5").planned_ms == 0
 
 
 def test_version_two_says_the_source_before_the_first_colon():
     """Spark writes the lines in any order; what follows the first colon is the position, colons and all."""
     logged = parse(entry("v2", '1:{"logOffset":3}', '0:{"t":{"0":5}}', "2:-", "10:a:b"))
     assert logged.positions == {"0": {"t": {"0": 5}}, "1": {"logOffset": 3}, "2": None, "10": "a:b"}
-    assert logged.watermark_ms == 7000 and not logged.named
+    assert (logged.watermark_ms, logged.planned_ms, logged.named) == (7000, 1_700_000_000_123, False)
 
 
 def test_version_two_has_names_when_the_query_evolves_its_sources():

@@ -3,15 +3,14 @@
 import json
 import sys
 
-from streamsink.storage.stores import store_of
+from streamsink.storage.stores import Store, journal_place
 
 
-def main(root: str, options: str, me: str, names: str) -> None:
-    store = store_of(root, json.loads(options), flush=False)
-    file_io = store.open()
+def main(root: str, place: str, options: str, me: str, names: str) -> None:
+    file_io = Store(journal_place(place or root), json.loads(options), flush=False).open()
     print("ready", flush=True)
     sys.stdin.readline()
-    print(json.dumps([n for n in range(int(names)) if file_io.create_if_absent(f"{store.root}/race/{n}", me.encode())]))
+    print(json.dumps([n for n in range(int(names)) if file_io.create_if_absent(f"{root}/race/{n}", me.encode())]))
 
 
 if __name__ == "__main__":

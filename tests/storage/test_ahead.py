@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from streamsink.clock import IdSource
+from streamsink.spark.rows.flush_ahead import FlushAhead
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_ahead import FlushAhead
 
 _LONG_S = 60
 

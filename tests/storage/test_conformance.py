@@ -13,12 +13,12 @@ from streamsink.clock import IdSource
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.reading import FileStatus, Questions
 from streamsink.testing.memory import MemoryCalls
-from tests.storage.back_ends import ALL, LOCKED, REMOTE, SECOND_S3, back_end
+from tests.storage.back_ends import ALL, DATABASES, LOCKED, REMOTE, SECOND_S3, back_end
 
 RACERS, NAMES, MANY_NAMES = 8, 40, 20_000
 
 
-@pytest.fixture(params=[*ALL, LOCKED, SECOND_S3])
+@pytest.fixture(params=[*ALL, LOCKED, SECOND_S3, *DATABASES])
 def made(request):
     """Each back end, also one whose names are created under a lock."""
     return back_end(request.param, request)
@@ -43,7 +43,7 @@ def test_create_if_absent_makes_its_folders_and_wins_once(store):
 def _race(made, names):
     """Let processes race to create these names. Each name has one winner, whose bytes are the ones that are there."""
     program = str(Path(__file__).with_name("racer.py"))
-    command = [sys.executable, program, made.root, json.dumps(dict(made.options))]
+    command = [sys.executable, program, made.root, made.place, json.dumps(dict(made.options))]
     racers = [
         subprocess.Popen([*command, str(me), str(names)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for me in range(RACERS)
@@ -61,7 +61,7 @@ def _race(made, names):
     assert [e.name for e in io.entries(f"{made.root}/race") if e.name.startswith(".")] == []
 
 
-@pytest.mark.parametrize("kind", ["local", *REMOTE, SECOND_S3])
+@pytest.mark.parametrize("kind", ["local", *REMOTE, SECOND_S3, *DATABASES])
 def test_of_many_racing_processes_one_wins(kind, request):
     """Eight processes race for 40 names."""
     _race(back_end(kind, request), NAMES)

@@ -22,6 +22,8 @@ class Beginnings(Answers):
         keeps its checkpoint, by which its first name's journal knows it."""
         visible = self._world.visible()
         query.options["new_application"] = word
+        if query.source is not None:
+            query.asked_of = query.source.topic_id
         if self._is_known_under_its_first_name(query):
             return
         if query.source is None:
@@ -39,6 +41,14 @@ class Beginnings(Answers):
                     self._world.model.unsure(
                         row for row in query.source.before(query.checkpoint.given) if not visible[row]
                     )
+
+    def _behind_here(self, query: Query, _: str, text: str) -> None:
+        """What another topic holds before the batch that comes is read, too."""
+        checkpoint = query.checkpoint
+        query.options.pop("adopt_from_batch", None)
+        self._new_application(query, re.search(WORDS["new_application"], text)[1], text)
+        if query.checkpoint is checkpoint and not self._is_known_under_its_first_name(query):
+            self._begin_anew(query)
 
     def _is_known_under_its_first_name(self, query: Query) -> bool:
         first = f"{self._world.root}/streamsink/{query.name.removesuffix(RENAMED)}"

@@ -61,7 +61,7 @@ def recreate(walk, which, cluster, grown):
                 None
             )
         if query.checkpoint.is_begun and not query.checkpoint.committed:
-            query.begun_before = query.checkpoint
+            query.begun_before = (query.checkpoint.query, query.checkpoint.start)
         world.model.expired(query.source.recreate(cluster, world.new_id, cluster % 3 == 0), world.visible())
         world.accident("topic", "topic-ever", query=query)
         rows = world.new_rows(grown % 8)

@@ -10,11 +10,12 @@ class Planned:
     """A batch in Spark's offset log. end: the next offset of each partition, or how many batches of files there are
     including this one.
 
-    files: of a folder, the files that this batch reads.
+    files: of a folder, the files that this batch reads. at_ms: when it was planned; 0 where Spark does not say it.
     """
 
     end: dict | int
     files: tuple[str, ...] = ()
+    at_ms: int = 0
 
 
 @dataclass

@@ -24,7 +24,7 @@ class Judge:
         rows, visible = rows_of(self._world, query, str(query.said)), self._world.visible()
         there = sum(1 for row in rows if self._world.is_done(row, visible))
         is_stream = query.source is not None
-        if way in ("give_up_again", "give_up_new"):
+        if way in ("give_up_again", "give_up_new", "own_run"):
             return there == 0
         if way == "give_up_seen":
             return self._fits(query, "accept_as_seen")
@@ -60,12 +60,12 @@ class Judge:
             return is_stream and _is_here(self._world, query)
         if way == "new_checkpoint" and "if rows are missing here" in str(query.said):
             return is_stream and not _is_here(self._world, query)
+        if way in ("new_application", "behind_here") and "leave that option out" in str(query.said):
+            return self._misses_adopted(query, visible) == (way == "behind_here")
         if way in ("new_checkpoint", "truncate"):
             return is_stream
         if way == "leave_out" and "when it comes once more" in str(query.said):
             return not self._fits(query, "accept_as_new")
-        if way == "own_run":
-            return there == 0
         if way == "write_all":
             return not any(self._world.is_done(row, visible) for row in query.source.all_rows())
         if way == "accept_as_same" and query.said.kind.endswith(".may-combine"):
@@ -87,6 +87,13 @@ class Judge:
             for row in rows
             if not self._world.is_done(row, visible) and 0 not in self._world.model.lasting.get(row, ONCE)
         ]
+
+    def _misses_adopted(self, query: Query, visible: Counter) -> bool:
+        """Whether rows before the batch that comes, which its user has said to be elsewhere, are not in the table,
+        or may come to be there, in a topic that was created again."""
+        names_it = query.options.get("adopt_from_batch") == query.checkpoint.committed
+        is_another = query.topic_id not in ("", query.source.topic_id)
+        return names_it and (is_another or bool(self._owed(query.source.rows_before(query.checkpoint), visible)))
 
     def _is_all_of_its_own(self, query: Query, visible: Counter) -> bool:
         """Whether nothing is missing of batches that another program has written with a copy of the checkpoint. The

@@ -1,13 +1,12 @@
 """Defects of tests/sabotage that walks do not find, and why. The soak asks walks for all others (``test_teeth.py``).
 
-``REASONS`` says why no walk can find a defect. ``SELDOM`` has those for which nobody has shown that: the soak tries
-them as well, and reports what it finds.
+``REASONS`` says why no walk can find a defect. ``found_seldom.py`` has those for which nobody has shown that.
 """
 
-from tests.walks.shown import SHOWN
-
 # Parts that no walk in memory goes through. The real walks go through those of ``spark``.
-ELSEWHERE = ("spark/", "storage/s3", "storage/hdfs", "storage/calls.py", "locks/")
+_SINKS = ("transactions/", "directory/", "databases/", "kafka/")
+_STORES = ("s3", "hdfs", "calls.py", "database.py")
+ELSEWHERE = ("spark/", "locks/", *(f"storage/{name}" for name in _STORES), *(f"sinks/{name}" for name in _SINKS))
 
 REASONS: dict[str, tuple[str, ...]] = {
     "It is about options as an object, a call after the run was closed, or the sink of an author's own, which walks do "
@@ -73,10 +72,17 @@ REASONS: dict[str, tuple[str, ...]] = {
     "It saves work, or asks the store again: what a reader sees is the same.": (
         "files of a restored record may be in the table", "B1: a folder is looked at in each batch",
         "a table that another one makes between two looks is a strange folder",
+        "who owns the application is asked for each of several tables",
     ),
     "It leaves files that nobody names; a walk looks at what readers see.": (
         "a failed batch leaves its files", "C1: branches are not looked at",
         "B3: what no record can name any more stays", "what another epoch staged for a record's number stays",
+        "an incomplete attempt of many rows stays", "writers do not say where their files come to be",
+        "writers of several tables do not say where their files come to be",
+        "writers do not say where a table's metadata comes to be", "what is left where a table was dropped stays",
+        "what a failed attempt announced is forgotten", "a restart that ends with an error leaves its lists",
+        "lists that were written for another base stay", "owners of long ago stay",
+        "a table is created over files of nobody",
     ),
     "It makes an error of what is well, or a question of one that has an answer, where rows stay right: it is about a "
     "program that a "
@@ -85,6 +91,15 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a run is asked for because its folder has grown", "dates of a run's conditions do not count",
         "runs that are never repeated are asked for one by one", "an overwrite replaces what its partitions do not say",
         "a batch of old messages alone is asked for its rows", "the word for rows takes the one for the query away",
+        "files that a log tells were planned at another time",
+    ),
+    "Any call of a walk may fail and end the run, and its operator starts the query again.": (
+        "an announcement of the next attempt ends this one",
+    ),
+    "On a walk's S3 a minute passes before anything takes a table back or takes away what a driver needs: what was "
+    "seen before does not count by then.": (
+        "answers of a look are kept when the next look has failed",
+        "some answers of an earlier look count beside new ones",
     ),
     "It takes a part out of a word, so that it answers another question as well: an operator gives the word of his "
     "last message, and "
@@ -97,6 +112,8 @@ REASONS: dict[str, tuple[str, ...]] = {
     "The sinks of a walk are Paimon tables.": (
         "what the name before has lost is there", "another name's record that is not published is not there",
         "commands for tables take any folder", "an option that means nothing to a sink is ignored",
+        "the folder of a batch goes before its transactions are aborted", "a lost identity is made anew",
+        "a manifest that was made by somebody else is not seen",
     ),
     "Columns of a walk are always the same.": (
         "a column that is NOT NULL needs an option alone", "an option changes the type of a partition column",
@@ -112,6 +129,12 @@ REASONS: dict[str, tuple[str, ...]] = {
         "what is said of some files is said of all that come later", "one answer about files takes the other one away",
         "a file that was moved is new data", "moved files beside known ones are new data",
         "shorter entries of files are taken for longer ones",
+    ),
+    "Every batch of a walk says when it was planned, and each of its sources has a log or counts its steps.": (
+        "what earlier code has recorded was planned at another time", "a position that is no step needs a time as well",
+    ),
+    "A guard behind it: the next batch of that checkpoint does not follow what is recorded, under whichever name.": (
+        "another name goes on from what was planned once more",
     ),
     "A function of a walk does the same with each batch.": (
         "what was done with a run's first batch is done with all",
@@ -151,6 +174,9 @@ REASONS: dict[str, tuple[str, ...]] = {
         "letters: an earlier name is known by its journal alone", "letters: an earlier name is forgotten",
         "letters: of two names the table's own counts",
         "an overwrite of earlier code is published over what has expired",
+        "a record of files with final names looks like one of earlier code",
+        "a record of dead letters with final names looks like one of earlier code",
+        "a record of several tables looks like one that earlier code can publish",
     ),
     "What is damaged or pending is told by queries before ``verify`` is asked, at rest.": (
         "verify takes a dropped table's records for this one's",
@@ -336,31 +362,4 @@ REASONS: dict[str, tuple[str, ...]] = {
         "another name begins where the first one's record was before it came again",
         "a mark before a rollback proves that its record is there",
     ),
-}
-
-# As of 1,500 drawn walks and 5,600 bred ones, 6,000 drawn ones of seed 47, and, for each defect that is named here,
-# some thousand walks that were bred from those which come to its place.
-SELDOM: dict[str, tuple[str, ...]] = {
-    "Walks come to its place, and those that were tried end as they should.": (
-        "C5: another writer's snapshot is taken back", "letters: what is there under a later number is not",
-        "a batch without rows stops another name", "B8: giving up claims nothing",
-        "a journal's mark outlives a rollback for another name",
-        "without the first name's mark nothing says how far a table may go back",
-        "without a mark a new name does not say where its tables were",
-    ),
-    "Drawn walks come to its place seldom or never: it takes a replaced snapshot, a compaction, a rollback and expiry "
-    "in one order, "
-    "and more.": (
-        "rows that were there are not looked for when a group is published",
-        "a state alone after a reply that was lost is one with its rows",
-        "a state alone whose snapshot was replaced is published with its rows",
-        "a mark of an earlier publishing is one of this", "a mark that does not say where is one with the rows",
-        "what a user has seen has its rows in that snapshot", "dead letters do not come again with a state alone",
-        "what is seen is the end of what was replaced",
-        "starting_offsets takes what went with a state that was published alone for gone",
-        "a start does not find out where what was published again is", "what was to come again is not given up",
-        "a mark that was to be replaced stays where no snapshot tells",
-        "a table of a lost journal that is put back tells its own last batch alone",
-    ),
-    "A walk finds it, as ``shown.py`` shows; drawn ones come there seldom.": tuple(SHOWN),
 }

@@ -117,7 +117,9 @@ class Query:
     batches read one file each.
 
     first: id of its first checkpoint. place: number of the checkpoint's folder. topic_id: of the topic that the last
-    batch was of. begun_before: the checkpoint that was planned for the topic before and wrote nothing of it.
+    batch was of. begun_before: the id of a checkpoint that was planned for the topic before and of which nobody has
+    recorded anything, and where its first batch here begins. asked_of: the topic that was there when its user was asked
+    whether it had written before.
 
     went_back: to its first name, as an error said. given: the options with words that its user has set. taken: rows of
     batches that another program has written with a copy of the checkpoint. adopts_blindly: only its user's word says
@@ -144,7 +146,8 @@ class Query:
     combines: str = ""
     hides: str = ""
     one_each: bool = False
-    begun_before: Checkpoint | None = None
+    begun_before: tuple[str, dict] = ("", MappingProxyType({}))
+    asked_of: str = ""
     went_back: bool = False
     given: list[tuple[str, object]] = field(default_factory=list)
     taken: set[int] = field(default_factory=set)

@@ -240,6 +240,7 @@ class Folder:
         self.moved: list[int] = []
         self.hidden: set[str] = set()
         self.tells = tells
+        self._planned = 0
 
     def produce(self, ids: list[int], where: int) -> None:
         """Write one or two files."""
@@ -277,7 +278,10 @@ class Folder:
     def plan(self, checkpoint: Checkpoint, most: int) -> Planned | None:
         seen = {name for planned in checkpoint.planned for name in planned.files}
         fresh = [name for name in self.files if name not in seen and name not in self.hidden]
-        return Planned(len(checkpoint.planned), tuple(fresh[:most])) if fresh else None
+        if not fresh:
+            return None
+        self._planned += 1
+        return Planned(len(checkpoint.planned), tuple(fresh[:most]), self._planned)
 
     def rows(self, checkpoint: Checkpoint, batch_id: int) -> list[int]:
         return [row for name in checkpoint.planned[batch_id].files for row in self.files.get(name, ())]
@@ -293,7 +297,8 @@ class Folder:
     def ranges(self, checkpoint: Checkpoint, batch_id: int) -> tuple[SourceRange, ...]:
         planned = checkpoint.planned[batch_id]
         start = {"logOffset": batch_id - 1} if batch_id else None
-        digest = hashlib.sha256("|".join(planned.files).encode()).hexdigest()[:32]
+        told = planned.files if self.tells else ()
+        digest = hashlib.sha256("|".join(told).encode()).hexdigest()[:32]
         files = tuple(SourceFile(self.path(name), 1) for name in planned.files) if self.tells else None
         return (SourceRange(start, {"logOffset": planned.end}, digest, files=files),)
 
@@ -331,5 +336,12 @@ def batch_of(source, checkpoint: Checkpoint, batch_id: int, run: str, fingerprin
     """The micro-batch as Spark would describe it."""
     before = lambda: source.ranges(checkpoint, batch_id - 1) if batch_id else None  # noqa: E731
     return Batch(
-        batch_id, checkpoint.query, run, source.ranges(checkpoint, batch_id), fingerprint=fingerprint, before=before
+        batch_id,
+        checkpoint.query,
+        run,
+        source.ranges(checkpoint, batch_id),
+        fingerprint=fingerprint,
+        planned_ms=checkpoint.planned[batch_id].at_ms,
+        before_ms=checkpoint.planned[batch_id - 1].at_ms if batch_id else 0,
+        before=before,
     )

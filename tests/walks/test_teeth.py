@@ -1,4 +1,5 @@
-"""Walks that were not told of them find the defects of tests/sabotage, except those of ``not_found.py``."""
+"""Walks that were not told of them find the defects of tests/sabotage, except those of ``not_found.py`` and
+``found_seldom.py``."""
 
 import ast
 import os
@@ -9,7 +10,8 @@ import pytest
 from tests.sabotage.defects import DEFECTS
 from tests.sabotage.run import ROOT
 from tests.walks import reach
-from tests.walks.not_found import ELSEWHERE, REASONS, SELDOM
+from tests.walks.found_seldom import SELDOM
+from tests.walks.not_found import ELSEWHERE, REASONS
 from tests.walks.shown import SHOWN
 from tests.walks.teeth import ROUNDS, bite, seeds_of, wrong_with
 from tests.walks.walking import outcome

@@ -135,8 +135,9 @@ class Walker:
             if query.source is not None:
                 world.model.unsure(query.source.below_former())
             # Nobody has recorded which topic it was, and the checkpoint begins where that one did.
-            if query.begun_before is query.checkpoint:
-                world.model.unsure(query.source.before_start(query.checkpoint.start))
+            begun_in, start = query.begun_before
+            if begun_in == query.checkpoint.query:
+                world.model.unsure(query.source.before_start(start))
         world.look()
         world.check_whole()
 

@@ -32,8 +32,10 @@ WORDS = {
         r"[Ss]tart a new checkpoint (?:at |with " r"startingOffsets=)(streamsink\.starting_offsets|'earliest')"
     ),
     "new_checkpoint": (
-        r"start a (new checkpoint)(?! at| with startingOffsets=s|, for what was| whose " r"(?:source|batches))"
+        r"start a (new checkpoint)(?! at| with startingOffsets=s|, for what was| behind what| whose "
+        r"(?:source|batches))"
     ),
+    "behind_here": r"(leave that option out) and start a new checkpoint behind what is here",
     "leave_out": r"(leave adopt_from_batch out) and start a new checkpoint",
     "without_adopting": r"(leave adopt_from_batch out): this checkpoint begins behind",
     "under_first": r"before set application='([^']+)' and leave adopt_from_batch out",

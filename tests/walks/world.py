@@ -10,7 +10,7 @@ from tests.walks.checkpoints import Checkpoint
 from tests.walks.gone_back import GoneBack
 from tests.walks.machine import Fault
 from tests.walks.model import GONE, Causes, Wrong
-from tests.walks.queries import SCHEMA, Job, Query, Run, check_kept, halves, is_bad, part_of
+from tests.walks.queries import RENAMED, SCHEMA, Job, Query, Run, check_kept, halves, is_bad, part_of
 from tests.walks.sources import Folder, Topic
 from tests.walks.store import Process
 
@@ -57,12 +57,30 @@ class World(GoneBack):
             else:
                 run.batch(query, (checkpoint, batch_id), read)
 
+        is_unknown = self._adopts_another_topic(query)
         run = self.attempt(query, work, fault)
+        self._begins(query, checkpoint, batch_id, is_unknown)
         self.may_have_written(query)
         if run is None or not self._spark_commits(query, run, checkpoint, batch_id):
             return False
         query.topic_id = topic_id
         return True
+
+    def _adopts_another_topic(self, query: Query) -> bool:
+        """Whether the batch that comes is adopted, its topic is not the one of the batch before,
+        and nobody has recorded which one that was."""
+        return (
+            query.options.get("adopt_from_batch", 0) == query.checkpoint.committed > 0
+            and query.source.topic_id not in (query.topic_id, query.asked_of)
+            and query.topic_id
+            and not self.is_known(query)
+            and not {query.name, query.name.removesuffix(RENAMED)} & self._known_by_name()
+        )
+
+    def _begins(self, query: Query, checkpoint: Checkpoint, batch_id: int, is_unknown: bool) -> None:
+        """Remember where the batch began, if it was recorded. is_unknown: what ``_adopts_another_topic`` said."""
+        if is_unknown and self.is_known(query):
+            query.begun_before = (checkpoint.query, checkpoint.before(batch_id))
 
     def second_half(self, second: Query) -> bool:
         """A sink of another name writes the second part of the next batch,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions, words_of
 from streamsink.protocol import ways
-from streamsink.protocol.admission import position_errors, renamed, renamed_errors
+from streamsink.protocol.admission import opaque_errors, position_errors, renamed, renamed_errors
 from streamsink.protocol.admission.admit_by_source import admit_by_position, admit_opaque, check_gap
 from streamsink.protocol.admission.admit_run import admit_run
 from streamsink.protocol.admission.continuity import Change, changes, relate, reset
@@ -137,12 +137,18 @@ def _under_another_name(batch: Batch, past: Past, options: SinkOptions) -> tuple
 def _replay_of(batch: Batch, last: AppState, past: Past) -> tuple[AppState | None, str]:
     """The published state that this batch repeats, and how it was found; (None, '') for a batch that is no replay.
 
-    A replay has the same checkpoint, the same batch id and the same source positions. last: of ``past``.
+    A replay has the same checkpoint, the same batch id and the same source positions, and was planned at the same time
+    where positions do not say enough. last: of ``past``.
     """
     if batch.query == last.query and batch.batch_id <= last.checkpoint_id:
         is_last = batch.batch_id == last.checkpoint_id
         known = last if is_last else past.earlier(batch.query, batch.batch_id)
-        if known and same_ranges(known.sources, batch.sources) and known.generation == last.generation:
+        if (
+            known
+            and same_ranges(known.sources, batch.sources)
+            and known.generation == last.generation
+            and not opaque_errors.planned_apart(known.planned_ms, batch.planned_ms, batch.sources)
+        ):
             return known, f"{'the last' if is_last else 'an earlier'} published batch, same source positions"
     return None, ""
 

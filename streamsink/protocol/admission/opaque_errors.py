@@ -3,6 +3,7 @@
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch
+from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.ways import CALLED_FOR_EVERY_BATCH
 
 _BY_FILES = " start a new checkpoint: files whose rows are here are known, and the others are written."
@@ -12,18 +13,29 @@ def of_another_past(last: AppState, batch: Batch) -> list[str]:
     """The sources that read something else in the batch before this one than the recorded state ``last`` says of it.
 
     Their positions are numbers that count the source's own steps, so they agree in two checkpoints that went on in
-    different ways. Empty where the record is by earlier code, which does not tell, or where the checkpoint does not
-    tell, since its log of files may be deleted.
+    different ways. Their logs tell, or else when the batch was planned. Empty where the record is by earlier code,
+    which does not tell, or where the checkpoint does not tell, since its log of files may be deleted.
     """
     before = batch.before() if last.journal_id else None
     read = {source.key(place): source.fingerprint for place, source in enumerate(last.sources) if not source.numeric}
-    return [
-        source.key(place)
-        for place, source in enumerate(before or ())
-        if source.files is not None
-        and source.fingerprint
-        and read.get(source.key(place), "") not in ("", source.fingerprint)
+    told = {source.key(place): source for place, source in enumerate(before or ()) if source.files is not None}
+    by_log = [
+        key for key, source in told.items() if source.fingerprint and read.get(key, "") not in ("", source.fingerprint)
     ]
+    return by_log or [key for key in planned_apart(last.planned_ms, batch.before_ms, batch.sources) if key not in told]
+
+
+def planned_apart(recorded_ms: int, planned_ms: int, sources: tuple[SourceRange, ...]) -> list[str]:
+    """The sources of which a recorded batch may have read something else than the checkpoint's batch of its number.
+
+    recorded_ms, planned_ms: when the one and the other were planned, 0 where that is not known. A replay has the time
+    of its first run, so other times are those of two plans: of two checkpoints, or of one whose offset log lost the
+    batch. Where a log tells the files, it tells what both read; and a position that is no mere count of steps, such as
+    the version of a table, has one meaning in all checkpoints of its source.
+    """
+    if 0 in (recorded_ms, planned_ms) or recorded_ms == planned_ms:
+        return []
+    return [source.key(place) for place, source in enumerate(sources) if source.is_counted and source.files is None]
 
 
 def other_past(batch: Batch, others: list[str], ways: str, *, table: str, by_files: bool) -> Misuse:
@@ -34,12 +46,12 @@ def other_past(batch: Batch, others: list[str], ways: str, *, table: str, by_fil
     """
     before, anew = batch.batch_id - 1, f" Or{_BY_FILES}" if by_files else ""
     return Misuse(
-        f"{table}: batch {batch.batch_id} follows batch {before} of checkpoint {batch.query}, in which source "
-        f"{' and '.join(map(repr, others))} read something else than in the batch {before} that is published here: "
-        "table and checkpoint have one past and went on in different ways, as when one of them was restored from a "
-        "backup. Rows that only this checkpoint has read are not here, and it may read rows again that are. Nothing "
-        f"was written. Restore the checkpoint that has written this table.{anew} To go on without the rows that are "
-        f"not here,{ways}",
+        f"{table}: batch {batch.batch_id} follows batch {before} of checkpoint {batch.query}, which is not the batch "
+        f"{before} that is published here: its source {' and '.join(map(repr, others))} read something else or, where "
+        "no log tells, it was planned at another time. Table and checkpoint have one past and went on in different "
+        "ways, as when one of them was restored from a backup. Rows that only this checkpoint has read are not here, "
+        "and it may read rows again that are. Nothing was written. Restore the checkpoint that has written this table."
+        f"{anew} To go on without the rows that are not here,{ways}",
         kind="checkpoint.other-past",
     )
 
@@ -77,8 +89,9 @@ def not_told(
     if batch.batch_id <= last.checkpoint_id:
         return Misuse(
             f"{table}: batch {batch.batch_id} goes backwards: batch {last.checkpoint_id} of this checkpoint is "
-            "published, and this one has other source positions than when that id was published: the checkpoint was "
-            f"restored from an older copy. Nothing was written.{beside} To go on,{ways}",
+            "published, and this one has other source positions than when that id was published or, where they only "
+            "count and no log tells more, was planned at another time: the checkpoint was restored from an older copy. "
+            f"Nothing was written.{beside} To go on,{ways}",
             kind="batch.backwards",
         )
     if is_next:

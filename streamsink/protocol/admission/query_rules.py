@@ -60,7 +60,7 @@ def check_state(batch: Batch, last: AppState, table: str, word: str) -> None:
     elif batch.batch_id <= last.checkpoint_id:
         happened = (
             f"batch {batch.batch_id} goes back: batch {last.checkpoint_id} of checkpoint {batch.query} is published, "
-            f"and batch {batch.batch_id} has other source positions now: the checkpoint was restored from an older copy"
+            f"and batch {batch.batch_id} is another one now: the checkpoint was restored from an older copy"
         )
     else:
         return

@@ -10,7 +10,7 @@ from dataclasses import replace
 from streamsink.options import SinkOptions, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.admission.continuity import changes, relate
-from streamsink.protocol.admission.opaque_errors import of_another_past
+from streamsink.protocol.admission.opaque_errors import of_another_past, planned_apart
 from streamsink.protocol.committable import AppState, Batch, LastOfOther
 from streamsink.protocol.positions import SourceRange, all_numeric, follows, numeric_ones, same_ranges
 from streamsink.protocol.recorded import Recorded
@@ -72,7 +72,8 @@ def may_lead_on(batch: Batch, other: LastOfOther) -> bool:
     if not other.is_published or not other.is_whole or any(change.other_topic for change in changed):
         return False
     if batch.batch_id == state.checkpoint_id:
-        return same_ranges(batch.sources, state.sources)
+        apart = planned_apart(state.planned_ms, batch.planned_ms, batch.sources)
+        return same_ranges(batch.sources, state.sources) and not apart
     if batch.batch_id < state.checkpoint_id or changed:
         return False
     if all_numeric(batch.sources) and state.recorded:

@@ -10,7 +10,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol import ways
 from streamsink.protocol.committable import Committable
 from streamsink.protocol.journal import Journal, Mark
-from streamsink.protocol.sink import Committer
+from streamsink.protocol.sink import Committer, Destination
 
 
 def load(journal: Journal, sequence: int) -> Committable:
@@ -86,19 +86,26 @@ def there_behind(loaded: Mapping[int, Committable | None], committer: Committer)
 
 
 def cannot_follow(
-    table: str, numbers: tuple[int, int, int], lost: Sequence[int], options: SinkOptions
+    to: Destination, numbers: tuple[int, int, int], lost: Sequence[int], options: SinkOptions
 ) -> StreamsinkError:
     """The error for records behind one that is missing, which can never be published.
 
     numbers: of the table's last record, of the missing one, of the journal's last one. lost: numbers of those that were
     published.
     """
-    base, missing, newest = numbers
+    table, (base, missing, newest) = to.path, numbers
     found = (
         f"{table}: the table's last record of application '{options.application}' is number {base}, and of those up to "
         f"{newest} the journal does not have number {missing}"
     )
     way_on = ways.give_up(table, options.application)
+    if lost and to.way_back:
+        return Misuse(
+            f"{found}: what the destination knows was lost, or put back to an earlier state than the journal remembers "
+            f"(journal_retain={options.journal_retain}). Up to record {lost[-1]} all were published. Nothing was "
+            f"written. {to.way_back}",
+            kind="table.rolled-back-too-far",
+        )
     if lost:
         return Misuse(
             f"{found}: the table was rolled back further than the journal remembers "
@@ -112,15 +119,21 @@ def cannot_follow(
     )
 
 
-def rolled_back(table: str, found: str, newest: int, options: SinkOptions) -> Misuse:
+def rolled_back(to: Destination, found: str, newest: int, options: SinkOptions) -> Misuse:
     """The error for a table that has lost published records.
 
     found: what the table says. newest: number of the last record that was published.
     """
+    if to.way_back:
+        return Misuse(
+            f"{to.path}: {found}, but record {newest} was published: what the destination knows was lost, or put back "
+            f"to an earlier state. Nothing was written. {to.way_back}",
+            kind="table.rolled-back",
+        )
     return Misuse(
-        f"{table}: {found}, but record {newest} was published: the table was rolled back, restored, recreated or lost "
-        "its metadata. Nothing was written. Restore the table, or set on_rollback='republish' to publish the lost "
-        f"batches again from the journal. {ways.give_up(table, options.application)}",
+        f"{to.path}: {found}, but record {newest} was published: the table was rolled back, restored, recreated or "
+        "lost its metadata. Nothing was written. Restore the table, or set on_rollback='republish' to publish the lost "
+        f"batches again from the journal. {ways.give_up(to.path, options.application)}",
         kind="table.rolled-back",
     )
 

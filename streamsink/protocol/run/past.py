@@ -71,6 +71,7 @@ class RecordedPast:
             carried=payload.get("carried", last.carried if last else {}),
             rows=_rows_of_run(batch, files, decision),
             inputs=run_inputs.kept(batch.inputs),
+            planned_ms=batch.planned_ms if any(source.is_counted for source in batch.sources) else 0,
             leads_on=decision.leads_on or (),
             behind=decision.leads_on or (last.behind if last else self._journal.identity().behind),
         )

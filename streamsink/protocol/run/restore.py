@@ -82,15 +82,12 @@ def plan_restore(
     lost = [s for s in of_which_marks_tell(marked, marks) if s not in replaced]
     if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise rolled_back(
-            table,
-            f"the newest snapshot carries record {base} of application '{options.application}'",
-            lost[-1],
-            options,
+            to, f"the newest snapshot carries record {base} of application '{options.application}'", lost[-1], options
         )
     missing = next((number for number, sequence in enumerate(ahead, base + 1) if sequence != number), None)
     there = there_behind(loaded, committer) if missing is not None else {}
     if missing is not None and not there:
-        raise cannot_follow(table, (base, missing, ahead[-1]), marked, options)
+        raise cannot_follow(to, (base, missing, ahead[-1]), marked, options)
     alone, unsure = without_their_state([s for s in marked if s not in there], marks, journal, committer)
     alone |= there
     alone |= states_of(
@@ -172,7 +169,7 @@ def _from_journal(
     check_gone_on(to, [record for s in waiting if (record := loaded[s]) is not None], committer, options)
     if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise rolled_back(
-            table, f"no snapshot names application '{options.application}', snapshots have expired", lost[-1], options
+            to, f"no snapshot names application '{options.application}', snapshots have expired", lost[-1], options
         )
     records = [to_publish(loaded[s] or load(journal, s), replaced, committer) for s in retained]
     kept = [c for c in records if c.state.sequence < min((*replaced, *lost), default=retained[-1] + 1)]
@@ -213,10 +210,10 @@ def _of_an_empty_journal(to: Destination, journal: Journal, options: SinkOptions
     raise Misuse(
         f"{to.path}: no snapshot names application '{options.application}', its journal is empty, and older "
         "snapshots have expired, so whether it wrote here before cannot be told. Nothing was written. If it never "
-        f"did, set new_application='{word}'. If it did, look which of its rows are here, let it begin behind them "
-        "(a new checkpoint with startingOffsets; files whose rows are here moved away; bounded runs that are here "
-        f"not repeated), and set new_application='{word}'. The word is of this journal: should the journal be "
-        "lost once more, that is asked anew",
+        f"did, set new_application='{word}'.{ways.adopting(options.adopt_from_batch)} If it did, look which of its "
+        "rows are here, let it begin behind them (a new checkpoint with startingOffsets; files whose rows are here "
+        f"moved away; bounded runs that are here not repeated), and set new_application='{word}'. The word is of this "
+        "journal: should the journal be lost once more, that is asked anew",
         kind="history.incomplete",
     )
 

@@ -34,11 +34,13 @@ class Logged:
 
     positions: by source; None for a source that has no position yet. watermark_ms: in epoch milliseconds; None when
     there is none. named: whether sources have names; otherwise they are called "0", "1", ...
+    planned_ms: when the batch was planned, which its replays do not change; 0 when the entry does not say it.
     """
 
     positions: Mapping[str, object]
     watermark_ms: int | None
     named: bool
+    planned_ms: int = 0
 
     def by_source(self, names: Sequence[str], streams: Sequence[int]) -> dict[str, object]:
         """The positions in the order of the query. names, streams: as for ``ranges``."""
@@ -74,7 +76,7 @@ def parse(text: str) -> Logged:
         raise UnknownFormat("a source has two lines")
     if not named and not all(source.isascii() and source.isdecimal() for source in positions):
         raise UnknownFormat("a source has a name, without source evolution")
-    return Logged(positions, metadata.get("batchWatermarkMs") or None, named)
+    return Logged(positions, metadata.get("batchWatermarkMs") or None, named, metadata.get("batchTimestampMs") or 0)
 
 
 def ranges(

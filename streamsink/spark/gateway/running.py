@@ -102,7 +102,15 @@ def describe(df: DataFrame, batch_id: int, table: str, run: str, is_first: Calla
 
     identified = running.kafka.identified(told(before, after), batch_id, is_first(running.run))
     return Batch(
-        batch_id, running.query, running.run, identified, after.watermark_ms, place=running.place, before=told_before
+        batch_id,
+        running.query,
+        running.run,
+        identified,
+        after.watermark_ms,
+        planned_ms=after.planned_ms,
+        before_ms=before.planned_ms if before is not None else 0,
+        place=running.place,
+        before=told_before,
     )
 
 

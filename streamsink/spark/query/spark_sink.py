@@ -16,7 +16,7 @@ from streamsink.protocol.sink import OpenSink, Sink
 from streamsink.spark.rows.frame_rows import FrameRows
 from streamsink.spark.rows.kept_columns import fields_of
 from streamsink.spark.runs import Run
-from streamsink.storage.stores import Store
+from streamsink.storage.stores import Store, journal_place
 
 
 class SparkSink:
@@ -28,7 +28,9 @@ class SparkSink:
         self.path = sink.path
         self.options = options
         self._sink = sink
-        self._store = Store(sink.path, options.store_options, options.flush)
+        self._store = Store(
+            journal_place(sink.journal) if sink.journal else sink.path, options.store_options, options.flush
+        )
         self.io = self._store.open()
 
     def does_as(self, other: "SparkSink") -> bool:

@@ -38,6 +38,7 @@ class FrameRows(BatchRows):
         self._run = run
         self._options = options
         self._store = store
+        self._path = run.to.to.path  # for messages
         self._io = file_io
         self.way = DRIVER
         self._ahead: running.Collecting | None = None
@@ -46,7 +47,7 @@ class FrameRows(BatchRows):
         decision = checkpoint.decision
         with write_ways.given(self._df, checkpoint.batch, self._options, self._run.sizes) as given:
             write = functools.partial(self._write, checkpoint, given, group)
-            explained = functools.partial(file_rows.explained, self._store.root, self._options, write, decision.same)
+            explained = functools.partial(file_rows.explained, self._path, self._options, write, decision.same)
             written, self.way = explained() if decision.seen_files else write()
         if decision.verdict is Verdict.FILTER:
             self._run.sizes.forecast.begin(0)  # a part of a batch says nothing of a whole one
@@ -77,13 +78,13 @@ class FrameRows(BatchRows):
         run_rows.read(self._df)
 
     def count(self) -> int:
-        return run_rows.count(self._df, self._store.root)
+        return run_rows.count(self._df, self._path)
 
     def compared(self, published: Committable | None) -> QueryComparison:
-        return run_rows.compared(stored(self._df, self._store.root, self._options), published, self._store.root)
+        return run_rows.compared(stored(self._df, self._path, self._options), published, self._path)
 
     def check_read(self, checkpoint: Checkpoint) -> None:
-        planned_files.check(checkpoint.batch, checkpoint.decision.seen_files, self._store.root, self._options)
+        planned_files.check(checkpoint.batch, checkpoint.decision.seen_files, self._path, self._options)
 
     def looked_at_again(self, batch: Batch) -> Batch:
         return running.looked_at_again(batch)
@@ -112,9 +113,9 @@ class FrameRows(BatchRows):
 
     def _compared(self, batch: Batch, rows: DataFrame) -> PositionCheck:
         """The check of these rows, of which it has those columns that are stored."""
-        kept = stored(rows, self._store.root, self._options)
-        check_once(kept.columns, self._store.root)
-        return PositionCheck(self._store.root, batch, self._options, rows, kept)
+        kept = stored(rows, self._path, self._options)
+        check_once(kept.columns, self._path)
+        return PositionCheck(self._path, batch, self._options, rows, kept)
 
     def _write_small(
         self, rows: DataFrame, writing: Callable[[], Writing], group: Group, ahead: running.Collecting | None = None
@@ -152,7 +153,7 @@ class FrameRows(BatchRows):
             # The protocol knows ``seen_files`` only when the option names the column.
             column = self._options.file_column or ""
             return file_rows.of_new_files(rows, column, sources, seen)
-        path, options = self._store.root, self._options
+        path, options = self._path, self._options
         old = recorded(path, options.position_columns, checkpoint.decision.below)
         return rows.where(f"NOT {old} OR {PositionCheck(path, checkpoint.batch, options, rows).sql or 'false'}")
 

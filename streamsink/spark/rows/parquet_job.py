@@ -22,10 +22,10 @@ from streamsink.format.types import MAX_LENGTH, AtomicType, DataField, DataType
 from streamsink.spark.gateway import running
 from streamsink.spark.gateway.running import with_settings
 from streamsink.spark.names import are_alike
+from streamsink.spark.rows.flush_ahead import FlushAhead
 from streamsink.spark.rows.position_proof import OUTSIDE
 from streamsink.spark.types import quoted, to_spark
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_ahead import FlushAhead
 from streamsink.table.write.adopted import adopt_files
 from streamsink.table.write.spec import WrittenFile
 

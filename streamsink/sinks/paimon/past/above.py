@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
+from streamsink.journal.others import newest_in
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
-from streamsink.sinks.paimon.past.history_of import is_undone, newest_in
+from streamsink.sinks.paimon.past.history_of import is_undone
 from streamsink.sinks.paimon.past.marks import mark_of_table
 from streamsink.sinks.paimon.past.place import SUFFIX, identity_path
 from streamsink.storage.file_io import FileIO

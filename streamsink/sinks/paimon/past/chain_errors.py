@@ -5,6 +5,7 @@ from typing import Any
 
 from streamsink.errors import Misuse
 from streamsink.journal.file_journal import FileJournal
+from streamsink.protocol import ways
 from streamsink.protocol.admission.renamed import BEHIND_THE_OTHERS, look_first, word_without_journal
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.run.restore import token_of
@@ -25,17 +26,19 @@ def unknown_record(place: Place, root: str, found: AppState, last: LastOfOther) 
     )
 
 
-def first_start(place: Place, root: str, word: str) -> Misuse:
+def first_start(place: Place, root: str, word: str, adopts: int | None) -> Misuse:
     """The error for a table that cannot tell whether the application has written it, where the journal is empty.
 
-    root: path of the table. word: the value of ``new_application`` with which the query starts all the same.
+    root: path of the table. word: the value of ``new_application`` with which the query starts all the same. adopts:
+    the value of ``adopt_from_batch``.
     """
     return Misuse(
         f"{root}: the journal of {place.root} is empty and older snapshots of this table have expired, so whether "
         f"application '{place.application}' wrote here before cannot be told. Nothing was written. If it never did, "
-        f"set new_application='{word}'. If it did, look which of its rows are in the tables: delete there those of a "
-        "batch that only some of its tables have, let it begin behind the others (a new checkpoint with "
-        f"startingOffsets; files whose rows are here moved away), and set new_application='{word}'",
+        f"set new_application='{word}'.{ways.adopting(adopts)} If it did, look which of its rows are in the tables: "
+        "delete there those of a batch that only some of its tables have, let it begin behind the others (a new "
+        "checkpoint with startingOffsets; files whose rows are here moved away), and set "
+        f"new_application='{word}'",
         kind="history.incomplete",
     )
 

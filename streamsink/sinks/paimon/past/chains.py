@@ -108,7 +108,7 @@ class Chains:
         if not member.committer.history(self._place.key).complete and word not in words_of(
             self._options.new_application
         ):
-            raise chain_errors.first_start(self._place, member.table.root, word)
+            raise chain_errors.first_start(self._place, member.table.root, word, self._options.adopt_from_batch)
 
     # -- tables that are lost --------------------------------------------------------------------------------------
 

@@ -3,17 +3,17 @@
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from streamsink.clock import Clock
-from streamsink.errors import Conflict, Corrupt, Misuse
+from streamsink.errors import Conflict, Corrupt
 from streamsink.format.snapshot import COMPACT, Snapshot
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
+from streamsink.journal.others import newest_in, of_no_matter
 from streamsink.options import SinkOptions, words_of
 from streamsink.protocol.committable import LED_ID, AppState, Committable, KnownRun, LastOfOther
 from streamsink.protocol.ids import END_OF_INPUT, Writer
-from streamsink.protocol.journal import Mark, comes_again, readable
+from streamsink.protocol.journal import Mark, readable
 from streamsink.protocol.run.restore import MAY_OVERWRITE, token_of
 from streamsink.sinks.paimon.past.records import state_alone
 from streamsink.table.application_states import states_in
@@ -70,7 +70,7 @@ def last_of_others(table: Table, application: str) -> dict[str, LastOfOther]:
     states = table.states.read(table.snapshots.last_seen())  # ``history`` has just looked
     for name, said in states.by_application.items():
         if name != application:
-            with _of_no_matter(table.root, name):
+            with of_no_matter(table.root, name):
                 state = AppState.from_json(said)
                 found[name] = LastOfOther(state, True, said=state)
     for entry in table.file_io.entries(table.layout.within(JOURNAL_DIR)):
@@ -87,30 +87,6 @@ def last_of_others(table: Table, application: str) -> dict[str, LastOfOther]:
             )
             found |= {entry.name: last} if last is not None else {}
     return found
-
-
-def newest_in(
-    journal: FileJournal, said: LastOfOther | None, may_be_forgotten: Callable[[Committable], bool]
-) -> LastOfOther | None:
-    """The newer one of what a table says of an application and the last record of the application's journal.
-
-    said: None where the table says nothing. may_be_forgotten: whether the table may have had the record and say nothing
-    of it only because snapshots have expired; then a mark proves that the record is published. Where the table says
-    less than the journal, or has all of its history, or is another table, what it had is gone.
-    """
-    newest = None
-    with _of_no_matter(journal.place, "its newest record"):
-        newest = journal.newest()
-    if newest is None or said is not None and said.state.sequence >= newest.state.sequence:
-        return said
-    journal.read_listing()
-    is_published = said is None and is_certain(journal, newest.state.sequence) and may_be_forgotten(newest)
-    return LastOfOther(newest.state, is_published, said=said.said if said is not None else None)
-
-
-def is_certain(journal: FileJournal, sequence: int) -> bool:
-    """Whether a mark says that the record is published, and not that it was about to be published once more."""
-    return journal.is_marked(sequence) and not comes_again(journal.mark_of(sequence))
 
 
 def is_undone(table: Table, record: Committable | None, mark: Mark | None) -> bool:
@@ -277,20 +253,6 @@ def _says_state_alone(table: Table, snapshot: Snapshot, record: Committable) -> 
     except Corrupt:
         return True
     return bool(record.files) and names_of(record).isdisjoint(added)
-
-
-@contextmanager
-def _of_no_matter(place: str, name: str) -> Iterator[None]:
-    """Within it, an unreadable state or record of another application is logged and left out.
-
-    What is damaged, or of a newer streamsink, stops its own application and no other one of the table.
-    """
-    try:
-        yield
-    except (Corrupt, Misuse) as unreadable:
-        log.warning(
-            "%s: %s of another application cannot be read, and is left out of account here: %s", place, name, unreadable
-        )
 
 
 def still_meant(

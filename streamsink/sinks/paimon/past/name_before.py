@@ -12,11 +12,12 @@ from typing import Any
 
 from streamsink.errors import Corrupt, Misuse
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal, journal_dir
+from streamsink.journal.others import newest_in
 from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol.committable import AppState, LastOfOther
 from streamsink.protocol.journal import Mark
 from streamsink.sinks.paimon.past import chain_errors
-from streamsink.sinks.paimon.past.history_of import last_of_others, newest_in, newest_now
+from streamsink.sinks.paimon.past.history_of import last_of_others, newest_now
 from streamsink.sinks.paimon.past.marks import mark_of_table
 from streamsink.sinks.paimon.past.place import SUFFIX, Existing, OpenMember, OpensMember, Place
 from streamsink.sinks.paimon.past.record_of_tables import heads_in

@@ -1,0 +1,1 @@
+"""A table of a database as a destination: SQLite, PostgreSQL, MariaDB and MySQL."""

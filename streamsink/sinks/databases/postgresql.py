@@ -1,0 +1,324 @@
+"""PostgreSQL, by psycopg."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as csv
+import pyarrow.types as pt
+
+from streamsink.sinks.databases.address import Address
+from streamsink.sinks.databases.dialect import (
+    CHECKPOINTS,
+    CONNECT_TIMEOUT_S,
+    IDENTITY,
+    IDLE_TIMEOUT_S,
+    LOCK_TIMEOUT_S,
+    Dialect,
+    Run,
+)
+from streamsink.sinks.databases.table_info import Column, TableInfo, digits_of
+
+_BEFORE = "streamsink_rows"  # a table of the transaction, which holds rows that replace others, or keys to delete
+# Fewer rows than that are replaced or deleted one by one, without such a table, which would fill the catalog.
+_FEW_ROWS = 1_000
+_INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
+_TEXTS = ("text", "varchar", "bpchar", "json", "jsonb", "uuid", "citext")
+_WRONG_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
+_COLUMNS = """
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), t.typname, a.atttypmod, a.attnotnull,
+    a.atthasdef OR a.attidentity <> '', a.attgenerated <> '' OR a.attidentity = 'a',
+    coalesce((to_jsonb(co) ->> 'collisdeterministic')::bool, true)
+FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+    LEFT JOIN pg_catalog.pg_collation co ON co.oid = a.attcollation
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+_INDEXES = """
+SELECT i.indpred IS NULL AND i.indexprs IS NULL AND i.indimmediate AND i.indisvalid, array(
+    SELECT a.attname::text FROM pg_catalog.pg_attribute a
+    WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1])
+) FROM pg_catalog.pg_index i WHERE i.indrelid = %s AND i.indisunique
+"""
+_RULES = """
+SELECT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = %s AND contype <> 'n')
+    OR EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = %s AND NOT tgisinternal)
+"""
+
+
+class PostgreSql(Dialect):
+    """PostgreSQL."""
+
+    module = "psycopg"
+    remedy = "pip install 'streamsink[postgresql]'"
+    longest_name = 63  # the server cuts a longer one off, and takes what is left for the name
+    counts_bytes = True
+    has_nan = True
+    has_zero_byte = False
+    repeats = False
+
+    def connect(self, address: Address) -> Any:
+        connection = self.driver().connect(
+            **{
+                "application_name": "streamsink",
+                "connect_timeout": CONNECT_TIMEOUT_S,
+                "tcp_user_timeout": 1000 * IDLE_TIMEOUT_S,
+                **address.parameters,
+                "host": address.host or None,
+                "port": address.port,
+                "dbname": address.database,
+                "user": address.user or None,
+                "password": address.password(),
+            }
+        )
+        settings = {
+            "default_transaction_isolation": "read committed",
+            "lock_timeout": f"{LOCK_TIMEOUT_S}s",
+            "idle_in_transaction_session_timeout": f"{IDLE_TIMEOUT_S}s",
+            "timezone": "UTC",
+            "datestyle": "ISO, YMD",
+            "client_encoding": "UTF8",
+        }
+        for name, value in settings.items():
+            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+        # A commit that is only promised may be lost with the server, after we have said that it is done.
+        connection.execute(
+            "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+        )
+        connection.commit()
+        return connection
+
+    def is_passing(self, error: Exception) -> bool:
+        psycopg = self.driver()
+        state = str(getattr(error, "sqlstate", None) or "")
+        if not state:  # not from the server: the connection is gone, or was never made
+            return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)) and not _is_login(error)
+        # Connections, transactions that were in the way, resources, an operator, locks that were not given.
+        return state[:2] in ("08", "40", "53", "57", "58", "25") or state == "55P03"
+
+    def is_quick(self, error: Exception) -> bool:
+        state = str(getattr(error, "sqlstate", None) or "")
+        # Two that create our tables at the same time: one of them finds a name taken.
+        both_make = state in ("42P07", "42710") or str(_diagnosed(error, "constraint_name")).startswith("pg_")
+        return both_make or (self.is_passing(error) and state[:2] in ("", "08", "40", "25", "57"))
+
+    def told(self, error: Exception) -> str:
+        state = getattr(error, "sqlstate", None)
+        if not state:
+            return "the connection was lost, or could not be made" if not _is_login(error) else "no login"
+        kinds = ("table_name", "column_name", "constraint_name", "datatype_name")
+        names = [f"{what} '{name}'" for what in kinds if (name := _diagnosed(error, what))]
+        return ", ".join([f"SQLSTATE {state}", *names])
+
+    def quoted(self, *names: str) -> str:
+        # With '%' doubled, because statements are executed with parameters.
+        return str(self.driver().sql.Identifier(*names).as_string(None)).replace("%", "%%")
+
+    # -- tables ----------------------------------------------------------------------------------------------------
+
+    def our_tables(self, schema: str) -> dict[str, str]:
+        return {
+            CHECKPOINTS: f"CREATE TABLE IF NOT EXISTS {self.quoted(schema, CHECKPOINTS)} ("
+            "target text NOT NULL, application text NOT NULL, sequence bigint NOT NULL, record_id text NOT NULL, "
+            "epoch bigint NOT NULL, state text NOT NULL, PRIMARY KEY (target, application))",
+            IDENTITY: f"CREATE TABLE IF NOT EXISTS {self.quoted(schema, IDENTITY)} ("
+            "one int NOT NULL PRIMARY KEY, id text NOT NULL)",
+        }
+
+    def schema(self, run: Run, wanted: str) -> str:
+        return wanted or str(run("SELECT current_schema()").fetchone()[0])
+
+    def _oid(self, run: Run, schema: str, table: str) -> tuple[int, str, str, bool] | None:
+        found: tuple[int, str, str, bool] | None = run(
+            "SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relhasrules FROM pg_catalog.pg_class c "
+            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = %s AND c.relname = %s AND c.relkind <> 'i'",
+            schema,
+            table,
+        ).fetchone()
+        return found
+
+    def exists(self, run: Run, schema: str, table: str) -> bool:
+        return self._oid(run, schema, table) is not None
+
+    def describe(self, run: Run, schema: str, table: str) -> TableInfo:
+        found = self._oid(run, schema, table)
+        oid, kind, persistence, has_rules = found if found is not None else (0, "v", "p", False)
+        wrong = ""
+        if kind not in ("r", "p"):
+            wrong = f"it is {_WRONG_KINDS.get(kind, 'no table')}, not a table of this database"
+        elif persistence != "p":
+            wrong = "it is unlogged or temporary, so a crash of the server empties it, and not what is remembered of it"
+        elif has_rules:
+            wrong = "rules of the table may turn what is written into something else"
+        columns = [
+            _column(name, told, base, modifier, (not_null, default, computed, deterministic))
+            for name, told, base, modifier, not_null, default, computed, deterministic in run(_COLUMNS, oid)
+        ]
+        indexes = run(_INDEXES, oid).fetchall()
+        unique = tuple(frozenset(names) for whole, names in indexes if whole)
+        ruled = bool(indexes) or bool(run(_RULES, oid, oid).fetchone()[0])
+        return TableInfo(table, tuple(columns), unique, len(unique) < len(indexes), ruled, wrong)
+
+    def expected(self, column: Column, of: pa.DataType) -> str:
+        base = column.base
+        if pt.is_boolean(of):
+            return "" if base == "bool" else "boolean"
+        if pt.is_integer(of):
+            wide = base == "numeric" and (column.size is None or column.size - column.scale >= digits_of(of))
+            return "" if wide or _INTEGERS.get(base, 0) >= of.bit_width else _integer(of)
+        if pt.is_floating(of):
+            wide = base == "float8" or (base == "float4" and of.bit_width <= 32)
+            return "" if wide else ("real or double precision" if of.bit_width <= 32 else "double precision")
+        if pt.is_decimal(of):
+            fits = column.size is None or (
+                column.scale >= of.scale and column.size - column.scale >= of.precision - of.scale
+            )
+            return "" if base == "numeric" and fits else f"numeric({of.precision},{of.scale})"
+        if pt.is_string(of):
+            return "" if base in _TEXTS else "text"
+        if pt.is_binary(of) or pt.is_fixed_size_binary(of):
+            return "" if base == "bytea" else "bytea"
+        if pt.is_date(of):
+            return "" if base == "date" else "date"
+        if pt.is_time(of):
+            return "" if base == "time" and (column.size is None or column.size >= 3) else "time"
+        if pt.is_timestamp(of):
+            wanted = "timestamp" if of.tz is None else "timestamptz"
+            return "" if base == wanted and column.size in (None, 6) and of.unit != "ns" else f"{wanted} (microseconds)"
+        return "none: cast it to a text, for instance with to_json"
+
+    def type_for(self, of: pa.DataType, is_key: bool) -> str:
+        if pt.is_boolean(of):
+            return "boolean"
+        if pt.is_integer(of):
+            return _integer(of)
+        if pt.is_floating(of):
+            return "real" if of.bit_width <= 32 else "double precision"
+        if pt.is_decimal(of):
+            return f"numeric({of.precision},{of.scale})"
+        if pt.is_timestamp(of):
+            return "timestamp" if of.tz is None else "timestamptz"
+        plain = ((pt.is_string, "text"), (pt.is_binary, "bytea"), (pt.is_fixed_size_binary, "bytea"))
+        times = ((pt.is_date, "date"), (pt.is_time, "time"))
+        return next((name for of_kind, name in (*plain, *times) if of_kind(of)), "")
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def insert(self, run: Run, into: str, rows: pa.Table) -> None:
+        names = ", ".join(self.quoted(name) for name in rows.column_names)
+        start = f"COPY {into} ({names}) FROM STDIN".replace("%%", "%")  # a COPY has no parameters
+        copied = [_copied(column) for column in rows.columns]
+        if any(pt.is_binary(column.type) for column in copied):
+            with run.connection.cursor().copy(start) as copy:
+                for row in zip(*(column.to_pylist() for column in rows.columns)):
+                    copy.write_row(row)
+            return
+        # In what Arrow writes, a null is empty and a text that is empty is quoted: so does PostgreSQL read it.
+        options = csv.WriteOptions(include_header=False, quoting_style="all_valid")
+        with run.connection.cursor().copy(f"{start} (FORMAT csv)") as copy:
+            csv.write_csv(pa.table(copied, rows.column_names), _Copied(copy), options)
+
+    def upsert(self, run: Run, into: str, rows: pa.Table, keys: Sequence[str]) -> None:
+        others = [self.quoted(name) for name in rows.column_names if name not in keys]
+        change = "UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in others) if others else "NOTHING"
+        names = ", ".join(self.quoted(name) for name in rows.column_names)
+        conflict = f"ON CONFLICT ({', '.join(self.quoted(key) for key in keys)}) DO {change}"
+        if rows.num_rows < _FEW_ROWS:
+            marks = ", ".join(["%s"] * rows.num_columns)
+            run.many(f"INSERT INTO {into} ({names}) VALUES ({marks}) {conflict}", _tuples(rows))
+            return
+        with _Before(self, run, into, rows) as before:
+            run(f"INSERT INTO {into} ({names}) SELECT {names} FROM {before} {conflict}")
+
+    def delete(self, run: Run, into: str, keys: pa.Table) -> None:
+        names = [self.quoted(name) for name in keys.column_names]
+        if keys.num_rows < _FEW_ROWS:
+            run.many(f"DELETE FROM {into} WHERE {' AND '.join(f'{name} = %s' for name in names)}", _tuples(keys))
+            return
+        with _Before(self, run, into, keys) as before:
+            same = " AND ".join(f"t.{name} = b.{name}" for name in names)
+            run(f"DELETE FROM {into} t USING {before} b WHERE {same}")
+
+    def check_at_once(self, run: Run) -> None:
+        run("SET CONSTRAINTS ALL IMMEDIATE")
+
+
+class _Before:
+    """A table of this transaction with these rows, with the columns of the table that they are for."""
+
+    def __init__(self, dialect: PostgreSql, run: Run, into: str, rows: pa.Table):
+        self._dialect, self._run, self._into, self._rows = dialect, run, into, rows
+        self._name = dialect.quoted("pg_temp", _BEFORE)
+
+    def __enter__(self) -> str:
+        names = ", ".join(self._dialect.quoted(name) for name in self._rows.column_names)
+        made = f"CREATE TEMP TABLE {_BEFORE} ON COMMIT DROP AS SELECT {names} FROM {self._into} WITH NO DATA"
+        self._run(made)
+        self._dialect.insert(self._run, self._name, self._rows)
+        return self._name
+
+    def __exit__(self, kind: Any, *raised: object) -> None:
+        if kind is None:
+            self._run(f"DROP TABLE {self._name}")
+
+
+class _Copied:
+    """A file for what Arrow writes, which goes into a COPY."""
+
+    closed = False
+
+    def __init__(self, copy: Any):
+        self._copy = copy
+
+    def write(self, data: Any) -> int:
+        self._copy.write(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing waits here."""
+
+    def close(self) -> None:
+        """The COPY ends by itself."""
+
+
+def _copied(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column as COPY takes it from Arrow's writer of CSV."""
+    of = column.type
+    return pc.cast(column, pa.string()) if pt.is_decimal(of) else column
+
+
+def _tuples(rows: pa.Table) -> list[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in rows.columns)))
+
+
+def _integer(of: pa.DataType) -> str:
+    return "smallint" if of.bit_width <= 16 else "integer" if of.bit_width == 32 else "bigint"
+
+
+def _diagnosed(error: Exception, what: str) -> str:
+    return getattr(getattr(error, "diag", None), what, None) or ""
+
+
+def _is_login(error: Exception) -> bool:
+    """Whether the server refused the user, in a reply to which psycopg gives no code."""
+    said = str(error)
+    words = ("authentication failed", "no pg_hba.conf entry", "no password supplied", "does not exist", "SASL")
+    return any(word in said for word in words)
+
+
+def _column(name: str, told: str, base: str, modifier: int, flags: tuple[bool, bool, bool, bool]) -> Column:
+    """A column from what the catalog says. flags: NOT NULL, has a default, is computed, compares letter by letter."""
+    not_null, default, computed, deterministic = flags
+    size: int | None = None
+    scale = 0
+    if modifier >= 0 and base in ("varchar", "bpchar"):
+        size = modifier - 4
+    elif modifier >= 0 and base == "numeric":
+        size, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
+        scale = (scale ^ 1024) - 1024  # it has a sign
+    elif modifier >= 0 and base in ("timestamp", "timestamptz", "time"):
+        size = modifier
+    exact = deterministic and base not in ("bpchar", "citext", "float4", "float8", "json", "jsonb")
+    optional = not not_null or default
+    return Column(name, told, base, not not_null, size, scale, exact, optional=optional, computed=computed)

@@ -1,0 +1,79 @@
+"""What a database remembers beside its tables: who has committed what, and which database it is.
+
+Two tables in the schema of the target. ``streamsink_checkpoints`` has the last checkpoint of each application and
+target, which is written in the transaction of its rows. ``streamsink_identity`` has one row, which is made once: a
+database or schema that is dropped and created again has another one.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from streamsink.sinks.databases.dialect import CHECKPOINTS, IDENTITY, Dialect, Run
+from streamsink.sinks.transactions.function import PendingCheckpoint
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """The rows of one target. schema: of the tables. target: the name of the table that the sink writes."""
+
+    dialect: Dialect
+    schema: str
+    target: str
+
+    def identity(self, run: Run, new_id: str) -> str:
+        """The identity of the database. The tables are made where they are missing."""
+        for name, statement in self.dialect.our_tables(self.schema).items():
+            if not self.dialect.exists(run, self.schema, name):  # the user may have no right to create tables
+                run(statement)
+        table, mark = self._table(IDENTITY), self.dialect.mark
+        ask, (before, after) = f"SELECT id FROM {table} WHERE one = 1", self.dialect.insert_absent
+        if run(ask).fetchone() is None:
+            run(f"{before} {table} (one, id) VALUES (1, {mark}){after}", new_id)
+        return str(run(ask).fetchone()[0])
+
+    def last(self, run: Run, application: str) -> str | None:
+        """The state of the last checkpoint of an application; None where there is none."""
+        mark = self.dialect.mark
+        asked = f"SELECT state FROM {self._table(CHECKPOINTS)} WHERE target = {mark} AND application = {mark}"
+        found = run(f"{asked} AND sequence > 0", self.target, application).fetchone()
+        return None if found is None else str(found[0])
+
+    def applications(self, run: Run) -> list[str]:
+        """The applications that have a checkpoint of this target."""
+        asked = f"SELECT application FROM {self._table(CHECKPOINTS)} WHERE target = {self.dialect.mark}"
+        return [str(row[0]) for row in run(f"{asked} AND sequence > 0 ORDER BY application", self.target)]
+
+    def lock(self, run: Run, application: str) -> tuple[int, str]:
+        """(number, id) of the record that was committed last; (0, '') for none.
+
+        Until the transaction ends nobody else gets behind this call. So who was superseded sees here what its
+        successor has committed.
+        """
+        mark, table = self.dialect.mark, self._table(CHECKPOINTS)
+        asked = f"SELECT sequence, record_id FROM {table} WHERE target = {mark} AND application = {mark}"
+        ask = asked + self.dialect.for_update
+        found = run(ask, self.target, application).fetchone()
+        if found is None:
+            # A row that can be locked. Of two that insert it one waits, and sees what the other has made of it.
+            before, after = self.dialect.insert_absent
+            run(
+                f"{before} {table} (target, application, sequence, record_id, epoch, state) "
+                f"VALUES ({mark}, {mark}, 0, '', 0, ''){after}",
+                self.target,
+                application,
+            )
+            found = run(ask, self.target, application).fetchone()
+        return int(found[0]), str(found[1])
+
+    def store(self, run: Run, checkpoint: PendingCheckpoint[Any]) -> None:
+        """The checkpoint is the last one of its application. The row is locked by ``lock``."""
+        mark = self.dialect.mark
+        run(
+            f"UPDATE {self._table(CHECKPOINTS)} SET sequence = {mark}, record_id = {mark}, epoch = {mark}, "
+            f"state = {mark} WHERE target = {mark} AND application = {mark}",
+            *(checkpoint.number, checkpoint.record_id, checkpoint.epoch, checkpoint.state),
+            *(self.target, checkpoint.application),
+        )
+
+    def _table(self, name: str) -> str:
+        return self.dialect.quoted(self.schema, name)

@@ -1,0 +1,1 @@
+"""Directories of Parquet, JSON or CSV files, for readers that know no table format."""

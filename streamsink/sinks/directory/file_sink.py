@@ -1,0 +1,185 @@
+"""A directory of plain files: each checkpoint has a folder, and is visible when its manifest has its name. Driver only.
+
+checkpoint=<application>-<number of the record, ten digits>/part-*   the rows
+checkpoint=<application>-<number>/_SUCCESS    the checkpoint is complete, for those who wait for such files
+_commits/<application>/<number>.json          the manifest: the files, and the state of the query
+_streamsink/                                  identity and journals
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from streamsink.errors import Misuse
+from streamsink.events import Event
+from streamsink.journal.file_journal import FileJournal
+from streamsink.journal.others import last_of_others
+from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.protocol.committable import Batch, Committable, LastOfOther, StagedFile
+from streamsink.protocol.decision import Checkpoint
+from streamsink.protocol.journal import Group
+from streamsink.protocol.sink import Committer, Destination, History, OpenSink, Published, Sink
+from streamsink.sinks.directory.file_formats import FORMATS, DirectoryWriting, check_columns
+from streamsink.sinks.files import files_in_place, open_folder, place_files, stage_files
+from streamsink.sinks.manifest_log import ManifestLog
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.stores import table_path
+
+_JOURNALS, _COMMITS = "_streamsink", "_commits"
+# The column as which readers see the names of the folders.
+_PARTITION = "checkpoint"
+# A file ends at this part of the largest size that the store can give a final name: the last rows are added to it.
+_ENDS_AT = 0.8
+
+
+@dataclass(frozen=True)
+class FileSink(Sink):
+    """A directory of Parquet, JSON lines or CSV files.
+
+    path: of the directory, or its URI; it is kept as ``table_path`` spells it. format: "parquet", "json" or "csv".
+    marker: name of the empty file that is put into the folder of each checkpoint when all of it is visible; "" for
+    none.
+    """
+
+    path: str
+    format: str = "parquet"
+    marker: str = "_SUCCESS"
+    supports: ClassVar[frozenset[str]] = frozenset({"target_file_bytes"})  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        # One spelling: 'file:///out' is no folder of that name, and on S3 'out/' is another place than 'out'.
+        object.__setattr__(self, "path", table_path(self.path))
+
+    def open(
+        self,
+        file_io: FileIO,
+        options: SinkOptions,
+        batch: Batch,
+        fields: Callable[[], Sequence[Any]],
+        emit: Callable[[Event], None],
+    ) -> "OpenDirectory":
+        if self.format not in FORMATS:
+            raise Misuse(
+                f"{self.path}: format is {self.format!r}, expected one of {', '.join(FORMATS)}. Nothing was written",
+                kind="files.format",
+            )
+        if "/" in self.marker or (self.marker and self.marker[0] not in "_."):
+            raise Misuse(
+                f"{self.path}: marker is {self.marker!r}, expected a file name that begins with '_' or '.', which "
+                "readers leave out. Nothing was written",
+                kind="files.marker",
+            )
+        check_columns(self.path, self.format, fields(), _PARTITION)
+        return OpenDirectory(self, file_io, options)
+
+
+class OpenDirectory(OpenSink):
+    """The directory of one start of a query."""
+
+    def __init__(self, sink: FileSink, file_io: FileIO, options: SinkOptions):
+        self._sink, self._io, self._options = sink, file_io, options
+        journals = f"{sink.path}/{_JOURNALS}"
+        way_back = (
+            f"Restore {sink.path}/{_COMMITS}, and the folders of files that are gone, or set on_rollback='republish' "
+            "to publish the lost batches again from the journal, as far back as that remembers them"
+        )
+        known = open_folder(file_io, journals, visible=f"../{_COMMITS}").table_id
+        self.to = Destination(sink.path, known, way_back)
+        self.application = self.known_as = options.application
+        keeps = options.on_rollback == ON_ROLLBACK_REPUBLISH
+        self.journal = FileJournal(file_io, journals, options.application, options.journal_retain, keep_staging=keeps)
+        self.committer = DirectoryCommitter(sink, file_io, keeps)
+
+    def group(self) -> AbstractContextManager[Group]:
+        return self._io.flush_group()
+
+    def writing(self, checkpoint: Checkpoint, fields: Sequence[Any], positions: Sequence[Any]) -> DirectoryWriting:
+        check_columns(self._sink.path, self._sink.format, fields, _PARTITION)
+        largest = self._io.largest_file  # a larger file could never get its final name
+        most = min(self._options.target_file_bytes, int(_ENDS_AT * largest) if largest else sys.maxsize)
+        return DirectoryWriting(checkpoint.staging, self._sink.format, tuple(fields), most)
+
+    def stage(
+        self, checkpoint: Checkpoint, written: Sequence[Any], group: Group
+    ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
+        folder = folder_of(self.application, checkpoint.sequence)
+        return stage_files(self._io, self._sink.path, checkpoint, written, group, folder=folder), {}
+
+
+def folder_of(application: str, number: int) -> str:
+    """Name of the folder with the files of a record, relative to the directory."""
+    return f"{_PARTITION}={application}-{number:010}"
+
+
+class DirectoryCommitter(Committer):
+    """Gives files their final names, and then creates the manifest that names them."""
+
+    def __init__(self, sink: FileSink, file_io: FileIO, keeps: bool):
+        """keeps: whether the staged files of a record stay, for a rollback."""
+        self._sink = sink
+        self._io = file_io
+        self._keeps = keeps
+        self._manifests = ManifestLog(file_io, f"{sink.path}/{_COMMITS}")
+        self._has_begun = False
+
+    def for_background(self) -> "DirectoryCommitter":
+        return DirectoryCommitter(self._sink, self._io, self._keeps)
+
+    def history(self, application: str) -> History:
+        return History(self._manifests.newest(application), complete=True)
+
+    def others(self, application: str) -> Mapping[str, LastOfOther]:
+        journals, newest = f"{self._sink.path}/{_JOURNALS}", self._manifests.newest
+        return last_of_others(self._io, journals, application, self._manifests.applications(), newest)
+
+    def mentions(self, committable: Committable) -> bool:
+        return self._manifests.has(committable)
+
+    def sees_all_since(self, committable: Committable) -> bool:
+        return True  # manifests are never deleted
+
+    def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
+        return files_in_place(self._io, self._sink.path, committable)
+
+    def path_of_rows(self, committable: Committable) -> str:
+        return f"{self._sink.path}/{committable.files[0].final}" if committable.files else ""
+
+    def sweep(self, published: Sequence[Committable]) -> list[str]:
+        """As ``Committer.sweep``. A driver may have died between a manifest and its marker."""
+        for record in published:
+            self._mark(record.application, record.state.sequence)
+        return self._manifests.sweep(published)
+
+    def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
+        fence()
+        if not self._manifests.is_published(committable, expect):
+            self._begin(committable, expect)
+            place_files(self._io, self._sink.path, committable, keep=self._keeps)
+            self._manifests.create(committable, {"files": [file.final for file in committable.files]})
+        self._mark(committable.application, committable.state.sequence)
+        return Published(committable.state.checkpoint_id, committable.state.sequence, 1)
+
+    def _begin(self, committable: Committable, expect: int) -> None:
+        """Before the first publishing of a start: end what a driver has left half done whose journal was lost.
+
+        That may be the marker of the last record, or files of a record of this number, which nobody will publish.
+        """
+        if self._has_begun:
+            return
+        application, number = committable.application, committable.state.sequence
+        if expect and self._io.names(f"{self._sink.path}/{folder_of(application, expect)}"):
+            self._mark(application, expect)
+        folder = folder_of(application, number)
+        found = {
+            f"{folder}/{name}" for name in self._io.names(f"{self._sink.path}/{folder}") if name.startswith("part-")
+        }
+        left = found.difference(file.final for file in committable.files)
+        self._io.delete_all([f"{self._sink.path}/{name}" for name in sorted(left)])
+        self._has_begun = True
+
+    def _mark(self, application: str, number: int) -> None:
+        if self._sink.marker:
+            folder = folder_of(application, number)
+            self._io.create_if_absent(f"{self._sink.path}/{folder}/{self._sink.marker}", b"")

@@ -1,0 +1,1 @@
+"""Sinks that write in transactions, in the form of Flink's ``TwoPhaseCommitSinkFunction``."""

@@ -1,0 +1,347 @@
+"""What a sink of a database refuses, and what its errors say: each test does what the message tells it to do."""
+
+import math
+import re
+
+import pyarrow as pa
+import pytest
+
+from streamsink.clock import IdSource
+from streamsink.errors import Misuse, Retryable, StreamsinkError
+from streamsink.sinks.databases import sqlite
+from streamsink.storage.file_io import FileIO
+from streamsink.testing.driver import SparkCheckpoint
+from streamsink.testing.memory import MemoryCalls
+from tests.advice.following import follows, told
+from tests.databases.accidents import ENDS, World, write
+from tests.databases.places import PASSWORDS, TABLE
+
+SECRET = "s3cr3t-value"
+
+
+def _rows(**columns) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"id": pa.array([1, 2], pa.int64()), **columns})
+
+
+def _refused(place, kind: str, *batches: pa.RecordBatch, **of_sink):
+    """The advice of the error with which writing ends. Nothing is written by then, and nothing is recorded."""
+    before = place.ids() if place.has(TABLE) else []
+    said = told(kind, lambda: write(place, *batches, **of_sink))
+    assert (place.ids() if place.has(TABLE) else []) == before
+    assert "Nothing" in said.message and SECRET not in said.message
+    return said
+
+
+@follows("database.options")
+def test_options_are_named(place):
+    """What is wrong with them is said, and the corrected ones are taken."""
+    told("database.options", lambda: place.sink("/journal", mode="upsert")).says("'upsert' needs keys")
+    place.sink("/journal", mode="upsert", keys=["id"])
+
+
+@follows("database.url")
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://user:{SECRET}@host/database",
+        f"postgresql://host/database?password={SECRET}",
+        f"mysql://:{SECRET}@host/database",
+        f"oracle://user:{SECRET}@host/database",
+        "mysql://host",
+        "postgresql://host:http/database",
+        "sqlite:relative.db",
+        "sqlite::memory:",
+    ],
+)
+def test_a_wrong_url_is_refused_without_its_password(url, tmp_path):
+    """A URL as the message wants it is taken."""
+    from streamsink.databases import DatabaseSink
+
+    said = told("database.url", lambda: DatabaseSink(url, "t"))
+    assert SECRET not in said.message
+    said.says("Nothing was written")
+    for right in ("postgresql://host/database", "mysql://host/database", f"sqlite:{tmp_path}/x.db"):
+        assert SECRET not in repr(DatabaseSink(right, "t", user="u", password_env="OF_THE_TEST"))
+
+
+@follows("database.password")
+def test_a_password_that_is_not_there(served, monkeypatch):
+    """The message names the variable, which is then set."""
+    name = next(name for name in PASSWORDS if served.kind[:7].upper() in name)
+    password = PASSWORDS[name]
+    monkeypatch.delenv(name)
+    assert _refused(served, "database.password", _rows()).find(r"environment variable (\S+),") == name
+    monkeypatch.setenv(name, password)
+    write(served, _rows())
+
+
+@follows("database.refused")
+def test_a_wrong_password_is_not_shown(served, monkeypatch):
+    """Neither in the message, nor in what is chained to it."""
+    name = next(name for name in PASSWORDS if served.kind[:7].upper() in name)
+    monkeypatch.setenv(name, SECRET)
+    with pytest.raises(Misuse) as failed:
+        write(served, _rows())
+    assert failed.value.__cause__ is None and failed.value.__suppress_context__
+    _refused(served, "database.refused", _rows()).says("password_env")
+    monkeypatch.setenv(name, PASSWORDS[name])
+    write(served, _rows())
+
+
+@follows("database.unavailable")
+def test_a_server_that_is_away(served):
+    """It is a passing failure, and the query goes on when the server is there."""
+    served.server.stop()
+    try:
+        with pytest.raises(Retryable) as failed:
+            write(served, _rows())
+    finally:
+        served.server.start()
+
+    def run() -> None:
+        raise failed.value
+
+    told("database.unavailable", run).says("started again")
+    write(served, _rows())
+
+
+@follows("database.driver")
+def test_a_driver_that_is_not_installed(tmp_path, monkeypatch):
+    """The message says how to install it."""
+    from streamsink.databases import DatabaseSink
+
+    monkeypatch.setattr(sqlite.Sqlite, "module", "no_such_driver")
+    sink = DatabaseSink(f"sqlite:{tmp_path}/x.db", "t")
+    told("database.driver", lambda: sink.identity({})).says("no_such_driver", "take a Python")
+    monkeypatch.undo()
+    assert sink.identity({})
+
+
+@follows("database.name")
+@pytest.mark.parametrize("name", ["n" * 1001, "a\0b", ""])
+def test_a_name_that_would_be_cut_off(place, name):
+    """PostgreSQL would cut a long name off, and take what is left for the name: so of a table, and of a column."""
+    told("database.name", lambda: place.sink("/journal", table=name)).says("Give it another name")
+    if place.kind == "postgresql":
+        told("database.name", lambda: place.sink("/journal", table="ä" * 32)).says("63 bytes")
+        place.sink("/journal", table="ä" * 31)
+    if "\0" not in name and name:
+        _refused(place, "database.name", _rows(**{name: pa.array([1, 2])})).says("a column is")
+    write(place, _rows(), table="n" * 63)
+
+
+@follows("database.table")
+def test_a_table_that_is_not_there(place):
+    """It is made by the option that the message gives."""
+    said = _refused(place, "database.table", _rows(), create_table=False)
+    write(place, _rows(), create_table=said.option("create_table"))
+    assert place.ids() == [1, 2]
+
+
+WRONG_TABLES = {
+    "sqlite": ["CREATE VIEW odd AS SELECT 1 AS id", "CREATE VIRTUAL TABLE odd USING fts5(id)"],
+    "postgresql": [
+        "CREATE VIEW odd AS SELECT 1::bigint AS id",
+        "CREATE UNLOGGED TABLE odd (id bigint)",
+        "CREATE MATERIALIZED VIEW odd AS SELECT 1::bigint AS id",
+        "CREATE TABLE odd (id bigint); CREATE RULE r AS ON INSERT TO odd DO INSTEAD NOTHING",
+    ],
+    "mariadb": ["CREATE VIEW odd AS SELECT 1 AS id", "CREATE TABLE odd (id bigint) ENGINE=MyISAM"],
+}
+
+
+@follows("database.table")
+def test_a_table_without_transactions_is_refused(place):
+    """So is whatever is not a table, or is emptied by a crash, while what is remembered of it is not."""
+    for made in WRONG_TABLES[place.kind]:
+        place.drop()
+        place.do(made)
+        _refused(place, "database.table", _rows(), table="odd").says("Write into another table")
+        write(place, _rows(), table="even")
+
+
+INTO = {"id": pa.array([1, 2], pa.int64()), "v": pa.array(["a", "b"])}
+
+
+@follows("database.columns")
+@pytest.mark.parametrize(
+    ("columns", "rows", "words", "mended"),
+    [
+        ("id bigint", INTO, ["'v'", "does not have"], "id bigint, v varchar(9)"),
+        ("id bigint, v varchar(9), w int NOT NULL", INTO, ["'w'", "NOT NULL"], "id bigint, v varchar(9), w int"),
+        ("id bigint, V varchar(9)", INTO, ["'v'", "letter by letter"], "id bigint, v varchar(9)"),
+        ("id bigint, v double precision", INTO, ["'v'", "expected"], "id bigint, v varchar(9)"),
+        (
+            "id bigint, v varchar(9)",
+            {**INTO, "v": pa.array([1, 2], pa.int64())},
+            ["'v'", "int64"],
+            "id bigint, v bigint",
+        ),
+        ("id bigint, v varchar(9)", {**INTO, "v": pa.array([[1], [2]])}, ["to_json"], None),
+    ],
+)
+def test_columns_that_do_not_fit(place, columns, rows, words, mended):
+    """The message names the column, what was found and what was expected; a table that is changed so is taken."""
+    if "V varchar" in columns and place.kind == "postgresql":
+        columns = columns.replace("V", '"V"')
+    for of_table in filter(None, (columns, mended)):
+        place.drop()
+        place.do(f"CREATE TABLE odd ({of_table})")
+        batch = pa.RecordBatch.from_pydict(rows)
+        if of_table == columns:
+            _refused(place, "database.columns", batch, table="odd").says(*words)
+        else:
+            write(place, batch, table="odd")
+
+
+NARROW = {
+    "sqlite": [("v NUMERIC", pa.array([1, 2], pa.decimal128(16, 2))), ("v INTEGER", pa.array(["1", "2"]))],
+    "postgresql": [
+        ("v timestamp(3)", pa.array([1, 2], pa.timestamp("us"))),
+        ("v numeric(5,2)", pa.array([1, 2], pa.decimal128(6, 2))),
+        ("v int", pa.array([1, 2], pa.int64())),
+        ("v real", pa.array([1, 2], pa.float64())),
+        ("v bigint GENERATED ALWAYS AS (id + 1) STORED", pa.array([1, 2], pa.int64())),
+    ],
+    "mariadb": [
+        ("v datetime", pa.array([1, 2], pa.timestamp("us"))),
+        ("v decimal(5,2)", pa.array([1, 2], pa.decimal128(6, 2))),
+        ("v bigint unsigned", pa.array([1, 2], pa.int64())),
+        ("v varchar(9) CHARACTER SET latin1", pa.array(["a", "b"])),
+        ("v binary(9)", pa.array([b"a", b"b"])),
+        ("v bigint AS (id + 1) STORED", pa.array([1, 2], pa.int64())),
+    ],
+}
+
+
+def test_columns_that_would_change_values_in_silence(place):
+    """Which would round, cut off, pad, or take no negative number."""
+    for column, values in NARROW[place.kind]:
+        place.drop()
+        place.do(f"CREATE TABLE odd (id bigint, {column})")
+        _refused(place, "database.columns", _rows(v=values), table="odd")
+
+
+@follows("database.columns")
+def test_keys_need_a_unique_index(place):
+    """Of just these columns. In MariaDB and MySQL no other one may be there: a row that is equal there would be
+    replaced, whose key is another one."""
+    place.do("CREATE TABLE odd (id bigint NOT NULL, v bigint NOT NULL)")
+    options = {"table": "odd", "mode": "upsert", "keys": ["id"]}
+    batch = _rows(v=pa.array([1, 2], pa.int64()))
+    _refused(place, "database.columns", batch, **options).says("unique index")
+    place.do("CREATE UNIQUE INDEX both_of_them ON odd (id, v)")
+    _refused(place, "database.columns", batch, **options)
+    place.do("CREATE UNIQUE INDEX of_the_key ON odd (id)")
+    if place.kind == "mariadb":
+        _refused(place, "database.columns", batch, **options).says("Drop the other unique indexes")
+        place.do("DROP INDEX both_of_them ON odd")
+    write(place, batch, **options)
+
+
+VALUES = {
+    "v varchar(2) ": (pa.array(["ab", "abc"]), ("sqlite",)),
+    "v varchar(2)": (pa.array(["ab", "ab "]), ("sqlite",)),
+    "v bigint NOT NULL": (pa.array([1, None], pa.int64()), ()),
+    "v double precision": (pa.array([1.0, math.nan]), ("postgresql",)),
+    "v real": (pa.array([1.0, math.inf], pa.float32()), ("postgresql",)),
+    "v text": (pa.array(["a", "a\0b"]), ("sqlite", "mariadb")),
+    "v date": (pa.array([0, 10**7], pa.date32()), ("sqlite",)),
+    "v varchar(9)": (pa.Array.from_buffers(pa.string(), 2, pa.array([b"ab", b"\xff\xfe"]).buffers()), ()),
+}
+
+
+@follows("database.values")
+def test_values_that_do_not_fit_are_found_before_the_record(place):
+    """The message has the column and no value; rows that are mended are written by the same query."""
+    for column, (values, but_in) in VALUES.items():
+        if place.kind in but_in:
+            continue  # this database takes it
+        place.drop()
+        place.do(f"CREATE TABLE odd (id bigint, {column.strip()})")
+        said = _refused(place, "database.values", _rows(v=values), table="odd", check_rows_up_to=0)
+        said.says("column 'v'", "Mend the rows")
+        write(place, pa.RecordBatch.from_pydict({"id": [1, 2], "v": values.take([0, 0])}), table="odd")
+
+
+@follows("database.rows-refused")
+def test_rows_that_the_database_refuses_are_found_before_the_record(place):
+    """Batches that are small are tried: here one has a key twice. No row's value is shown."""
+    place.do("CREATE TABLE odd (id bigint NOT NULL PRIMARY KEY, v varchar(30), CHECK (v <> 'x'))")
+    twice = pa.RecordBatch.from_pydict({"id": [1, 1], "v": [SECRET, SECRET]})
+    _refused(place, "database.rows-refused", twice, table="odd").says("Mend the rows", "recorded or written")
+    checked = pa.RecordBatch.from_pydict({"id": [7654321], "v": ["x"]})
+    assert "7654321" not in _refused(place, "database.rows-refused", checked, table="odd").message
+    write(place, _rows(v=pa.array(["a", "b"])), table="odd")
+    assert place.count("odd") == 2
+
+
+@follows("database.rows-refused")
+def test_rows_that_are_refused_after_the_record_wait_for_the_table(place, monkeypatch):
+    """Nothing is lost: the message says what stands in the way, and when that is mended the rows are written."""
+    place.do("CREATE TABLE odd (id bigint NOT NULL, word varchar(40))")
+    world = World(place, monkeypatch, table="odd", check_rows_up_to=0)
+    place.do("CREATE TABLE odd (id bigint NOT NULL, word varchar(40), u bigint)")
+    place.do("CREATE UNIQUE INDEX in_the_way ON odd (id)")
+    place.do("INSERT INTO odd VALUES (5, 'another program', 0)")
+    for _ in range(2):
+        said = told("database.rows-refused", lambda: world.start())
+        said.says("it is in the journal", "Change the table so that it takes the rows", "the rows are in /journal/")
+        assert place.count("odd") == 3 + 1
+    place.do("DROP INDEX in_the_way" + (" ON odd" if place.kind == "mariadb" else ""))
+    world.start()
+    found = place.ask("SELECT id FROM odd WHERE u IS NULL ORDER BY id")
+    assert [row[0] for row in found] == list(range(12))
+
+
+def test_no_value_is_in_an_error_of_a_driver(place):
+    """Whatever a database says of a row, only codes and names go on."""
+    sink = place.sink("/journal")
+    dialect = sink._dialect()
+    texts = [f"Duplicate entry '{SECRET}' for key '{SECRET} x' for key 'PRIMARY'"]
+    if place.kind == "mariadb":
+        error = dialect.driver().err.IntegrityError(1062, texts[0])
+        assert dialect.told(error) == "error 1062 ('PRIMARY')"
+        assert SECRET not in dialect.told(
+            dialect.driver().err.DataError(1292, f"Truncated incorrect value: '{SECRET}'")
+        )
+
+
+def test_a_dropped_schema_is_another_database(place):
+    """Its identity changes, also when the same tables are made again; it does not while it is there."""
+    sink = place.sink("/journal")
+    first = sink.identity({})
+    assert sink.identity({}) == first
+    place.drop()
+    assert sink.identity({}) != first
+
+
+def test_a_database_that_has_gone_back_is_noticed(place):
+    """What it remembers goes back with its rows: the query stops and writes nothing."""
+    store = write(place, _rows())
+    place.do("DELETE FROM streamsink_checkpoints")
+    with pytest.raises(StreamsinkError) as stopped:
+        write(place, _rows(), _rows(), journal=store)
+    assert re.search("Nothing was|nothing was", str(stopped.value)), stopped.value
+    assert place.ids() == [1, 2]
+
+
+def test_a_journal_that_is_lost(place, monkeypatch):
+    """The database remembers how far the query has come: nothing is written twice, and where the query has lost its
+    checkpoint as well it is told so."""
+    world = World(place, monkeypatch)
+    world.start(ends=ENDS[:3])
+    world.io = FileIO(MemoryCalls(), IdSource().new_id)
+    with pytest.raises(Misuse, match="overlaps what is published"):
+        world.start(checkpoint=SparkCheckpoint("00000000-0000-0000-0000-000000000002"))
+    assert place.ids() == list(range(ENDS[2]))
+    world.start()
+    assert place.ids() == list(range(ENDS[-1]))
+
+
+def test_two_queries_and_two_tables_in_one_schema(place):
+    """Each remembers its own."""
+    write(place, _rows())
+    write(place, _rows(), table="another")
+    assert place.ids() == [1, 2] and place.count("another") == 2
+    assert len(place.ask("SELECT target FROM streamsink_checkpoints")) == 2
