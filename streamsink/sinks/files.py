@@ -9,6 +9,7 @@ from typing import cast
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Misuse
+from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.protocol.committable import Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group
@@ -32,17 +33,28 @@ def open_folder(file_io: FileIO, path: str, visible: str) -> Destination:
     while below.startswith("../"):  # a store knows no '..', nor does a disk behind a folder that is gone
         above, below = above.rpartition("/")[0], below[3:]
     if not file_io.exists(name):
-        if file_io.entries(f"{above}/{below}"):
+        found = f"{visible} is not empty" if file_io.entries(f"{above}/{below}") else _has_records(file_io, path)
+        if found:
             raise Misuse(
-                f"{path}: the file 'id' is gone, and {visible} is not empty. Nothing was written. Restore the file. "
-                "Without a backup: its text is what the state of any manifest or record of a journal here has as "
-                "'table_id', up to a '/' where there is one",
+                f"{path}: the file 'id' is gone, and {found}. Nothing was written. Restore the file. Without a backup: "
+                "its text is what the state of any manifest or record of a journal here has as 'table_id', up to a '/' "
+                "where there is one. Only if the destination was emptied on purpose, with all that it had, remove the "
+                f"folder {path}/{JOURNAL_DIR} instead",
                 kind="destination.no-id",
             )
         file_io.make_dir(path)
         new_id = IdSource().new_id()
         file_io.create_if_absent(name, new_id.encode(), new_id)
     return Destination(path, file_io.read(name).decode().strip())
+
+
+def _has_records(file_io: FileIO, path: str) -> str:
+    """What journals below the folder say of a destination that was here, for a message; '' when they say nothing."""
+    for entry in file_io.entries(f"{path}/{JOURNAL_DIR}"):
+        journal = f"{path}/{JOURNAL_DIR}/{entry.name}"
+        if entry.is_dir and any(name.startswith("record-") for name in file_io.names(journal)):
+            return f"the journal {journal} has records"
+    return ""
 
 
 def stage_files(

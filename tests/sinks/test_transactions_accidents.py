@@ -253,3 +253,26 @@ def test_a_database_that_was_emptied_is_written_anew_when_its_journal_is_removed
     world.checkpoint = SparkCheckpoint("another")
     world.run(3, 5, 6)
     assert world.rows == list(range(6)) and len(kept) == 2
+
+
+@follows("destination.no-id")
+def test_a_folder_that_has_lost_its_identity_and_its_notes_is_not_taken_for_a_new_one():
+    """Formerly the journal was said to be of a dropped table, with the advice to remove it and to read all again."""
+    world = World()
+    world.run(3, 5)
+    notes = {
+        name: world.io().read(f"/journals/commits/streamsink/{name}") for name in ("0000000001.json", "0000000002.json")
+    }
+    world.io().delete("/journals/id")
+    world.io().delete_tree("/journals/commits")
+    told("destination.no-id", lambda: world.run(3, 5, 6)).says("has records", "'table_id', up to a '/'")
+    record = world.io().read("/journals/streamsink/streamsink/record-2.json").splitlines()[1]
+    table_id = json.loads(record)["state"]["table_id"]
+    world.io().create_if_absent("/journals/id", table_id.partition("/")[0].encode())
+    said = told("table.rolled-back", lambda: world.run(3, 5, 6))
+    said.says("Restore the folder /journals/commits/streamsink")
+    assert world.rows == [0, 1, 2, 3, 4]
+    for name, note in notes.items():
+        world.io().create_if_absent(f"/journals/commits/streamsink/{name}", note)
+    world.run(3, 5, 6)
+    assert (world.rows, world.open) == ([0, 1, 2, 3, 4, 5], [])

@@ -108,8 +108,8 @@ def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
         f"{past.table}: the first batch that this table sees from application '{options.application}' is "
         f"{batch.batch_id}, expected 0: the table was dropped, recreated or emptied under this query's checkpoint, or "
         f"the query wrote elsewhere before. Nothing was written. {ways.CALLED_FOR_EVERY_BATCH}. If that was all, or if "
-        f"the query moves to streamsink with a checkpoint of its own past, set adopt_from_batch={batch.batch_id}; if "
-        "rows are missing here, start a new checkpoint",
+        f"the query moves to streamsink with a checkpoint of its own past, set adopt_from_batch={batch.batch_id}, "
+        "which writes this batch, so take out rows of it that are here; if rows are missing, start a new checkpoint",
         kind="gap.first-batch",
     )
 

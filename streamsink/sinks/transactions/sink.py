@@ -87,11 +87,11 @@ class OpenTransactions(OpenSink):
         self._session: dict[str, Any] = {}
         with of_the_author(sink.path, "the destination could not be opened. Nothing was written"):
             identity = sink.identity(self._session)
-        own = open_folder(file_io, folder, visible="commits").table_id
-        # A destination that remembers, and has an identity, outlives a journal that is lost.
-        is_known = sink.remembers and identity != sink.path
-        place, name = (identity, sink.path) if is_known else (own, identity)
-        self.to = Destination(sink.path, f"{place}/{name}", self._way_back())
+        if sink.remembers and identity != sink.path:  # it outlives a journal that is lost
+            known = f"{identity}/{sink.path}"
+        else:
+            known = f"{open_folder(file_io, folder, visible='commits').table_id}/{identity}"
+        self.to = Destination(sink.path, known, self._way_back())
         timeouts = Timeouts(sink, options.application, emit)
         self.committer = TransactionCommitter(sink, file_io, folder, self.to, timeouts, session=self._session)
         self._fields: Sequence[Any] | None = None
