@@ -107,6 +107,8 @@ OF_SINKS = (
            "sinks/transactions/committer.py:TransactionCommitter.history", "state is not None and", "False and", (_ODD,)),
     Defect("a lost journal makes a stranger of a database", "sinks/transactions/sink.py:OpenTransactions.__init__",
            "sink.remembers and identity != sink.path", "False", (_ODD,)),
+    Defect("a folder with a journal alone is a new one", "sinks/files.py:open_folder",
+           "_has_records(file_io, path)", "''", (_ODD,)),
     Defect("a lost identity is made anew", "sinks/files.py:open_folder",
            'below.startswith("../")', "False", (_ODD_FILES,)),
     Defect("a row is an empty line", "sinks/directory/file_formats.py:_Lines.write",

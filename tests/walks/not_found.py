@@ -113,6 +113,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "what the name before has lost is there", "another name's record that is not published is not there",
         "commands for tables take any folder", "an option that means nothing to a sink is ignored",
         "the folder of a batch goes before its transactions are aborted", "a lost identity is made anew",
+        "a folder with a journal alone is a new one",
         "a manifest that was made by somebody else is not seen",
     ),
     "Columns of a walk are always the same.": (
