@@ -10,11 +10,11 @@ sys.path.append(str(ROOT))
 from support import chaos, session, target  # noqa: E402
 from support.arguments import of_kafka_job  # noqa: E402
 from support.ending import Ending  # noqa: E402
-from support.generated import GeneratedOrders, generated  # noqa: E402
+from support.generated import generated  # noqa: E402
 from support.places import Places  # noqa: E402
 from support.progress import Progress, say  # noqa: E402
-from support.report import closing_table  # noqa: E402
-from support.topic import Topic, TopicError, TopicOrders  # noqa: E402
+from support.report import close  # noqa: E402
+from support.topic import TopicError, orders_of_job  # noqa: E402
 
 import streamsink  # noqa: E402
 from streamsink.kafka import KafkaSink  # noqa: E402
@@ -40,10 +40,7 @@ def run(args, places: Places, brokers: str) -> int:
     """One driver, until the source is at its end."""
     arm_from_env()  # It does nothing except under --chaos.
     spark = session.quiet("kafka_to_kafka", places.log)
-    if args.brokers:
-        source = TopicOrders(spark, Topic(spark, args.brokers, args.topic), places, args)
-    else:
-        source = GeneratedOrders(spark, places, args.rows_per_batch, args.up_to)
+    source = orders_of_job(spark, places, args)
     progress = Progress(source.lag)
     destination = KafkaSink(brokers, args.to, journal=f"{Path(args.warehouse).absolute()}/journals")
     ending = Ending(spark)
@@ -57,12 +54,7 @@ def run(args, places: Places, brokers: str) -> int:
     ending.run(start)
     interrupted_after = progress.last_batch if ending.by_signal else None
     outcome = target.outcome(source.given_as, source.expected(interrupted_after), brokers, args.to)
-    more = {
-        "batches since the start": f"{progress.batches:,}",
-        "rows/s since the start": f"{progress.rows_per_second():,.0f}",
-    }
-    say(closing_table(outcome, more))
-    return 0 if outcome.exactly_once else 1
+    return close(outcome, progress)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from support.ending import Ending
 from support.generated import GeneratedOrders, generated
 from support.places import Places
 from support.progress import Progress, say
-from support.report import closing_table
+from support.report import close
 from support.topic import KafkaOrders, Topic, TopicError
 
 import streamsink
@@ -44,12 +44,7 @@ def main() -> int:
     ending.run(start)
     interrupted_after = progress.last_batch if ending.by_signal else None
     outcome = source.outcome(streamsink.read(spark, places.table, **store), interrupted_after)
-    more = {
-        "batches since the start": f"{progress.batches:,}",
-        "rows/s since the start": f"{progress.rows_per_second():,.0f}",
-    }
-    say(closing_table(outcome, more))
-    return 0 if outcome.exactly_once else 1
+    return close(outcome, progress)
 
 
 if __name__ == "__main__":

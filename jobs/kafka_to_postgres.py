@@ -10,12 +10,12 @@ sys.path.append(str(ROOT))
 from support import chaos, session  # noqa: E402
 from support.arguments import of_postgres_job  # noqa: E402
 from support.ending import Ending  # noqa: E402
-from support.generated import GeneratedOrders, generated  # noqa: E402
+from support.generated import generated  # noqa: E402
 from support.places import Places  # noqa: E402
 from support.postgres import PASSWORD, Server, server  # noqa: E402
 from support.progress import Progress, say  # noqa: E402
-from support.report import closing_table  # noqa: E402
-from support.topic import Topic, TopicError, TopicOrders  # noqa: E402
+from support.report import close  # noqa: E402
+from support.topic import TopicError, orders_of_job  # noqa: E402
 
 import streamsink  # noqa: E402
 from streamsink.databases import DatabaseSink  # noqa: E402
@@ -42,10 +42,7 @@ def run(args, places: Places, database: Server, table: str) -> int:
     """One driver, until the source is at its end."""
     arm_from_env()  # It does nothing except under --chaos.
     spark = session.quiet("kafka_to_postgres", places.log)
-    if args.brokers:
-        source = TopicOrders(spark, Topic(spark, args.brokers, args.topic), places, args)
-    else:
-        source = GeneratedOrders(spark, places, args.rows_per_batch, args.up_to)
+    source = orders_of_job(spark, places, args)
     progress = Progress(source.lag)
     destination = DatabaseSink(
         database.url,
@@ -66,12 +63,7 @@ def run(args, places: Places, database: Server, table: str) -> int:
     ending.run(start)
     interrupted_after = progress.last_batch if ending.by_signal else None
     outcome = database.outcome(source.given_as, source.expected(interrupted_after), table)
-    more = {
-        "batches since the start": f"{progress.batches:,}",
-        "rows/s since the start": f"{progress.rows_per_second():,.0f}",
-    }
-    say(closing_table(outcome, more))
-    return 0 if outcome.exactly_once else 1
+    return close(outcome, progress)
 
 
 if __name__ == "__main__":

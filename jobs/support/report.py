@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from support.progress import Progress, say
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -18,7 +20,17 @@ class Outcome:
         return self.duplicates == 0 and self.lost == 0 and self.rows == self.given
 
 
-def closing_table(outcome: Outcome, more: dict[str, str]) -> str:
+def close(outcome: Outcome, progress: Progress) -> int:
+    """Print the closing table. Returns the exit code of the job."""
+    more = {
+        "batches since the start": f"{progress.batches:,}",
+        "rows/s since the start": f"{progress.rows_per_second():,.0f}",
+    }
+    say(_closing_table(outcome, more))
+    return 0 if outcome.exactly_once else 1
+
+
+def _closing_table(outcome: Outcome, more: dict[str, str]) -> str:
     counts = {
         outcome.given_as: outcome.given,
         "rows in the table": outcome.rows,

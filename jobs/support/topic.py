@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 import streamsink
 from support.ending import Ending
+from support.generated import GeneratedOrders
 from support.orders import PAYLOAD, day
 from support.places import Places
 from support.report import Outcome
@@ -151,3 +152,10 @@ class TopicOrders(KafkaOrders):
     def _recorded(self, last: int | None = None) -> dict[int, int]:
         ends = self._places.planned_end(self._places.newest_batch() if last is None else last)
         return {int(part): offset for part, offset in ends.get(self._topic.name, {}).items()}
+
+
+def orders_of_job(spark: SparkSession, places: Places, args: argparse.Namespace) -> TopicOrders | GeneratedOrders:
+    """The source of a job that writes into another destination than a Paimon table."""
+    if args.brokers:
+        return TopicOrders(spark, Topic(spark, args.brokers, args.topic), places, args)
+    return GeneratedOrders(spark, places, args.rows_per_batch, args.up_to)
