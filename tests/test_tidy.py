@@ -31,7 +31,7 @@ ROOMS = [
     ["table.history"],
     ["table.write", "table.commit"],
     ["table.routed"],
-    ["sinks.paimon.past", "sinks.transactions", "sinks.directory"],
+    ["sinks.paimon.past", "sinks.transactions", "sinks.directory", "sinks.lake_tables"],
     ["sinks.paimon", "sinks.databases", "sinks.kafka"],
     ["commands"],
     ["spark.gateway"],

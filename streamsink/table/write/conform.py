@@ -1,13 +1,12 @@
 """Brings Arrow batches to the table's columns (order, types, nullability), and refuses what would lose anything."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamsink.errors import Misuse
 from streamsink.format.arrow_types import to_arrow_schema
-from streamsink.format.schema import TableSchema
 from streamsink.format.type_model import MAX_LENGTH
 from streamsink.format.types import AtomicType, DataField
 from streamsink.table.write.exact_cast import cast_exactly
@@ -36,9 +35,9 @@ class Conform:
     Columns are matched by name. A missing column that is nullable becomes null in every row; other columns are dropped.
     """
 
-    def __init__(self, schema: TableSchema):
-        self._fields = schema.fields
-        self._target = to_arrow_schema(schema.fields)
+    def __init__(self, fields: Sequence[DataField]):
+        self._fields = fields
+        self._target = to_arrow_schema(fields)
         # This is decided once, so that columns without NOT NULL inside are not looked into for every batch.
         self._loose = {field.name: loosened(field.type) for field in self._target if has_not_null(field.type)}
 
