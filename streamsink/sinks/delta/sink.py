@@ -1,0 +1,185 @@
+"""A Delta table as a destination: data files by this library, commits by deltalake. Driver only.
+
+data/streamsink-<id of a record>/part-*.parquet   the rows
+_delta_log/                                        Delta's log, in which a commit has the number and id of its record
+_streamsink/states/                                the whole state of each record
+_streamsink/streamsink/<application>/              the journal
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from streamsink.errors import Misuse
+from streamsink.events import Event
+from streamsink.faults import fault_point
+from streamsink.format.arrow_types import to_arrow_schema
+from streamsink.format.types import DataField
+from streamsink.journal.file_journal import FileJournal
+from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.protocol.committable import Batch, Committable, StagedFile
+from streamsink.protocol.decision import Checkpoint
+from streamsink.protocol.journal import Group, readable
+from streamsink.protocol.sink import Destination, OpenSink, Sink
+from streamsink.sinks.delta.adds import add_of
+from streamsink.sinks.delta.columns import check_partition, columns_of, missing_columns, schema_of
+from streamsink.sinks.delta.committer import ADDS, PARTITION_BY, SCHEMA, SINCE, DeltaCommitter, DeltaTable
+from streamsink.sinks.delta.log import DeltaLog, deltalake, storage_options
+from streamsink.sinks.delta.states import States
+from streamsink.sinks.delta.support import check_table
+from streamsink.sinks.lake_tables.attempts import Places
+from streamsink.sinks.lake_tables.parquet_file import LakeFile
+from streamsink.sinks.lake_tables.writing import LakeWriting
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.stores import table_path
+from streamsink.table.commit.retry import RetryPolicy
+
+_BELOW, _DATA = "_streamsink", "data"
+
+
+@dataclass(frozen=True)
+class DeltaSink(Sink):
+    """A Delta table on a disk, S3 or HDFS; see docs/DELTA.md.
+
+    path: of the table, or its URI; it is kept as ``table_path`` spells it. The options ``create``, ``partition_by``,
+    ``table_options`` and ``add_columns`` mean what they mean for Paimon tables.
+    """
+
+    path: str
+    supports: ClassVar[frozenset[str]] = frozenset(  # type: ignore[misc]
+        "create partition_by table_options add_columns target_file_bytes max_open_writers writer_memory_bytes "
+        "commit_max_retries commit_min_wait_ms commit_max_wait_ms commit_timeout_ms".split()
+    )
+    journal: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", table_path(self.path))
+
+    def open(
+        self,
+        file_io: FileIO,
+        options: SinkOptions,
+        batch: Batch,
+        fields: Callable[[], Sequence[Any]],
+        emit: Callable[[Event], None],
+    ) -> "OpenDelta":
+        log = self.log(file_io, options)
+        if not log.is_there():
+            self._create(log, options, fields())
+        return OpenDelta(self.path, file_io, log, options)
+
+    def log(self, file_io: FileIO, options: SinkOptions) -> DeltaLog:
+        """The log of the table."""
+        return DeltaLog(file_io, self.path, self.path, storage_options(self.path, options.store_options))
+
+    def _create(self, log: DeltaLog, options: SinkOptions, fields: Sequence[Any]) -> None:
+        if not options.create:
+            raise Misuse(
+                f"{self.path}: there is no Delta table. Nothing was written. Create it, or leave create=False out",
+                kind="table.missing",
+            )
+        text = schema_of(fields, self.path)
+        check_partition(columns_of(text), options.partition_by, self.path)
+        fault_point("table.before_create")
+        log.create(deltalake().Schema.from_json(text), options.partition_by, options.table_options)
+        fault_point("table.created")
+
+
+class OpenDelta(OpenSink):
+    """The table of one start of a query."""
+
+    def __init__(self, path: str, file_io: FileIO, log: DeltaLog, options: SinkOptions):
+        self._io, self._log, self._options = file_io, log, options
+        newest = log.newest()
+        self._columns = columns_of(newest.schema().to_json())
+        check_table(newest, self._columns, path)
+        self._partition_by = tuple(newest.metadata().partition_columns)
+        self._check_partition_by(path)
+        below = f"{path}/{_BELOW}"
+        way_back = (
+            "Restore the table to a version that has what was published (RESTORE), or set on_rollback='republish' to "
+            "publish the lost batches again from the journal, as far back as that remembers them"
+        )
+        self.to = Destination(path, newest.metadata().id, way_back)
+        self.application = self.known_as = options.application
+        self.is_distant = file_io.is_distant
+        keeps = options.on_rollback == ON_ROLLBACK_REPUBLISH
+        self.journal = FileJournal(
+            file_io, below, options.application, options.journal_retain, keep_staging=keeps, abandoned=self._abandoned
+        )
+        places = Places(path, file_io, below, file_io, f"{path}/{_DATA}")
+        states = States(
+            file_io, f"{below}/states", options.journal_retain, lambda number: readable(self.journal, number)
+        )
+        policy = RetryPolicy.of(path, options, {})
+        self._table = DeltaTable(self.to, places, states, policy, options.application, below)
+        self.committer = DeltaCommitter(self._table, log)
+        self._fields: Sequence[Any] | None = None
+
+    def _check_partition_by(self, path: str) -> None:
+        wanted = tuple(self._options.partition_by)
+        if wanted and wanted != self._partition_by:
+            raise Misuse(
+                f"{path}: partition_by is {list(wanted)}, and the table is partitioned by {list(self._partition_by)}. "
+                "Nothing was written. Leave the option out, or name the same columns",
+                kind="table.created-differently",
+            )
+        check_partition(self._columns, self._partition_by, path)
+
+    def group(self) -> AbstractContextManager[Group]:
+        return self._io.flush_group()
+
+    def writing(self, checkpoint: Checkpoint, fields: Sequence[Any], positions: Sequence[Any]) -> LakeWriting:
+        if fields is not self._fields:
+            self._fit(fields)
+            self._fields = fields
+        options, path = self._options, self.to.path
+        known = tuple(column.field(path) for column in self._columns)
+        in_files = [each for each in known if each.name not in self._partition_by]
+        return LakeWriting(
+            path,
+            checkpoint.staging,
+            self._table.places.folder(checkpoint.attempt),
+            checkpoint.attempt,
+            known,
+            to_arrow_schema(in_files),
+            self._partition_by,
+            options.target_file_bytes,
+            options.max_open_writers,
+            options.writer_memory_bytes,
+        )
+
+    def _fit(self, fields: Sequence[Any]) -> None:
+        """Look at the table anew, and add the columns that rows have besides, where an option says so."""
+        path, adds = self.to.path, self._options.add_columns
+        self._columns = columns_of(self._log.newest().schema().to_json())
+        new = missing_columns(self._columns, fields, add_columns=adds, path=path)
+        if new:
+            nullable = [DataField(each.id, each.name, each.type.as_nullable(True)) for each in new]
+            added = deltalake().Schema.from_json(schema_of(nullable, path))
+            self._log.add_columns(added.fields)
+            self._columns = columns_of(self._log.newest().schema().to_json())
+            missing_columns(self._columns, fields, add_columns=False, path=path)
+
+    def stage(
+        self, checkpoint: Checkpoint, written: Sequence[LakeFile], group: Group
+    ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
+        path, newest = self.to.path, self._log.newest()
+        configuration, places = newest.metadata().configuration, self._table.places
+        folder = places.folder(checkpoint.attempt).removeprefix(f"{path}/")
+        more = {
+            ADDS: [add_of(file, folder, configuration, path) for file in written],
+            SCHEMA: {column.name: column.type for column in self._columns},
+            PARTITION_BY: list(self._partition_by),
+        }
+        files, payload = places.stage(checkpoint, written, group, **more)
+        return files, {**payload, SINCE: int(newest.version())}
+
+    def _abandoned(self, folder: str, record: Committable | None) -> bool:
+        """A staging folder is about to be deleted: what its attempts have left goes first."""
+        return self._table.places.sweep(folder, record, self._may_be_named)
+
+    def _may_be_named(self, number: int, attempt: str) -> bool:
+        """Asked by whichever thread deletes the folder, so it has a log of its own."""
+        return DeltaCommitter(self._table, self._log.again()).may_name(number, attempt)
