@@ -73,6 +73,16 @@ class World:
     def ids(self) -> list[int]:
         return sorted(seen(local_file_io(), self.path, self.path))
 
+    def unnamed(self) -> set[str]:
+        """Data files that the newest version does not name."""
+        paths = self.table().get_add_actions(flatten=True).column("path").to_pylist()
+        found = {
+            os.path.relpath(os.path.join(folder, name), self.path)
+            for folder, _, names in os.walk(os.path.join(self.path, "data"))
+            for name in names
+        }
+        return found - {unquote(path) for path in paths}
+
     def forget_checkpoint(self):
         self.checkpoint = SparkCheckpoint("query")
 

@@ -54,6 +54,8 @@ def partition_text(value: pa.Scalar, column: str, path: str) -> str | None:
         return f"{text}Z" if value.type.tz is not None else text.replace("T", " ")
     found = value.as_py()
     if isinstance(found, decimal.Decimal):
+        if found < 0 and value.type.scale:  # 1.6.6 reads -12.50 as -12.-50, and then the whole table cannot be read
+            raise _refused(path, column, "a negative decimal, with which deltalake cannot read the table any more")
         return format(found, "f")
     if isinstance(found, float) and not math.isfinite(found):
         return "NaN" if math.isnan(found) else "Infinity" if found > 0 else "-Infinity"

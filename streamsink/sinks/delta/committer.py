@@ -14,7 +14,7 @@ from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.journal import Mark
 from streamsink.protocol.sink import Committer, Destination, History, Published
 from streamsink.sinks.delta.columns import columns_of
-from streamsink.sinks.delta.lineage import Last, Lineage, fingerprint, fingerprint_of, number_of
+from streamsink.sinks.delta.lineage import RESTORE, Last, Lineage, fingerprint, fingerprint_of, number_of
 from streamsink.sinks.delta.log import DeltaLog
 from streamsink.sinks.delta.states import States
 from streamsink.sinks.delta.support import check_table
@@ -45,9 +45,13 @@ class DeltaTable:
     own: str
     below: str
 
-    def folder(self, record: Committable) -> str:
-        """The folder of a record's files, relative to the table."""
-        return self.places.folder(record.state.record_id).removeprefix(f"{self.to.path}/")
+    def relative(self, path: str) -> str:
+        """A path as the log has it. What this library writes has no letter that the log would encode."""
+        return path.removeprefix(f"{self.to.path}/")
+
+    def names(self, record: Committable) -> frozenset[str]:
+        """The files of a record, as the log has them."""
+        return frozenset(self.relative(self.places.path(record, file.final)) for file in record.files)
 
 
 class DeltaCommitter(Committer):
@@ -91,7 +95,7 @@ class DeltaCommitter(Committer):
 
     def _check_unseen(self, state: AppState, names: Sequence[str], last: Last) -> None:
         """Entries behind the last commit are gone. Raises Corrupt unless it is known that no RESTORE was among them."""
-        folder = self._table.places.folder(state.record_id).removeprefix(f"{self._table.to.path}/")
+        folder = self._table.relative(self._table.places.folder(state.record_id))
         if any(f"{folder}/{name}" in self._active() for name in names):
             return  # a RESTORE to a version before the record would have taken them out
         word = f"{self._table.below}/not-restored-{state.sequence}-{last.unseen}"
@@ -141,19 +145,16 @@ class DeltaCommitter(Committer):
         return True
 
     def holds(self, committable: Committable, since: int) -> bool:
-        return bool(self._names(committable) & self._active())
+        return bool(self._table.names(committable) & self._active())
 
     def mentions(self, committable: Committable) -> bool:
-        names = self._names(committable)
+        names = self._table.names(committable)
         for entry in self._lineage.entries(int(self._log.newest().version())):
             if isinstance(entry, int):
                 return bool(names & self._active())
             if entry.record_id == committable.state.record_id or names & entry.adds:
                 return True
         return False
-
-    def _names(self, record: Committable) -> frozenset[str]:
-        return frozenset(f"{self._table.folder(record)}/{file.final}" for file in record.files)
 
     def sees_all_since(self, committable: Committable) -> bool:
         since = int(committable.payload[SINCE])
@@ -178,11 +179,20 @@ class DeltaCommitter(Committer):
         return self._table.places.path(committable, committable.files[0].final) if committable.files else ""
 
     def may_name(self, number: int, attempt: str) -> bool:
-        """Whether the table may name files of an attempt of the own application of which there is no record."""
-        if number <= self._last(self._table.own).number:
-            return True
-        folder = self._table.places.folder(attempt).removeprefix(f"{self._table.to.path}/")
-        return any(path.startswith(f"{folder}/") for path in self._active())
+        """Whether the table, or an earlier version of it, may name files of an attempt of the own application.
+
+        number: of the record that the attempt was to get. Commits are in the order of numbers, so the log is read back
+        to the one before it. What a RESTORE has taken out may be restored again.
+        """
+        own, folder = number_of(self._table.own), self._table.relative(self._table.places.folder(attempt))
+        for entry in self._lineage.entries(int(self._log.newest().version())):
+            if isinstance(entry, int) or entry.operation == RESTORE:
+                return True
+            if any(path.startswith(f"{folder}/") for path in entry.adds):
+                return True
+            if entry.txns.get(own, number) < number:
+                return False
+        return False
 
     # -- publishing ------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from streamsink.errors import Misuse
 from streamsink.sinks.delta.log import DeltaLog, Entry
 
-_RESTORE = "RESTORE"
+# What commitInfo says of a table that is put back.
+RESTORE = "RESTORE"
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Lineage:
                 yield version
                 return
             yield entry
-            version = self._restored(entry) if entry.operation == _RESTORE else version - 1
+            version = self._restored(entry) if entry.operation == RESTORE else version - 1
 
     def _restored(self, entry: Entry) -> int:
         said = str(entry.parameters.get("version"))
@@ -110,7 +111,7 @@ class Lineage:
             if number in entry.txns:
                 return Last(entry.txns[number], entry.txns.get(mark, 0), entry.version, entry.digest)
             came_from = entry.version
-            if entry.operation == _RESTORE:
+            if entry.operation == RESTORE:
                 came_from = self._restored(entry)
                 whole = whole and came_from > before
         return Last()

@@ -8,7 +8,7 @@ _streamsink/streamsink/<application>/              the journal
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from streamsink.errors import Misuse
@@ -17,7 +17,7 @@ from streamsink.faults import fault_point
 from streamsink.format.arrow_types import to_arrow_schema
 from streamsink.format.types import DataField
 from streamsink.journal.file_journal import FileJournal
-from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group, readable
@@ -104,9 +104,9 @@ class OpenDelta(OpenSink):
         self.to = Destination(path, newest.metadata().id, way_back)
         self.application = self.known_as = options.application
         self.is_distant = file_io.is_distant
-        keeps = options.on_rollback == ON_ROLLBACK_REPUBLISH
+        # The folders of retained records stay: a commit may have to be made again, and they describe the files.
         self.journal = FileJournal(
-            file_io, below, options.application, options.journal_retain, keep_staging=keeps, abandoned=self._abandoned
+            file_io, below, options.application, options.journal_retain, keep_staging=True, abandoned=self._abandoned
         )
         places = Places(path, file_io, below, file_io, f"{path}/{_DATA}")
         states = States(
@@ -174,6 +174,7 @@ class OpenDelta(OpenSink):
             PARTITION_BY: list(self._partition_by),
         }
         files, payload = places.stage(checkpoint, written, group, **more)
+        files = tuple(replace(file, staged=f"{_BELOW}/{file.staged}") for file in files)
         return files, {**payload, SINCE: int(newest.version())}
 
     def _abandoned(self, folder: str, record: Committable | None) -> bool:

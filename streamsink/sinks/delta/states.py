@@ -42,7 +42,7 @@ class States:
         path = self._path(record.application, record.state.sequence, fingerprint(record.state.record_id))
         names = [file.final for file in record.files[:_MOST_NAMES]]
         data = json.dumps({"state": record.state.to_json(), _FILES: names}).encode()
-        if not self._io.create_if_absent(path, data, record.state.record_id) and self._io.read(path) != data:
+        if not self._io.create_if_absent(path, data) and self._io.read(path) != data:
             self._io.replace(path, data, IdSource().new_id())  # by a driver before, whose epoch is another
         self._written.setdefault(record.application, []).append(path)
 
@@ -73,13 +73,16 @@ class States:
             self._io.delete(written.pop(0))
 
     def prune(self, application: str, last: int) -> list[str]:
-        """Delete what earlier starts have left of records long ago. last: number of the last record in the table.
+        """Delete what earlier starts have left: states of records long ago, and tries that died.
+
+        last: number of the last record in the table.
 
         Returns the paths.
         """
         folder = f"{self._folder}/{application}"
-        old = [name for name in self._io.names(folder) if name[:10].isdigit() and int(name[:10]) <= last - self._retain]
-        paths = [f"{folder}/{name}" for name in old]
+        names = self._io.names(folder)
+        old = [name for name in names if name[:10].isdigit() and int(name[:10]) <= last - self._retain]
+        paths = [f"{folder}/{name}" for name in (*old, *(name for name in names if name.startswith(".")))]
         self._io.delete_all(paths)
         return paths
 

@@ -1,0 +1,257 @@
+"""A table that was put back, replaced, cleaned up or copied: an error that says so, or each row once."""
+
+import datetime
+import json
+import os
+import shutil
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from streamsink.errors import Corrupt, Misuse
+from streamsink.testing.conformance import SCHEMA
+from tests.delta.world import World, rows
+
+
+def others(world, *ids):
+    """Another writer appends."""
+    write_deltalake(world.path, pa.Table.from_batches([rows(*ids)]), mode="append")
+
+
+def refused(world, kind, *ends, error=Misuse, **options) -> str:
+    before = world.ids()
+    with pytest.raises(error) as told:
+        world.run(*ends, **options)
+    assert told.value.kind == kind, told.value
+    assert world.ids() == before
+    return str(told.value)
+
+
+def cleaned(world):
+    """All of the log before a checkpoint of the newest version is gone."""
+    world.table().alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
+    world.table().create_checkpoint()
+    world.table().cleanup_metadata()
+    version = world.table().version()
+    names = [name for name in os.listdir(f"{world.path}/_delta_log") if name.endswith(".json")]
+    assert sorted(names) == [f"{version:020}.json"]
+
+
+def test_a_table_that_was_restored_is_found(tmp_path):
+    """RESTORE leaves the numbers of transactions as they are, so it is looked for in the log."""
+    world = World(tmp_path)
+    world.run(3, 5, 9)
+    world.table().restore(2)
+    assert world.table().transaction_version("streamsink:streamsink") == 3
+    assert world.ids() == list(range(5))
+    assert "on_rollback='republish'" in refused(world, "table.rolled-back", 3, 5, 9, 12)
+
+
+def test_what_was_restored_away_is_published_again(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5, 9, on_rollback="republish")
+    world.table().restore(1)
+    world.run(3, 5, 9, 12, on_rollback="republish")
+    assert world.ids() == list(range(12))
+    assert world.table().transaction_version("streamsink:streamsink") == 4
+
+
+def test_a_table_that_was_restored_and_put_forward_again_is_whole(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5, 9)
+    world.table().restore(1)
+    world.table().restore(3)
+    world.run(3, 5, 9, 12)
+    assert world.ids() == list(range(12))
+
+
+def test_a_restore_while_the_query_runs_is_found(tmp_path):
+    """Between two batches of one start."""
+    world = World(tmp_path)
+
+    def make(first, end):
+        if first == 5:
+            world.table().restore(1)
+        return rows(first, end)
+
+    world._make = make
+    with pytest.raises(Misuse) as told:
+        world.run(3, 5, 9)
+    assert told.value.kind == "table.rolled-back"
+    assert world.ids() == [0, 1, 2]
+
+
+def test_rows_of_others_survive_what_is_published_again(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5, on_rollback="republish")
+    others(world, 100, 103)
+    world.table().restore(1)
+    others(world, 200, 202)
+    world.run(3, 5, 9, on_rollback="republish")
+    assert world.ids() == [*range(9), 200, 201]
+
+
+def test_a_restore_by_time_is_an_error_that_says_how_to_go_on(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5)
+    when = world.table().history()[0]["timestamp"]
+    world.run(3, 5, 9)
+    world.table().restore(datetime.datetime.fromtimestamp(when / 1000, datetime.timezone.utc))
+    text = refused(world, "delta.restored-by-time", 3, 5, 9)
+    assert "by the number of its version" in text
+    world.table().restore(world.table().version() - 1)  # what was before that RESTORE
+    world.run(3, 5, 9, 12)
+    assert world.ids() == list(range(12))
+
+
+def test_an_application_that_never_wrote_is_not_stopped_by_a_restore_by_time(tmp_path):
+    world = World(tmp_path)
+    write_deltalake(world.path, pa.Table.from_batches([rows(100, 103)]))
+    write_deltalake(world.path, pa.Table.from_batches([rows(103, 105)]), mode="append")
+    when = world.table().history()[-1]["timestamp"]
+    world.table().restore(datetime.datetime.fromtimestamp(when / 1000, datetime.timezone.utc))
+    world.run(3)
+    assert world.ids() == [0, 1, 2, *world.ids()[3:]]
+
+
+def test_a_log_that_was_cleaned_up_still_says_what_is_published(tmp_path):
+    """Checkpoints keep the numbers, and files of the last record are there, so nothing was restored."""
+    world = World(tmp_path)
+    world.run(3, 5)
+    others(world, 100, 103)
+    cleaned(world)
+    shutil.rmtree(f"{world.path}/_streamsink/streamsink")  # the journal as well
+    world.run(3, 5, 9)
+    assert world.ids() == [*range(9), 100, 101, 102]
+
+
+def test_a_cleaned_log_that_may_hide_a_restore_is_an_error_with_a_way_on(tmp_path):
+    """The last record's files were compacted, and the log up to there is gone."""
+    world = World(tmp_path)
+    world.run(3, 5)
+    world.table().optimize.compact()
+    cleaned(world)
+    text = refused(world, "delta.log-gone", 3, 5, 9, error=Corrupt)
+    word = text.partition("create an empty file ")[2].partition(" ")[0]
+    with open(word, "w"):
+        pass
+    world.run(3, 5, 9)
+    assert world.ids() == list(range(9))
+
+
+def test_a_log_with_a_restore_that_was_cleaned_up_is_not_taken_for_whole(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5, 9)
+    world.table().restore(1)
+    others(world, 100, 101)
+    cleaned(world)
+    refused(world, "delta.log-gone", 3, 5, 9, 12, error=Corrupt)
+
+
+def test_an_older_copy_of_the_whole_table_is_found(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5)
+    shutil.copytree(f"{world.path}/_delta_log", tmp_path / "copy")
+    world.run(3, 5, 9)
+    shutil.rmtree(f"{world.path}/_delta_log")
+    shutil.copytree(tmp_path / "copy", f"{world.path}/_delta_log")
+    refused(world, "table.rolled-back", 3, 5, 9, 12)
+
+
+def test_an_older_copy_with_later_commits_of_others_is_found(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5)
+    shutil.copytree(f"{world.path}/_delta_log", tmp_path / "copy")
+    world.run(3, 5, 9)
+    shutil.rmtree(f"{world.path}/_delta_log")
+    shutil.copytree(tmp_path / "copy", f"{world.path}/_delta_log")
+    others(world, 100, 101)
+    others(world, 101, 102)
+    refused(world, "table.rolled-back", 3, 5, 9, 12)
+
+
+def test_a_table_that_was_dropped_and_created_again_is_another_one(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5)
+    shutil.rmtree(f"{world.path}/_delta_log")
+    DeltaTable.create(world.path, SCHEMA)
+    refused(world, "table.recreated", 3, 5, 9)
+
+
+@pytest.mark.parametrize("versions", [1, 6])
+def test_a_table_that_is_replaced_while_the_query_runs_is_another_one(tmp_path, versions):
+    """Also by one that has more versions than the first."""
+    world = World(tmp_path)
+
+    def make(first, end):
+        if first == 5:
+            shutil.rmtree(f"{world.path}/_delta_log")
+            DeltaTable.create(world.path, SCHEMA)
+            for number in range(versions):
+                others(world, 100 + number, 101 + number)
+        return rows(first, end)
+
+    world._make = make
+    with pytest.raises(Misuse) as told:
+        world.run(3, 5, 9)
+    assert told.value.kind == "table.recreated"
+    assert world.ids() == [100 + number for number in range(versions)]
+
+
+def test_a_table_that_another_program_replaces_is_another_one(tmp_path):
+    world = World(tmp_path)
+    world.run(3)
+    DeltaTable.create(world.path, SCHEMA, mode="overwrite")
+    refused(world, "table.recreated", 3, 5)
+
+
+def test_an_overwrite_by_another_writer_takes_rows_and_nothing_else(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5)
+    write_deltalake(world.path, pa.Table.from_batches([rows(100, 101)]), mode="overwrite")
+    world.run(3, 5, 9)
+    assert world.ids() == [5, 6, 7, 8, 100]
+
+
+def test_a_journal_that_is_lost_costs_nothing(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5)
+    shutil.rmtree(f"{world.path}/_streamsink/streamsink")
+    world.run(3, 5, 9)
+    assert world.ids() == list(range(9))
+
+
+def test_a_state_that_is_lost_is_taken_from_the_journal(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5)
+    shutil.rmtree(f"{world.path}/_streamsink/states")
+    world.run(3, 5, 9)
+    assert world.ids() == list(range(9))
+
+
+def test_states_and_journal_that_are_lost_together_are_an_error(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5)
+    shutil.move(f"{world.path}/_streamsink", tmp_path / "kept")
+    refused(world, "delta.state-gone", 3, 5, 9, error=Corrupt)
+    shutil.rmtree(f"{world.path}/_streamsink", ignore_errors=True)
+    shutil.move(tmp_path / "kept", f"{world.path}/_streamsink")
+    world.run(3, 5, 9)
+    assert world.ids() == list(range(9))
+
+
+def test_a_commit_that_another_program_replaced_by_a_rename_is_published_again(tmp_path):
+    """Spark's Delta does so on a local disk, when it has looked before our commit was there."""
+    world = World(tmp_path)
+    world.run(3, 5)
+    entry = f"{world.path}/_delta_log/{2:020}.json"
+    with open(entry) as file:
+        lines = [json.loads(line) for line in file]
+    theirs = {"commitInfo": {"timestamp": lines[0]["commitInfo"]["timestamp"] - 1, "operation": "WRITE"}}
+    with open(f"{entry}.new", "w") as file:
+        file.write(json.dumps(theirs))
+    os.replace(f"{entry}.new", entry)
+    assert world.ids() == [0, 1, 2]
+    world.run(3, 5, 9)
+    assert world.ids() == list(range(9))
