@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from streamsink.errors import Misuse, Retryable
+from streamsink.errors import Corrupt, Misuse, Retryable
 from streamsink.events import log as say
 from streamsink.storage.file_io import FileIO
 
@@ -194,15 +194,15 @@ class DeltaLog:
         return f"{self._uri}/{_LOG}/{version:020}.json"
 
     def entry(self, version: int) -> Entry | None:
-        """One entry; None where there is none, or none any more. Raises Retryable for one that cannot be read."""
+        """One entry; None where there is none, or none any more. Raises Corrupt for one that is damaged."""
         try:
             return read_entry(version, self._io.read(self.name(version)))
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError) as broken:
-            raise Retryable(
+            raise Corrupt(
                 f"{self.name(version)} is no entry of a Delta log ({type(broken).__name__}). Nothing was written. "
-                "Restore it, or look who writes it; the query goes on when it is started again",
+                "Restore it from a backup, and start the query again",
                 kind="delta.entry",
             ) from broken
 
@@ -292,5 +292,5 @@ class DeltaLog:
                 self._io.sync_dir(f"{self._uri}/{_LOG}")
             if wants.get(_CLEANS, "true").lower() == "true":
                 self._table.cleanup_metadata()
-        except (OSError, errors.DeltaError, Misuse, Retryable) as failed:
+        except (OSError, errors.DeltaError, Corrupt, Misuse, Retryable) as failed:
             say.warning("%s: no checkpoint of the log at version %d: %s", self._path, version, failed)

@@ -24,8 +24,9 @@ from streamsink.protocol.journal import Group, readable
 from streamsink.protocol.sink import Destination, OpenSink, Sink
 from streamsink.sinks.delta.adds import add_of
 from streamsink.sinks.delta.columns import check_partition, columns_of, missing_columns, schema_of
-from streamsink.sinks.delta.committer import ADDS, PARTITION_BY, SCHEMA, SINCE, DeltaCommitter, DeltaTable
+from streamsink.sinks.delta.committer import ADDS, PARTITION_BY, SCHEMA, DeltaCommitter
 from streamsink.sinks.delta.log import DeltaLog, deltalake, storage_options
+from streamsink.sinks.delta.looking import SINCE, DeltaTable
 from streamsink.sinks.delta.states import States
 from streamsink.sinks.delta.support import check_table
 from streamsink.sinks.lake_tables.attempts import Places

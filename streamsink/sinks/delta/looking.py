@@ -1,0 +1,178 @@
+"""What a Delta table has of what was recorded, as restarts ask for it. Driver only."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from streamsink.clock import Clock
+from streamsink.errors import Corrupt, Misuse
+from streamsink.journal.others import last_of_others
+from streamsink.protocol.committable import AppState, Committable, LastOfOther
+from streamsink.protocol.journal import Mark
+from streamsink.protocol.sink import Committer, Destination, History
+from streamsink.sinks.delta.lineage import RESTORE, Last, Lineage, number_of
+from streamsink.sinks.delta.log import DeltaLog
+from streamsink.sinks.delta.states import States
+from streamsink.sinks.lake_tables.attempts import Places
+from streamsink.table.commit.retry import RetryPolicy
+
+# In the payload of a record, the version of the table when it was made.
+SINCE = "since"
+
+
+@dataclass(frozen=True)
+class DeltaTable:
+    """One table, as the parts of the sink share it. to: path and identity. policy: how often a commit is tried.
+
+    own: name of the application. below: the folder for journals and states.
+    """
+
+    to: Destination
+    places: Places
+    states: States
+    policy: RetryPolicy
+    own: str
+    below: str
+
+    def relative(self, path: str) -> str:
+        """A path as the log has it. What this library writes has no letter that the log would encode."""
+        return path.removeprefix(f"{self.to.path}/")
+
+    def names(self, record: Committable) -> frozenset[str]:
+        """The files of a record, as the log has them."""
+        return frozenset(self.relative(self.places.path(record, file.final)) for file in record.files)
+
+
+class Looking(Committer):
+    """The part of the committer that changes nothing."""
+
+    def __init__(self, table: DeltaTable, log: DeltaLog):
+        self._table, self._log = table, log
+        self._lineage = Lineage(log, table.to.path)
+
+    def history(self, application: str) -> History:
+        last = self._last(application)
+        if not last.number:
+            # A state without a commit: the commit was never made, or the table was put back to before it.
+            known = application in self._table.states.applications()
+            return History(None, complete=not known)
+        return History(self._state(application, last), complete=True)
+
+    def _last(self, application: str) -> Last:
+        """What is in the newest version now. Raises Misuse when that is of another table than was opened."""
+        newest = self._log.newest()
+        found = newest.metadata().id
+        if found != self._table.to.table_id:
+            raise Misuse(
+                f"{self._table.to.path}: the table has the id {found}, expected {self._table.to.table_id}: it was "
+                "dropped and created again, or replaced, while the query ran. Nothing was written. Restore the first "
+                "table, or start the query again, which says how to go on with this one",
+                kind="table.recreated",
+            )
+        return self._lineage.last(application, int(newest.version()))
+
+    def _state(self, application: str, last: Last) -> AppState:
+        state, names = self._table.states.read(application, last)
+        if last.unseen >= 0 and application == self._table.own:
+            self._check_unseen(state, names, last)
+        return state
+
+    def _check_unseen(self, state: AppState, names: Sequence[str], last: Last) -> None:
+        """Entries behind the last commit are gone. Raises Corrupt unless it is known that no RESTORE was among them."""
+        folder = self._table.relative(self._table.places.folder(state.record_id))
+        if any(f"{folder}/{name}" in self._active() for name in names):
+            return  # a RESTORE to a version before the record would have taken them out
+        word = f"{self._table.below}/not-restored-{state.sequence}-{last.unseen}"
+        if self._table.places.io.exists(word):
+            return
+        raise Corrupt(
+            f"{self._table.to.path}: the log up to version {last.unseen} was cleaned up, record {state.sequence} of "
+            f"application '{self._table.own}' was committed before that, and none of its files is in the table any "
+            "more: they were compacted or deleted, or the table was restored to an earlier state. Nothing was written. "
+            f"If nobody has restored the table since, create an empty file {word} and start the query again; if "
+            "somebody has, restore it by the number of a version that still has its log, or from a backup",
+            kind="delta.log-gone",
+        )
+
+    def _active(self) -> frozenset[str]:
+        """Paths of all files of the newest version, relative to the table."""
+        found = self._log.newest().get_add_actions(flatten=True)
+        return frozenset(str(path) for path in found.column("path").to_pylist())
+
+    def where_is(self, committable: Committable) -> Mark | None:
+        for entry in self._lineage.entries(int(self._log.newest().version())):
+            if isinstance(entry, int):
+                return None
+            if entry.record_id == committable.state.record_id:
+                return Mark(entry.version, entry.digest, Clock().now_ms())
+        return None
+
+    def where_now(self) -> Mark | None:
+        version = int(self._log.newest().version())
+        entry = self._log.entry(version)
+        return None if entry is None else Mark(version, entry.digest, Clock().now_ms())
+
+    def was_replaced(self, mark: Mark) -> bool:
+        """On a local disk Spark's Delta publishes by a rename, which replaces what came to be since it looked."""
+        entry = self._log.entry(mark.snapshot_id)
+        return entry is not None and entry.digest != mark.uuid and 0 < entry.timestamp_ms <= mark.at_ms
+
+    def was_rolled_back(self, mark: Mark) -> bool:
+        version = int(self._log.newest().version())
+        if version < mark.snapshot_id:
+            return True
+        for entry in self._lineage.entries(version):
+            if isinstance(entry, int):
+                return False
+            if entry.version <= mark.snapshot_id:
+                return entry.version < mark.snapshot_id or entry.digest != mark.uuid
+        return True
+
+    def holds(self, committable: Committable, since: int) -> bool:
+        return bool(self._table.names(committable) & self._active())
+
+    def mentions(self, committable: Committable) -> bool:
+        names = self._table.names(committable)
+        for entry in self._lineage.entries(int(self._log.newest().version())):
+            if isinstance(entry, int):
+                return bool(names & self._active())
+            if entry.record_id == committable.state.record_id or names & entry.adds:
+                return True
+        return False
+
+    def sees_all_since(self, committable: Committable) -> bool:
+        since = int(committable.payload[SINCE])
+        for entry in self._lineage.entries(int(self._log.newest().version())):
+            if isinstance(entry, int):
+                return entry < since
+        return True
+
+    def others(self, application: str) -> Mapping[str, LastOfOther]:
+        states = self._table.states
+
+        def newest(name: str) -> AppState | None:
+            last = self._last(name)
+            return states.read(name, last)[0] if last.number else None
+
+        return last_of_others(self._table.places.io, self._table.below, application, states.applications(), newest)
+
+    def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
+        return self._table.places.in_place(committable)
+
+    def path_of_rows(self, committable: Committable) -> str:
+        return self._table.places.path(committable, committable.files[0].final) if committable.files else ""
+
+    def may_name(self, number: int, attempt: str) -> bool:
+        """Whether the table, or an earlier version of it, may name files of an attempt of the own application.
+
+        number: of the record that the attempt was to get. Commits are in the order of numbers, so the log is read back
+        to the one before it. What a RESTORE has taken out may be restored again.
+        """
+        own, folder = number_of(self._table.own), self._table.relative(self._table.places.folder(attempt))
+        for entry in self._lineage.entries(int(self._log.newest().version())):
+            if isinstance(entry, int) or entry.operation == RESTORE:
+                return True
+            if any(path.startswith(f"{folder}/") for path in entry.adds):
+                return True
+            if entry.txns.get(own, number) < number:
+                return False
+        return False
