@@ -43,7 +43,12 @@ class Places:
 
     def folder(self, attempt: str) -> str:
         """The folder with the data files of an attempt, which is also the id of its record."""
-        return f"{self.data}/{_FOLDER}{attempt}"
+        return f"{self.data}/{self.folder_name(attempt)}"
+
+    @staticmethod
+    def folder_name(attempt: str) -> str:
+        """Its name below ``data``."""
+        return f"{_FOLDER}{attempt}"
 
     def path(self, record: Committable, name: str) -> str:
         """Where a data file of the record is. name: ``StagedFile.final``."""

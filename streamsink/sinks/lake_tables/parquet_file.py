@@ -113,7 +113,11 @@ class OpenParquetFile:
 
     def close(self, group: FlushGroup) -> LakeFile:
         """Write the footer. The file is durable when ``group`` is flushed."""
-        self._writer.close()
+        try:
+            self._writer.close()
+        except BaseException:
+            self.discard()
+            raise
         footer = io.BytesIO()
         self._footers[0].write_metadata_file(footer)
         group.close_on_flush(self._stream)
@@ -122,4 +126,5 @@ class OpenParquetFile:
     def discard(self) -> None:
         """Close without regard to the content."""
         self._outlet.forget()
+        self._writer.is_open = False  # else its finaliser would write the footer, and ask for it
         self._give_up()
