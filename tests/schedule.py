@@ -54,6 +54,8 @@ UNITS = {
         "advice/test_others",
         "advice/test_s3_store",
         "compat/test_java_on_hdfs",
+        "delta/test_stores",
+        "delta/test_races",
     ),
     "locks": (
         "locks/test_conformance",

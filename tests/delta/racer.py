@@ -1,6 +1,6 @@
 """A process that commits to one log as fast as it can: ``python -m tests.delta.racer uri options name versions``.
 
-It begins when it is told so by a line, and prints, as a JSON list, the ids of the records that it takes for committed."""
+It begins when it is told so by a line, and prints, as a JSON list, the ids of records that it takes for committed."""
 
 import json
 import sys
