@@ -3,13 +3,17 @@
 import contextlib
 import itertools
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from streamsink.errors import StreamsinkError
 from streamsink.testing.faults import InjectedCrash
-from tests.delta.world import DeltaOnDisk, LogOnDisk, World
+from tests.delta.world import DeltaOnDisk, LogOnDisk, World, rows
 
 ENDS = (3, 5, 5, 9)
+# Some of the calls are tried in the gate, and all in the soak.
+EVERY = pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.soak)], ids=["some", "all"])
 CALLS = ("is_there", "create", "newest", "entry", "commit", "flush")
 
 
@@ -59,6 +63,43 @@ def fail():
     raise OSError(5, "the store fails")
 
 
+def test_others_that_commit_before_each_commit(tmp_path):
+    """Between the look and the commit: the commit is refused, and made again behind what has come."""
+    world = World(tmp_path)
+    theirs = itertools.count(100)
+
+    class Beside(LogOnDisk):
+        tries = 0
+
+        def commit(self, *given):
+            Beside.tries += 1
+            if Beside.tries % 3:
+                number = next(theirs)
+                write_deltalake(world.path, pa.Table.from_batches([rows(number, number + 1)]), mode="append")
+            super().commit(*given)
+
+    world.run(*ENDS, sink=DeltaOnDisk(world.path, disk=world.path, make=Beside))
+    assert world.ids() == [*range(9), *range(100, next(theirs))]
+    assert Beside.tries == 3 * len(ENDS)
+    assert world.table().transaction_version("streamsink:streamsink") == len(ENDS)
+
+
+def test_tries_that_all_come_too_late_are_an_error(tmp_path):
+    """Nothing is lost: the next start commits the record."""
+    world = World(tmp_path)
+
+    class Beside(LogOnDisk):
+        def commit(self, *given):
+            write_deltalake(world.path, pa.Table.from_batches([rows(100, 101)]), mode="append")
+            super().commit(*given)
+
+    sink = DeltaOnDisk(world.path, disk=world.path, make=Beside)
+    with pytest.raises((StreamsinkError, AssertionError)):
+        world.run(3, sink=sink, commit_max_retries=1)
+    world.run(3)
+    assert [number for number in world.ids() if number < 100] == [0, 1, 2]
+
+
 def _numbers(tmp_path):
     counting = Accident(0, True, die)
     world = World(tmp_path / "counted")
@@ -67,10 +108,11 @@ def _numbers(tmp_path):
     return counting.count
 
 
+@EVERY
 @pytest.mark.parametrize("happens", [die, fail], ids=["dies", "fails"])
-def test_a_driver_that_dies_or_fails_at_any_call(tmp_path, happens):
+def test_a_driver_that_dies_or_fails_at_any_call(tmp_path, happens, every):
     """Before the call, or when it is done and its reply is lost."""
-    for number, before in itertools.product(range(1, _numbers(tmp_path) + 1, 2), (True, False)):
+    for number, before in itertools.product(range(1, _numbers(tmp_path) + 1, every), (True, False)):
         world = World(tmp_path / f"{number}-{before}")
         with contextlib.suppress(InjectedCrash, OSError, StreamsinkError):
             run(world, Accident(number, before, happens))
@@ -79,9 +121,10 @@ def test_a_driver_that_dies_or_fails_at_any_call(tmp_path, happens):
         assert world.unnamed() == set(), f"call {number}, before: {before}"
 
 
-def test_a_driver_that_sleeps_at_any_call_while_its_successor_does_all(tmp_path):
+@EVERY
+def test_a_driver_that_sleeps_at_any_call_while_its_successor_does_all(tmp_path, every):
     """What it does when it wakes up changes nothing. The successor has another run of the same query."""
-    for number in range(1, _numbers(tmp_path) + 1, 2):
+    for number in range(1, _numbers(tmp_path) + 1, every):
         world = World(tmp_path / str(number))
         own = World(tmp_path / str(number)).checkpoint
 

@@ -15,7 +15,7 @@ from streamsink.sinks.delta.log import DeltaLog
 from streamsink.storage.file_io import local_file_io
 from streamsink.testing.conformance import SCHEMA
 from tests.advice.following import Advice, follows, told
-from tests.delta.world import World, rows
+from tests.delta.world import DeltaOnDisk, LogOnDisk, World, rows
 
 
 def others(world, *ids):
@@ -206,6 +206,36 @@ def test_a_table_that_is_replaced_while_the_query_runs_is_another_one(tmp_path, 
     assert world.ids() == [100 + number for number in range(versions)]
 
 
+def test_a_log_that_is_replaced_before_the_first_commit_is_another_one(tmp_path):
+    """By one with fewer versions: a commit behind the last version of the first one would leave a hole."""
+    world = World(tmp_path)
+    for number in range(6):
+        others(world, 100 + number, 101 + number)
+
+    def make(first, end):
+        shutil.rmtree(f"{world.path}/_delta_log")
+        DeltaTable.create(world.path, SCHEMA)
+        return rows(first, end)
+
+    world._make = make
+    told("table.recreated", lambda: world.run(3)).says("Nothing was written")
+    assert os.listdir(f"{world.path}/_delta_log") == [f"{0:020}.json"]
+
+
+def test_a_table_that_another_program_replaces_while_the_query_runs_is_another_one(tmp_path):
+    """Its log goes on, and only its id says so."""
+    world = World(tmp_path)
+
+    def make(first, end):
+        if first == 5:
+            DeltaTable.create(world.path, SCHEMA, mode="overwrite")
+        return rows(first, end)
+
+    world._make = make
+    told("table.recreated", lambda: world.run(3, 5, 9)).says("Nothing was written")
+    assert world.ids() == []
+
+
 def test_a_table_that_another_program_replaces_is_another_one(tmp_path):
     world = World(tmp_path)
     world.run(3)
@@ -306,3 +336,60 @@ def test_the_package_is_named_where_it_is_missing(tmp_path, monkeypatch):
     world = World(tmp_path)
     world.run(3)
     assert world.ids() == [0, 1, 2]
+
+
+def test_files_of_a_record_that_the_journal_has_lost_stay(tmp_path):
+    """Its staging folder is left, and announces where its files are."""
+    world = World(tmp_path)
+    world.run(3, 5)
+    shutil.copytree(f"{world.path}/_streamsink/streamsink/streamsink/staging", tmp_path / "staging")
+    shutil.rmtree(f"{world.path}/_streamsink/streamsink")
+    shutil.copytree(tmp_path / "staging", f"{world.path}/_streamsink/streamsink/streamsink/staging")
+    world.run(3, 5, 9)
+    world.run(3, 5, 9, 12)  # the numbers of the folders are taken now
+    world.run(3, 5, 9, 12, 14)
+    assert world.ids() == list(range(14))
+
+
+def test_entries_are_flushed_before_a_record_is_marked(tmp_path):
+    """deltalake does not; also what a driver has committed that died behind it."""
+    flushed = []
+
+    class Flushing(LogOnDisk):
+        def flush(self, version, since=None):
+            flushed.append((version, os.path.exists(f"{self._uri}/_streamsink/streamsink/streamsink/done-{version}")))
+            super().flush(version, since)
+
+    world = World(tmp_path)
+    sink = DeltaOnDisk(world.path, disk=world.path, make=Flushing)
+    world.run(3, 5, sink=sink)
+    assert flushed == [(0, False), (1, False), (2, False)]
+    os.remove(f"{world.path}/_streamsink/streamsink/streamsink/done-2")
+    world.run(3, 5, sink=sink)
+    assert flushed[3:] == [(2, False)]
+
+
+def test_entries_of_others_before_ours_are_flushed_as_well(tmp_path):
+    """Without them a power failure would leave a hole, and ours behind it."""
+    world = World(tmp_path)
+    world.run(3)
+    for number in range(3):
+        others(world, 100 + number, 101 + number)
+    calls = MemoryFlushes(local_file_io())
+    DeltaLog(calls, world.path, world.path, {}).flush(4, since=0)
+    assert [os.path.basename(path) for path in calls.flushed] == [f"{n:020}.json" for n in range(5)]
+
+
+class MemoryFlushes:
+    """A store that notes what is flushed."""
+
+    takes_files_of_others = True
+
+    def __init__(self, file_io):
+        self._io, self.flushed = file_io, []
+
+    def flush_file(self, path):
+        self.flushed.append(path)
+
+    def sync_dir(self, folder):
+        self._io.sync_dir(folder)

@@ -107,8 +107,10 @@ def test_statistics_hold_for_all_readers(tmp_path):
 
 
 def test_statistics_are_of_the_columns_that_the_table_wants(tmp_path):
-    schema = pa.schema([("id", pa.int64()), ("inner", pa.struct([("id", pa.int64())])), ("other", pa.int64())])
-    found = [{"id": 5, "inner": {"id": 50}, "other": 500}]
+    schema = pa.schema(
+        [("id", pa.int64()), ("inner", pa.struct([("id", pa.int64()), ("b", pa.int64())])), ("other", pa.int64())]
+    )
+    found = [{"id": 5, "inner": {"id": 50, "b": 51}, "other": 500}]
     for number, (options, expected) in enumerate(
         [
             ({}, {"id": 5, "other": 500}),
