@@ -41,6 +41,9 @@ def main() -> None:
     builder = SparkSession.builder.master("local[1]").config("spark.jars", ",".join(jars("delta")))
     settings = _CONF["delta"] | {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "1",
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",

@@ -75,14 +75,14 @@ def test_spark_reads_values_of_partitions(spark, tmp_path):
 def test_spark_writes_beside(spark, tmp_path):
     """Appends, checkpoints of its log, compaction and the deletion of what no version names."""
     world = World(tmp_path)
-    world.run(3)
+    world.run(3, table_options={"delta.checkpointInterval": "3"})
     table, ends, theirs = f"delta.`{world.path}`", [3], []
-    for number in range(12):
+    for number in range(5):
         spark.sql(f"INSERT INTO {table} VALUES ({100 + number}, 0)")
         theirs.append(100 + number)
         ends.append(ends[-1] + 2)
         world.run(*ends)
-        if number == 6:
+        if number == 2:
             spark.sql(f"OPTIMIZE {table}")
             spark.sql(f"VACUUM {table} RETAIN 0 HOURS")
     world.forget_checkpoint()
