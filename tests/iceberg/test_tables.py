@@ -70,7 +70,7 @@ class Query:
         }
 
     def sink(self) -> IcebergSink:
-        return IcebergSink(TABLE, "lake", self.properties, **self.of_sink)
+        return IcebergSink(**{"table": TABLE, "catalog": "lake", "catalog_properties": self.properties, **self.of_sink})
 
     def run(self, *batches: pa.Table, **options) -> None:
         """Write these batches behind those that were written."""
@@ -231,7 +231,7 @@ def test_a_wrong_name_or_option_is_told(tmp_path):
     query.forget_batch()
     query.run(rows, create=said.option("create"))
     query.of_sink = {"location": str(tmp_path / "elsewhere")}
-    told("iceberg.options", lambda: query.run(rows)).says("the sink was told", "Leave 'location' out")
+    told("iceberg.options", lambda: query.run(rows)).says("expected at", "Leave 'location' out")
     wrong = {**query.properties, "uri": "nosuchdatabase:///x"}
     told("iceberg.options", lambda: IcebergSink(TABLE, "lake", wrong)).says("Look whether the catalog's name")
 

@@ -7,6 +7,8 @@ from typing import Any
 from streamsink.errors import Misuse, Retryable, StreamsinkError
 
 _DURABLE = {"py-io-impl": "streamsink.sinks.iceberg.file_io.DurableFileIO"}
+# The property that ``try_out`` changes.
+TRIED = "streamsink.tried"
 # Errors of pyiceberg after which trying again is of no use; those that are not its own are found by their names, too.
 _WRONG = (
     "BadRequestError",
@@ -59,7 +61,7 @@ class CatalogTable:
     def default_location(self) -> str:
         """Where the catalog would create the table; '' where only its server knows that."""
         resolve = getattr(self.catalog, "_resolve_table_location", None)
-        if resolve is None or getattr(self.catalog, "uri", None) is not None and hasattr(self.catalog, "_session"):
+        if resolve is None:
             return ""
         from pyiceberg.exceptions import NoSuchNamespaceError
 
@@ -90,6 +92,21 @@ class CatalogTable:
                 pass  # what another program has created is looked at as any table is
             return self.catalog.load_table(self.identifier)
 
+    def try_out(self, table: Any, word: str) -> None:
+        """Change a property of the table, which no reader looks at.
+
+        What would make each commit impossible shows before a record is made: missing rights, or columns that the
+        catalog does not take. word: another one each time.
+        """
+        from pyiceberg.exceptions import CommitFailedException
+
+        with self.answered("a commit was tried, which the catalog did not take"):
+            try:
+                with table.transaction() as trying:
+                    trying.set_properties({TRIED: word})
+            except CommitFailedException:
+                pass  # another program was first
+
     @contextmanager
     def answered(self, what: str) -> Iterator[None]:
         """Within it, errors of pyiceberg, and of what is below it, become errors of this library.
@@ -100,9 +117,11 @@ class CatalogTable:
 
         try:
             yield
-        except (StreamsinkError, OSError, CommitFailedException):
+        except (StreamsinkError, CommitFailedException):
             raise
         except Exception as failed:  # the edge to a library whose errors have nothing in common
+            if isinstance(failed, OSError) and type(failed).__module__ == "builtins":
+                raise  # of a store; that of a catalog's client is of its own module
             names = {each.__name__ for each in type(failed).__mro__}
             if names.intersection(_WRONG):
                 raise Misuse(

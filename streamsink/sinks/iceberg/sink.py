@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Misuse
 from streamsink.events import Event
 from streamsink.format.arrow_types import from_arrow_schema, to_arrow_schema
@@ -47,6 +48,8 @@ class IcebergSink(Sink):
     journal: str = ""
     store_options: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     path: str = field(init=False)
+    # Where a table that does not exist is created, and where one that exists must be; '' for anywhere.
+    place: str = field(init=False, default="", compare=False)
     supports: ClassVar[frozenset[str]] = frozenset(  # type: ignore[misc]
         {"partition_by", "table_options", "create", "add_columns", "widen_types"}
         | {"target_file_bytes", "max_open_writers", "writer_memory_bytes"}
@@ -61,9 +64,11 @@ class IcebergSink(Sink):
                 "Correct it",
                 kind="iceberg.options",
             )
+        object.__setattr__(self, "place", self.location)
         if not self.journal:
-            location = self.location or self._location_by_catalog()
-            object.__setattr__(self, "journal", f"{table_path(location)}/{_JOURNALS}")
+            # The journal is where the table is, so that stays, whatever the catalog would choose by now.
+            object.__setattr__(self, "place", self.location or self._location_by_catalog())
+            object.__setattr__(self, "journal", f"{table_path(self.place)}/{_JOURNALS}")
 
     def _location_by_catalog(self) -> str:
         named = self.named()
@@ -102,14 +107,17 @@ class IcebergSink(Sink):
                     "written. Correct it",
                     kind="iceberg.options",
                 )
-            table = named.create(columns_of, options.partition_by, self.location, options.table_options)
+            table = named.create(columns_of, options.partition_by, self.place, options.table_options)
         columns.check(table, self.path)
-        if self.location and table_path(self.location) != table_path(table.location()):
+        if self.place and table_path(self.place) != table_path(table.location()):
             raise Misuse(
-                f"{self.path}: the table is at {table.location()}, and the sink was told {self.location}. Nothing was "
-                "written. Leave 'location' out, or correct it",
+                f"{self.path}: the table is at {table.location()}, expected at {self.place}, where its journal is "
+                "looked for. Nothing was written. Leave 'location' out, or correct it; where the table was moved, or "
+                "created meanwhile by another program, make the IcebergSink anew",
                 kind="iceberg.options",
             )
+        if table_state.said_of(table, options.application, self.path) is None:
+            named.try_out(table, IdSource().new_id())
         return OpenIceberg(self, named, table, file_io, options)
 
     def _check_creation(self, options: SinkOptions, batch: Batch) -> None:
