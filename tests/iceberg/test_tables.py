@@ -14,7 +14,7 @@ from pyiceberg.types import IntegerType
 from streamsink.errors import Retryable
 from streamsink.iceberg import IcebergSink
 from streamsink.options import SinkOptions
-from streamsink.storage.file_io import local_file_io
+from streamsink.storage.stores import store_of
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from tests.advice.following import advice, follows, told
 from tests.iceberg.lake import TABLE, Lake
@@ -89,7 +89,7 @@ class Query:
         options = {"restore": "restore-and-continue", **options}
         driver = MicroBatchDriver(TABLE, schema, rows, SinkOptions.of(TABLE, options))
         driver.destination = self.sink
-        driver.run(local_file_io(), self.checkpoint, ends)
+        driver.run(store_of(self.sink().journal, driver.options.store_options).open(), self.checkpoint, ends)
 
     def forget_batch(self) -> None:
         """The batch that was refused was planned, and comes again with other rows."""

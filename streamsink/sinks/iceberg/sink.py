@@ -116,7 +116,7 @@ class IcebergSink(Sink):
                 "created meanwhile by another program, make the IcebergSink anew",
                 kind="iceberg.options",
             )
-        if table_state.said_of(table, options.application, self.path) is None:
+        if table_state.standing(table, options.application, self.path).state is None:  # none, and none was removed
             named.try_out(table, IdSource().new_id())
         return OpenIceberg(self, named, table, file_io, options)
 
