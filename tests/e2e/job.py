@@ -9,7 +9,6 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import streamsink
 from streamsink.databases import DatabaseSink
-from streamsink.delta import DeltaSink
 from streamsink.events import Event
 from streamsink.kafka import KafkaSink
 from streamsink.sink import to_sink
@@ -33,8 +32,8 @@ class Job:
     event_time: SQL of an event time with a watermark without delay. many: arguments of ``to_tables``; ``table`` is then
     the warehouse. shown: the query writes into the sink of this name that a page of the docs shows.
     database: arguments of ``DatabaseSink``, which the query then writes into. to_kafka: arguments of a ``KafkaSink``,
-    into which a query over Kafka then writes; the key of a message is its partition in the source. delta: ``table`` is
-    a Delta table.
+    into which a query over Kafka then writes; the key of a message is its partition in the source. iceberg: arguments
+    of an ``IcebergSink``, likewise. delta: ``table`` is a Delta table.
     """
 
     table: str
@@ -53,6 +52,7 @@ class Job:
     shown: str = ""
     database: dict = field(default_factory=dict)
     to_kafka: dict = field(default_factory=dict)
+    iceberg: dict = field(default_factory=dict)
     delta: bool = False
 
     def but(self, **changes) -> "Job":
@@ -111,7 +111,13 @@ def start(spark, job: Job, listener: Callable[[Event], None]):
         options["position_columns"] = tuple(f"source_{name}" for name in POSITIONS)
         sink = to_sink(KafkaSink(**job.to_kafka), listener=listener, **options)
     elif job.delta:
+        from streamsink.delta import DeltaSink
+
         sink = to_sink(DeltaSink(job.table), listener=listener, **options)
+    elif job.iceberg:
+        from streamsink.iceberg import IcebergSink
+
+        sink = to_sink(IcebergSink(**job.iceberg), listener=listener, **options)
     elif job.shown:
         sink = to_sink(SHOWN[job.shown](job.table), listener=listener, **options)
     elif job.many:

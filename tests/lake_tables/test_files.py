@@ -245,6 +245,7 @@ def test_a_writer_whose_attempt_was_swept_leaves_nothing():
     assert refused.value.kind == "attempt.given-up" and world.left() == []
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of Arrow, in a driver that is dead
 def test_the_attempt_is_announced_before_its_first_file():
     """Whatever call a writer dies at, alone or with its machine: what it leaves is found."""
     counting = CrashingCalls(MemoryCalls())
