@@ -8,7 +8,7 @@ import sys
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, PostCommitHookProperties, write_deltalake
 
 from streamsink.errors import Misuse
 from streamsink.sinks.delta.log import DeltaLog
@@ -16,6 +16,8 @@ from streamsink.storage.file_io import local_file_io
 from streamsink.testing.conformance import SCHEMA
 from tests.advice.following import Advice, follows, told
 from tests.delta.world import DeltaOnDisk, LogOnDisk, World, rows
+
+NO_CHECKPOINT = PostCommitHookProperties(create_checkpoint=False)
 
 
 def others(world, *ids):
@@ -183,7 +185,27 @@ def test_a_table_that_was_dropped_and_created_again_is_another_one(tmp_path):
     world.run(3, 5)
     shutil.rmtree(f"{world.path}/_delta_log")
     DeltaTable.create(world.path, SCHEMA)
-    refused(world, "table.recreated", 3, 5, 9)
+    journal = refused(world, "table.recreated", 3, 5, 9).find(r"remove the journal (\S+) of")
+    shutil.rmtree(journal)
+    world.forget_checkpoint()
+    world.run(3)
+    assert world.ids() == [0, 1, 2]
+
+
+def test_a_log_of_which_others_have_the_round_numbers_gets_checkpoints(tmp_path):
+    """Of 3 versions one is ours, and a checkpoint is due behind each 6."""
+    world = World(tmp_path)
+    ends = [1]
+    world.run(*ends, table_options={"delta.checkpointInterval": "6"})
+    for number in range(5):
+        for ours in range(2):  # deltalake would write the checkpoint itself
+            table = world.table()
+            table.alter.set_table_description(f"{number} {ours}", post_commithook_properties=NO_CHECKPOINT)
+        ends.append(ends[-1] + 1)
+        world.run(*ends)
+    names = os.listdir(f"{world.path}/_delta_log")
+    assert len([name for name in names if ".checkpoint." in name]) >= 2
+    assert world.ids() == list(range(ends[-1]))
 
 
 @pytest.mark.parametrize("versions", [1, 6])

@@ -200,6 +200,15 @@ def test_columns_that_do_not_fit_are_refused(tmp_path, column, theirs, kind):
     assert world.table().version() == 0
 
 
+def test_a_table_of_others_may_have_odd_names(tmp_path):
+    """Only names that would be new are looked at."""
+    schema = pa.schema([("an id", pa.int64()), ("a=b;c", pa.string())])
+    world = world_of(tmp_path, [{"an id": 1, "a=b;c": "x"}], schema)
+    DeltaTable.create(world.path, schema)
+    world.run(1)
+    assert world.table().to_pyarrow_table().to_pylist() == [{"an id": 1, "a=b;c": "x"}]
+
+
 def test_narrower_numbers_are_brought_to_the_table(tmp_path):
     world = world_of(tmp_path, [{"id": 1}], pa.schema([("id", pa.int16())]))
     DeltaTable.create(world.path, pa.schema([("id", pa.int64())]))

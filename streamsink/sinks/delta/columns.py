@@ -166,7 +166,7 @@ def missing_columns(
                 "Add it to the query; a nullable column may be left out with add_columns=True (its values are then "
                 "null)",
             )
-    check_names([*known, *(field.name for field in new)], path)
+    check_names([field.name for field in new], path)
     return new
 
 

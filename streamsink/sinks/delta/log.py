@@ -134,7 +134,7 @@ class DeltaLog:
         self._module = deltalake()
         self._table: Any = None
         self._tip: Entry | None = None
-        self._flushed = -1
+        self._flushed = self._tidied = -1
 
     def again(self) -> "DeltaLog":
         """Another one of the same log, for another thread."""
@@ -250,7 +250,8 @@ class DeltaLog:
             table.metadata().partition_columns,
             # Without retries it is this version or none: with them, deltalake commits behind what we have not seen.
             commit_properties=module.CommitProperties(
-                custom_metadata={OURS: dict(said)},
+                # It only adds: so it stands in the way of nobody who deletes or compacts meanwhile.
+                custom_metadata={OURS: dict(said), "isBlindAppend": True},
                 max_commit_retries=0,
                 app_transactions=[module.Transaction(name, number) for name, number in txns.items()],
             ),
@@ -275,17 +276,19 @@ class DeltaLog:
         self._flushed = max(self._flushed, version)
 
     def tidy_up(self, version: int) -> None:
-        """Write a checkpoint and clean the log, where the table wants it behind this version. Raises nothing.
+        """Write a checkpoint and clean the log, where the table wants one since the version before. Raises nothing.
 
-        Another one does it later when this fails.
+        version: that was committed. Another one does it later when this fails.
         """
+        before, self._tidied = self._tidied if self._tidied >= 0 else version - 1, version
         errors = importlib.import_module("deltalake.exceptions")
         try:
-            wants = self.newest().metadata().configuration
+            wants = self.seen.metadata().configuration
             every = wants.get(_INTERVAL, "")
-            if version % max(1, int(every) if every.isdecimal() else _CHECKPOINT_EVERY):
+            number = max(1, int(every) if every.isdecimal() else _CHECKPOINT_EVERY)
+            if version // number == before // number:
                 return
-            self._table.create_checkpoint()
+            self.newest().create_checkpoint()
             if self._io.takes_files_of_others:
                 for name in (f"{self._table.version():020}.checkpoint.parquet", "_last_checkpoint"):
                     self._io.flush_file(f"{self._uri}/{_LOG}/{name}")

@@ -2,7 +2,7 @@
 
 data/streamsink-<id of a record>/part-*.parquet   the rows
 _delta_log/                                        Delta's log, in which a commit has the number and id of its record
-_streamsink/states/                                the whole state of each record
+_streamsink/states/<id of the table>/              the whole state of each record
 _streamsink/streamsink/<application>/              the journal
 """
 
@@ -111,7 +111,10 @@ class OpenDelta(OpenSink):
         )
         places = Places(path, file_io, below, file_io, f"{path}/{_DATA}")
         states = States(
-            file_io, f"{below}/states", options.journal_retain, lambda number: readable(self.journal, number)
+            file_io,
+            f"{below}/states/{self.to.table_id}",
+            options.journal_retain,
+            lambda number: readable(self.journal, number),
         )
         policy = RetryPolicy.of(path, options, {})
         self._table = DeltaTable(self.to, places, states, policy, options.application, below)
@@ -166,17 +169,18 @@ class OpenDelta(OpenSink):
     def stage(
         self, checkpoint: Checkpoint, written: Sequence[LakeFile], group: Group
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
-        path, newest = self.to.path, self._log.newest()
-        configuration, places = newest.metadata().configuration, self._table.places
+        path, seen = self.to.path, self._log.seen
+        configuration, places = seen.metadata().configuration, self._table.places
         folder = places.folder(checkpoint.attempt).removeprefix(f"{path}/")
         more = {
             ADDS: [add_of(file, folder, configuration, path) for file in written],
             SCHEMA: {column.name: column.type for column in self._columns},
             PARTITION_BY: list(self._partition_by),
         }
-        files, payload = places.stage(checkpoint, written, group, **more)
+        plain = [replace(file, partition=b"", footer=b"") for file in written]  # ``ADDS`` has what was in them
+        files, payload = places.stage(checkpoint, plain, group, **more)
         files = tuple(replace(file, staged=f"{_BELOW}/{file.staged}") for file in files)
-        return files, {**payload, SINCE: int(newest.version())}
+        return files, {**payload, SINCE: int(seen.version())}
 
     def _abandoned(self, folder: str, record: Committable | None) -> bool:
         """A staging folder is about to be deleted: what its attempts have left goes first."""

@@ -4,7 +4,8 @@ A ``txn`` action holds a number, and nothing in a Delta table that RESTORE puts 
 more. So the state of a record (positions, fingerprint of the query; some KB) is in a file of its own, which is durable
 before the record is committed. Whether it was is what the log says.
 
-<table>/_streamsink/states/<application>/<number of the record, ten digits>-<fingerprint, 16 hexadecimal digits>.json
+<table>/_streamsink/states/<id of the table>/<application>/
+    <number of the record, ten digits>-<fingerprint, 16 hexadecimal digits>.json
 """
 
 import json
