@@ -2,7 +2,9 @@
 
 from tests.sabotage.defect import Defect
 
-_ACCIDENTS, _PAST, _ROWS = (f"tests/delta/test_{name}.py" for name in ("accidents", "past", "rows"))
+_ACCIDENTS, _PAST, _REPLACED, _ROWS = (
+    f"tests/delta/test_{name}.py" for name in ("accidents", "past", "replaced", "rows")
+)
 _SUITE, _RACES = "tests/delta/test_conformance.py", "tests/delta/test_races.py"
 _LOG, _COMMITTER = "sinks/delta/log.py:DeltaLog", "sinks/delta/committer.py:DeltaCommitter"
 _LOOKING, _LINEAGE = "sinks/delta/looking.py:Looking", "sinks/delta/lineage.py:Lineage"
@@ -30,10 +32,10 @@ OF_DELTA = (
     Defect("a log that was cleaned up hides a RESTORE", f"{_LOOKING}._state", "last.unseen >= 0", "False",
            (f"{_PAST}::test_a_log_with_a_restore_that_was_cleaned_up_is_not_taken_for_whole",)),
     Defect("another Delta table is taken for the first", f"{_LOOKING}._last", "found != self._table.to.table_id", "False",
-           (f"{_PAST}::test_a_table_that_another_program_replaces_while_the_query_runs_is_another_one",)),
+           (f"{_REPLACED}::test_a_table_that_another_program_replaces_while_the_query_runs_is_another_one",)),
     Defect("a log that was replaced by another one is not noticed", f"{_LOG}.newest",
            "self._tip is not None and self.entry(self._tip.version) != self._tip", "False",
-           (f"{_PAST}::test_a_log_that_is_replaced_before_the_first_commit_is_another_one",)),
+           (f"{_REPLACED}::test_a_log_that_is_replaced_before_the_first_commit_is_another_one",)),
     Defect("a commit that another program's rename has replaced is taken for lost", f"{_LOOKING}.was_replaced",
            "return entry is not None", "return False and entry is not None",
            (f"{_PAST}::test_a_commit_that_another_program_replaced_by_a_rename_is_published_again",)),
@@ -42,20 +44,20 @@ OF_DELTA = (
            (f"{_PAST}::test_what_was_restored_away_is_published_again",)),
     Defect("a state that was lost beside a Delta table is looked for nowhere else", "sinks/delta/states.py:States.read",
            "record is not None and record.application == application", "False",
-           (f"{_PAST}::test_a_state_that_is_lost_is_taken_from_the_journal",)),
+           (f"{_REPLACED}::test_a_state_that_is_lost_is_taken_from_the_journal",)),
     Defect("a Delta table gets its state behind the commit, or never", f"{_COMMITTER}._prepared",
-           "table.states.write(record)", "pass", (f"{_PAST}::test_a_journal_that_is_lost_costs_nothing",)),
+           "table.states.write(record)", "pass", (f"{_REPLACED}::test_a_journal_that_is_lost_costs_nothing",)),
     Defect("files that a Delta table names are swept as those of a dead attempt", f"{_LOOKING}.may_name",
            "if any(path.startswith(f\"{folder}/\") for path in entry.adds):", "if False:",
-           (f"{_PAST}::test_files_of_a_record_that_the_journal_has_lost_stay",)),
+           (f"{_REPLACED}::test_files_of_a_record_that_the_journal_has_lost_stay",)),
     Defect("what dead attempts left beside a Delta table stays", f"{_LOOKING}.may_name",
            "if entry.txns.get(own, number) < number:\n                return False", "if entry.txns.get(own, number) < number:\n                return True",
            (_ACCIDENTS,)),
     Defect("entries of the log are not flushed", f"{_COMMITTER}._done", "self._log.flush(version, since=max(0, version - _FLUSHED))",
-           "pass", (f"{_PAST}::test_entries_are_flushed_before_a_record_is_marked",)),
+           "pass", (f"{_REPLACED}::test_entries_are_flushed_before_a_record_is_marked",)),
     Defect("entries that a dead driver committed are not flushed", f"{_COMMITTER}.sweep",
            "self._log.flush(version, since=max(0, version - _FLUSHED))", "pass",
-           (f"{_PAST}::test_entries_are_flushed_before_a_record_is_marked",)),
+           (f"{_REPLACED}::test_entries_are_flushed_before_a_record_is_marked",)),
     Defect("a Delta table's rules are not looked at when it is opened", "sinks/delta/sink.py:OpenDelta.__init__",
            "check_table(newest, self._columns, path)", "pass", (_ROWS,)),
     Defect("a Delta table's rules are not looked at when a record is committed", f"{_COMMITTER}._check_table",

@@ -19,7 +19,7 @@ from streamsink.storage.file_io import FileIO
 
 # The key in commitInfo under which a commit of ours says which record it is.
 OURS = "streamsink"
-_LOG = "_delta_log"
+_LOG, _LAST = "_delta_log", "_last_checkpoint"
 # After so many versions there is a checkpoint where the table does not say a number, as in deltalake.
 _CHECKPOINT_EVERY = 100
 # As ``store_options`` names them, and as deltalake does.
@@ -275,12 +275,19 @@ class DeltaLog:
         self._io.sync_dir(f"{self._uri}/{_LOG}")
         self._flushed = max(self._flushed, version)
 
+    def _last_checkpoint(self) -> int:
+        """The version of the newest checkpoint; 0 where nothing says one."""
+        try:
+            return int(json.loads(self._io.read(f"{self._uri}/{_LOG}/{_LAST}"))["version"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0
+
     def tidy_up(self, version: int) -> None:
         """Write a checkpoint and clean the log, where the table wants one since the version before. Raises nothing.
 
         version: that was committed. Another one does it later when this fails.
         """
-        before, self._tidied = self._tidied if self._tidied >= 0 else version - 1, version
+        before, self._tidied = self._tidied if self._tidied >= 0 else self._last_checkpoint(), version
         errors = importlib.import_module("deltalake.exceptions")
         try:
             wants = self.seen.metadata().configuration
@@ -290,7 +297,7 @@ class DeltaLog:
                 return
             self.newest().create_checkpoint()
             if self._io.takes_files_of_others:
-                for name in (f"{self._table.version():020}.checkpoint.parquet", "_last_checkpoint"):
+                for name in (f"{self._table.version():020}.checkpoint.parquet", _LAST):
                     self._io.flush_file(f"{self._uri}/{_LOG}/{name}")
                 self._io.sync_dir(f"{self._uri}/{_LOG}")
             if wants.get(_CLEANS, "true").lower() == "true":
