@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -95,6 +96,20 @@ def test_a_table_that_another_program_replaces_while_the_query_runs_is_another_o
     world._make = make
     told("table.recreated", lambda: world.run(3, 5, 9)).says("Nothing was written")
     assert world.ids() == []
+
+
+def test_a_table_that_spark_replaces_has_nothing_of_what_was_published(tmp_path):
+    """CREATE OR REPLACE TABLE keeps the id and the numbers of transactions, so it is looked for in the log."""
+    world = World(tmp_path)
+    world.run(3, 5, on_rollback="republish")
+    table_id = world.table().metadata().id
+    DeltaTable.create(world.path, SCHEMA, mode="overwrite")
+    entry = Path(f"{world.path}/_delta_log/{3:020}.json")
+    entry.write_text(entry.read_text().replace(world.table().metadata().id, table_id))
+    assert world.table().metadata().id == table_id and world.ids() == []
+    refused(world, "table.rolled-back", 3, 5, 9)
+    world.run(3, 5, 9, on_rollback="republish")
+    assert world.ids() == list(range(9))
 
 
 def test_a_table_that_another_program_replaces_is_another_one(tmp_path):

@@ -48,6 +48,14 @@ def fingerprint(record_id: str) -> int:
     return int.from_bytes(hashlib.sha256(record_id.encode()).digest()[:8], "big") >> 2
 
 
+def replaces(entry: Entry) -> bool:
+    """Whether an entry has put another table in the place of this one.
+
+    Spark's Delta keeps its id then, and deltalake does not.
+    """
+    return "REPLACE TABLE" in entry.operation or entry.operation == "CLONE"
+
+
 class Lineage:
     """The entries of which the table is made now, newest first."""
 
@@ -58,7 +66,8 @@ class Lineage:
     def entries(self, version: int) -> Iterator[Entry | int]:
         """The entries from a version on, backwards and without what was restored away.
 
-        Where one is gone, its version, and nothing behind it. Raises Misuse for a RESTORE that does not say a version.
+        Where one is gone, its version, and nothing behind it. The one that replaced the table is the last. Raises Misuse
+        for a RESTORE that does not say a version.
         """
         while version >= 0:  # it falls in each turn
             entry = self._log.entry(version)
@@ -66,6 +75,8 @@ class Lineage:
                 yield version
                 return
             yield entry
+            if replaces(entry):
+                return
             version = self._restored(entry) if entry.operation == RESTORE else version - 1
 
     def _restored(self, entry: Entry) -> int:

@@ -9,7 +9,7 @@ from streamsink.journal.others import last_of_others
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.journal import Mark
 from streamsink.protocol.sink import Committer, Destination, History
-from streamsink.sinks.delta.lineage import RESTORE, Last, Lineage, number_of
+from streamsink.sinks.delta.lineage import RESTORE, Last, Lineage, number_of, replaces
 from streamsink.sinks.delta.log import DeltaLog
 from streamsink.sinks.delta.states import States
 from streamsink.sinks.lake_tables.attempts import Places
@@ -169,7 +169,7 @@ class Looking(Committer):
         """
         own, folder = number_of(self._table.own), self._table.relative(self._table.places.folder(attempt))
         for entry in self._lineage.entries(int(self._log.newest().version())):
-            if isinstance(entry, int) or entry.operation == RESTORE:
+            if isinstance(entry, int) or entry.operation == RESTORE or replaces(entry):
                 return True
             if any(path.startswith(f"{folder}/") for path in entry.adds):
                 return True
