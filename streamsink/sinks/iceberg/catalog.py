@@ -15,6 +15,7 @@ _WRONG = (
     "ForbiddenError",
     "ModuleNotFoundError",
     "NoSuchNamespaceError",
+    "NoSuchTableError",  # behind a creation: what has the name is no Iceberg table
     "NotInstalledError",
     "UnauthorizedError",
     "ValueError",
@@ -65,12 +66,13 @@ class CatalogTable:
             return ""
         from pyiceberg.exceptions import NoSuchNamespaceError
 
+        namespace, name = ".".join(self.identifier[:-1]), self.identifier[-1]
         with self.answered("the catalog does not say where the table would be", opening=True):
             try:
-                return str(resolve(None, self.identifier[0], self.identifier[-1]))
+                return str(resolve(None, namespace, name))
             except NoSuchNamespaceError:
                 warehouse = str(self.catalog.properties.get("warehouse", "")).rstrip("/")
-                return f"{warehouse}/{self.identifier[0]}/{self.identifier[-1]}" if warehouse else ""
+                return f"{warehouse}/{namespace}/{name}" if warehouse else ""
 
     def create(self, schema: Any, partition_by: Sequence[str], location: str, properties: Mapping[str, str]) -> Any:
         """Create the table, with its namespace, unless another program was first. Returns what is there then.
