@@ -11,7 +11,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 # Each driver except the last one is killed at one of them, and the next one goes on from there.
 STEPS = (
-    "task.file_closed",
     "write.staged",
     "precommit.before_record",
     "precommit.saved",
@@ -60,4 +59,4 @@ def test_a_driver_that_is_killed_writes_each_row_once(step, way, ground):
 @pytest.mark.parametrize("way", ["driver", "tasks", "async"])
 def test_drivers_that_are_killed_at_each_step(way, ground):
     """There is a kill at each step, on one table and one checkpoint."""
-    _write(ground, STEPS[1:] if way != "tasks" else STEPS, WAYS[way])
+    _write(ground, STEPS, WAYS[way])

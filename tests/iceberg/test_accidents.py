@@ -3,7 +3,9 @@
 import contextlib
 import json
 import re
+import threading
 
+import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
@@ -13,6 +15,7 @@ from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import follows, told
 from tests.iceberg.lake import TABLE, Lake
+from tests.iceberg.test_tables import Query, table_of
 
 STATE = "streamsink.app.streamsink"
 
@@ -330,6 +333,27 @@ def test_whatever_call_a_driver_dies_at_its_files_are_swept(lake):
         assert (world.left(), world.ids()) == ([], all_of(9)), number
 
 
+@pytest.mark.parametrize("rolled_back", [False, True])
+def test_a_commit_names_no_file_that_is_gone(rolled_back):
+    """Orphan cleaning was given too short an age, or let go of what a rollback had left."""
+    lake = Lake()
+    lake.run((3,), on_rollback="republish")
+    if rolled_back:
+        lake.run((3, 6), on_rollback="republish")
+        roll_back(lake, snapshots(lake)[0])
+    else:
+        lake.record((3, 6), on_rollback="republish")
+    current = lake.table().inspect.files().column("file_path").to_pylist()
+    [path] = set(lake.io().files_below(f"{ROOT}/shop/orders/data")) - set(current)
+    data = lake.io().read(path)
+    lake.io().delete(path)
+    said = told("pending.files-gone", lambda: lake.run((3, 6), on_rollback="republish"))
+    assert said.find(r"lake\.shop\.orders: (\S+) is gone") == path and lake.ids() == all_of(3)
+    lake.io().write(path, data)
+    lake.run((3, 6), on_rollback="republish")
+    assert lake.ids() == all_of(6)
+
+
 def test_an_older_copy_of_the_journal_takes_no_file_that_the_table_has(lake):
     """It was copied while batch 3 was written: it has the folder of that batch, and no record of it."""
     with contextlib.suppress(InjectedCrash):
@@ -345,3 +369,26 @@ def test_an_older_copy_of_the_journal_takes_no_file_that_the_table_has(lake):
         lake.io().write(path, data)
     lake.run((3, 6, 9, 12, 15))
     assert lake.ids() == all_of(15)
+
+
+def test_another_program_commits_all_the_time(tmp_path):
+    """On a real catalog, beside a query that publishes in its own thread; both lose many tries, and no row."""
+    query = Query(tmp_path)
+    columns = {"id": pa.int64()}
+    query.run(table_of({"id": 0}, columns=columns))
+    failed: list[BaseException] = []
+
+    def append() -> None:
+        try:
+            for number in range(1_000, 1_008):
+                query.table().append(table_of({"id": number}, columns=columns))
+        except BaseException as error:  # seen below
+            failed.append(error)
+
+    other = threading.Thread(target=append)
+    other.start()
+    query.run(*[table_of({"id": number}, columns=columns) for number in range(1, 9)], publish="async")
+    other.join()
+    mine = [row["id"] for row in query.found() if row["id"] < 1_000]
+    others = [row["id"] for row in query.found() if row["id"] >= 1_000]
+    assert sorted(mine) == all_of(9) and len(others) == len(set(others)) and (len(others) == 8 or failed)

@@ -1,4 +1,4 @@
-"""An Iceberg table passes the suite of all sinks, with its files in memory and a catalog of SQLite."""
+"""An Iceberg table passes the suite of all sinks, with its files in memory and its catalog in memory as well."""
 
 import pytest
 
@@ -26,7 +26,9 @@ def test_an_iceberg_table_passes(options):
 
 @pytest.mark.soak
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"publish": "async"}, {"on_rollback": "republish"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"publish": "async"}, {"on_rollback": "republish"}, {"publish_every_batches": 3}], ids=str
+)
 def test_every_call_is_tried(options):
     """So are pyiceberg's own."""
     assert _check(7, **options) > 300

@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import io
+import json
 import pickle
 
 import pyarrow as pa
@@ -135,6 +136,28 @@ def test_each_partition_has_its_rows(tmp_path, by):
     assert len(query.found()) == 3
 
 
+def test_bounds_and_counts_are_those_that_pyiceberg_writes(tmp_path):
+    """By them readers leave files out: a wrong one would hide rows."""
+    query = Query(tmp_path)
+    low = {
+        **ROW,
+        "id": -5,
+        "real": float("nan"),
+        "text": "a" * 40,
+        "bytes": b"\x00" * 20,
+        "at": ROW["local"].replace(tzinfo=UTC),
+    }
+    rows = table_of(ROW, empty_row(7), low)
+    query.run(rows)
+    query.table().append(rows.cast(query.table().schema().as_arrow()))
+    theirs, mine = sorted(
+        query.table().inspect.files().to_pylist(), key=lambda file: "streamsink-" in file["file_path"]
+    )
+    for name in ("record_count", "value_counts", "null_value_counts", "lower_bounds", "upper_bounds"):
+        assert dict(mine[name]) == dict(theirs[name]) if isinstance(mine[name], list) else mine[name] == theirs[name]
+    assert len(mine["lower_bounds"]) > 10
+
+
 def test_columns_are_found_by_their_ids_after_a_rename(tmp_path):
     """And a column that was dropped and added again under its name has none of the old values."""
     query, columns = Query(tmp_path), {"id": pa.int64(), "text": pa.string(), "x": pa.int32()}
@@ -196,6 +219,22 @@ def test_a_record_is_published_although_the_table_was_changed_meanwhile():
     assert lake.ids() == [0, 1, 2, 3, 4, 5]
     specs = {file["spec_id"] for file in lake.table().inspect.files().to_pylist()}
     assert len(specs) == 1 and specs != {lake.table().spec().spec_id}
+
+
+def test_a_record_is_published_although_its_schema_was_removed():
+    """As cleaning of metadata does with schemas that no snapshot has."""
+    lake = Lake()
+    lake.record((3,))
+    with lake.table().update_schema() as schema:
+        schema.add_column("new", IntegerType())
+    table = lake.table()
+    metadata = json.loads(lake.io().read(table.metadata_location))
+    metadata["schemas"] = [each for each in metadata["schemas"] if each["schema-id"] == metadata["current-schema-id"]]
+    cleaned = table.metadata_location.replace("/0000", "/0009")
+    lake.io().write(cleaned, json.dumps(metadata).encode())
+    lake.catalog().register_table(TABLE, cleaned)
+    lake.run((3, 6), add_columns=True)
+    assert lake.ids() == [0, 1, 2, 3, 4, 5]
 
 
 @follows("iceberg.unsupported")

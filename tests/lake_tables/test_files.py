@@ -144,6 +144,7 @@ def test_rows_that_do_not_fit_are_refused_and_leave_no_file():
         writer.write(rows(500, 501))
     writer.abort()
     assert refused.value.kind == "data.cast" and world.left() == []
+    assert str(refused.value).startswith("db.t: column 'id'") and "dead_letters" not in str(refused.value)
 
 
 def test_a_text_that_is_not_utf8_names_no_partition():

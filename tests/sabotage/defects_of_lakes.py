@@ -33,6 +33,8 @@ OF_LAKES = (
     Defect("a published record is committed again", f"{_COMMITTER}.publish",
            "newest is None or newest.record_id != state.record_id", "True", (_ICEBERG, _SUITE)),
     Defect("who owns the application is not asked", f"{_COMMITTER}.publish", "            fence()\n", "", (_SUITE,)),
+    Defect("a commit names files that are gone", f"{_COMMITTER}._commit",
+           "self._places.in_place(record)[2] if restored else ()", "()", (_ICEBERG,)),
     Defect("a commit is made whatever came before it", f"{_COMMIT}:commit", "*transaction._requirements", "*()",
            (_ICEBERG, _SUITE)),
     Defect("a refusal is believed although the commit is there", f"{_COMMIT}:commit",

@@ -66,8 +66,8 @@ class Lineage:
     def entries(self, version: int) -> Iterator[Entry | int]:
         """The entries from a version on, backwards and without what was restored away.
 
-        Where one is gone, its version, and nothing behind it. The one that replaced the table is the last. Raises Misuse
-        for a RESTORE that does not say a version.
+        Where one is gone, its version, and nothing behind it. The one that replaced the table is the last. Raises
+        Misuse for a RESTORE that does not say a version.
         """
         while version >= 0:  # it falls in each turn
             entry = self._log.entry(version)

@@ -15,6 +15,7 @@ _WRONG = (
     "ForbiddenError",
     "ModuleNotFoundError",
     "NoSuchNamespaceError",
+    "NoSuchTableError",  # behind a creation: what has the name is no Iceberg table
     "NotInstalledError",
     "UnauthorizedError",
     "ValueError",
@@ -41,7 +42,7 @@ class CatalogTable:
                 "pip install 'streamsink[iceberg]'",
                 kind="store.extra-missing",
             ) from missing
-        with self.answered("the catalog could not be opened"):
+        with self.answered("the catalog could not be opened", opening=True):
             self.catalog: Any = load_catalog(name, **{**_DURABLE, **properties})
 
     def anew(self) -> "CatalogTable":
@@ -52,7 +53,7 @@ class CatalogTable:
         """The table as it is now; None where there is none. Costs a question to the catalog, and one file."""
         from pyiceberg.exceptions import NoSuchTableError
 
-        with self.answered("the table could not be loaded from its catalog"):
+        with self.answered("the table could not be loaded from its catalog", opening=True):
             try:
                 return self.catalog.load_table(self.identifier)
             except NoSuchTableError:
@@ -65,12 +66,13 @@ class CatalogTable:
             return ""
         from pyiceberg.exceptions import NoSuchNamespaceError
 
-        with self.answered("the catalog does not say where the table would be"):
+        namespace, name = ".".join(self.identifier[:-1]), self.identifier[-1]
+        with self.answered("the catalog does not say where the table would be", opening=True):
             try:
-                return str(resolve(None, self.identifier[0], self.identifier[-1]))
+                return str(resolve(None, namespace, name))
             except NoSuchNamespaceError:
                 warehouse = str(self.catalog.properties.get("warehouse", "")).rstrip("/")
-                return f"{warehouse}/{self.identifier[0]}/{self.identifier[-1]}" if warehouse else ""
+                return f"{warehouse}/{namespace}/{name}" if warehouse else ""
 
     def create(self, schema: Any, partition_by: Sequence[str], location: str, properties: Mapping[str, str]) -> Any:
         """Create the table, with its namespace, unless another program was first. Returns what is there then.
@@ -79,7 +81,7 @@ class CatalogTable:
         """
         from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
-        with self.answered("the table could not be created"):
+        with self.answered("the table could not be created", opening=True):
             self.catalog.create_namespace_if_not_exists(self.identifier[:-1])
             try:
                 with self.catalog.create_table_transaction(
@@ -108,10 +110,11 @@ class CatalogTable:
                 pass  # another program was first
 
     @contextmanager
-    def answered(self, what: str) -> Iterator[None]:
+    def answered(self, what: str, *, opening: bool = False) -> Iterator[None]:
         """Within it, errors of pyiceberg, and of what is below it, become errors of this library.
 
-        what: did not succeed. Errors of stores, and a commit that was certainly refused, stay what they are.
+        what: did not succeed. opening: some errors then mean that what the user has named is wrong. Errors of stores,
+        and a commit that was certainly refused, stay what they are.
         """
         from pyiceberg.exceptions import CommitFailedException
 
@@ -123,7 +126,7 @@ class CatalogTable:
             if isinstance(failed, OSError) and type(failed).__module__ == "builtins":
                 raise  # of a store; that of a catalog's client is of its own module
             names = {each.__name__ for each in type(failed).__mro__}
-            if names.intersection(_WRONG):
+            if opening and names.intersection(_WRONG):
                 raise Misuse(
                     f"{self.path}: {what}: {type(failed).__name__}. Nothing was written. Look whether the catalog's "
                     "name and properties, and the name of the table, are right; what pyiceberg says is in the log of "

@@ -34,12 +34,14 @@ def data_file(table: Any, file: LakeFile, path: str, schema_id: int, spec_id: in
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record
 
-    schema = table.schemas()[schema_id]
-    statistics = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=file.metadata,
-        stats_columns=compute_statistics_plan(schema, table.metadata.properties),
-        parquet_column_mapping=parquet_path_to_id_mapping(schema),
-    )
+    schema = table.schemas().get(schema_id)
+    told: Mapping[str, Any] = {"record_count": file.rows}
+    if schema is not None:  # else another program has removed it since; readers need no statistics
+        told = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=file.metadata,
+            stats_columns=compute_statistics_plan(schema, table.metadata.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        ).to_serialized_dict()
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=path,
@@ -50,7 +52,7 @@ def data_file(table: Any, file: LakeFile, path: str, schema_id: int, spec_id: in
         spec_id=spec_id,
         equality_ids=None,
         key_metadata=None,
-        **statistics.to_serialized_dict(),
+        **told,
     )
 
 
@@ -73,7 +75,7 @@ def commit(to: CatalogTable, table: Any, record: Committable, files: Sequence[An
 
     with to.answered("the files of a commit could not be written"):
         own = _as_of(table, spec_id)
-        transaction = own.transaction()
+        transaction = _transaction(own)
         update = transaction.update_snapshot(snapshot_properties=summary_of(record))
         producer = update.merge_append() if _merges(table.metadata.properties) else update.fast_append()
         for file in files:
@@ -110,6 +112,24 @@ def _as_of(table: Any, spec_id: int) -> Any:
     if metadata.default_spec_id != spec_id:
         metadata = metadata.model_copy(update={"default_spec_id": spec_id})
     return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)
+
+
+def _transaction(table: Any) -> Any:
+    """A transaction that makes its metadata once for each change, and not for each of the dozen times it is asked."""
+    from pyiceberg.table import Transaction
+
+    class Remembering(Transaction):  # type: ignore[misc]
+        _made: tuple[Any, Any] = (None, None)
+
+        @property
+        def table_metadata(self) -> Any:
+            of, made = self._made
+            if made is None or of is not self._updates:
+                made = super().table_metadata
+                self._made = (self._updates, made)
+            return made
+
+    return Remembering(table)
 
 
 def _merges(properties: Mapping[str, str]) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streamsink.clock import Clock
-from streamsink.errors import Misuse, Retryable
+from streamsink.errors import Corrupt, Misuse, Retryable
 from streamsink.faults import fault_point
 from streamsink.journal.others import last_of_others
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
@@ -76,7 +76,7 @@ class IcebergCommitter(Committer):
             if newest is None or newest.record_id != state.record_id:
                 self._check_expected(committable, newest, expect)
                 try:
-                    self._commit(table, committable)
+                    self._commit(table, committable, restored)
                 except Refused:
                     Clock().sleep_ms(min(_WAIT_MS << attempt, _LONGEST_WAIT_MS))
                     continue
@@ -143,7 +143,15 @@ class IcebergCommitter(Committer):
                 kind="destination.history-changed",
             )
 
-    def _commit(self, table: Any, record: Committable) -> None:
+    def _commit(self, table: Any, record: Committable, restored: bool) -> None:
+        gone = self._places.in_place(record)[2] if restored else ()
+        if gone:
+            raise Corrupt(
+                f"{self._to.path}: {gone[0]} is gone, or not whole: {len(gone)} of the {len(record.files)} data files "
+                f"of record {record.state.sequence}, which waits for its commit. Nothing was published. Restore "
+                "them; something deletes files that no snapshot names, before they are old enough",
+                kind="pending.files-gone",
+            )
         described, more = self._places.described(record) if record.files else ([], {})
         spec_id = int(more.get(SPEC_ID, table.metadata.default_spec_id))
         folder = f"{more.get(DATA_URI, '')}/{self._places.folder_name(record.state.record_id)}"

@@ -3,6 +3,7 @@
 pyiceberg's own files are closed, and not flushed: after a power failure a catalog would name metadata that is empty.
 """
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any, BinaryIO
@@ -20,7 +21,13 @@ class DurableFileIO(PyArrowFileIO):  # type: ignore[misc]
         scheme, _, path = self.parse_location(location, self.properties)
         if scheme != "file":
             return super().new_output(location)
-        return DurableOutput(location, path, local_file_io(), lambda: super(DurableFileIO, self).new_input(location))
+        return DurableOutput(location, path, _disk(), lambda: super(DurableFileIO, self).new_input(location))
+
+
+@functools.cache
+def _disk() -> FileIO:
+    """One for all: it remembers which folders above are durable."""
+    return local_file_io()
 
 
 class DurableOutput(OutputFile):  # type: ignore[misc]
@@ -51,8 +58,12 @@ class DurableOutput(OutputFile):  # type: ignore[misc]
         return DurableStream(self._io, self._path)
 
 
+# How names of the files end that catalogs name. Each is written behind all that it names, into the same folder.
+_LAST = ".metadata.json"
+
+
 class DurableStream:
-    """A file that is durable, with its name, when it is closed."""
+    """A file that is durable when it is closed; its name is so with the metadata file that is written last."""
 
     def __init__(self, file_io: FileIO, path: str):
         self._io = file_io
@@ -80,7 +91,8 @@ class DurableStream:
         stream, self._stream = self._stream, None
         if stream is not None:
             self._io.close_output(stream)
-            self._io.sync_dir(os.path.dirname(self._path))
+            if self._path.endswith(_LAST):
+                self._io.sync_dir(os.path.dirname(self._path))
 
     def __enter__(self) -> "DurableStream":
         return self

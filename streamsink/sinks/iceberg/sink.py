@@ -109,6 +109,13 @@ class IcebergSink(Sink):
                 )
             table = named.create(columns_of, options.partition_by, self.place, options.table_options)
         columns.check(table, self.path)
+        data = table.properties.get("write.data.path", table.location())
+        if _authority(table_path(data)) != _authority(table_path(table.location())):
+            raise Misuse(
+                f"{self.path}: its data files are to be in another store than the table (write.data.path is {data}). "
+                "Nothing was written. Let them be in the table's store",
+                kind="iceberg.unsupported",
+            )
         if self.place and table_path(self.place) != table_path(table.location()):
             raise Misuse(
                 f"{self.path}: the table is at {table.location()}, expected at {self.place}, where its journal is "

@@ -34,6 +34,7 @@ ANNOUNCED = "lake-"
 _ROW_GROUP_BYTES = 64 << 20
 # Rows wait until they have so many bytes, or this share of the memory, before they are split by partition.
 _SPLIT_BYTES, _SPLIT_SHARE = 16 << 20, 8
+_WAY_ON = "Nothing was recorded. Mend or filter such rows in the query"
 # The values of the partition columns, as ``physical`` has them.
 _Partition = tuple[Any, ...]
 
@@ -78,7 +79,7 @@ class LakeWriter:
         self._of = writing
         self._journal_io = journal_io
         self._io = journal_io if writing.store is None else writing.store.open()
-        self._conform = Conform(writing.fields)
+        self._conform = Conform(writing.fields, _WAY_ON)
         self._announced = f"{writing.staging}/{ANNOUNCED}{writing.attempt}"
         self._names = f"part-{IdSource().new_id()}"
         self._begun: list[str] = []
@@ -92,7 +93,10 @@ class LakeWriter:
         """Take these rows, whose columns are matched by name. Raises Misuse when they do not fit; then ``abort``."""
         if not rows.num_rows:
             return
-        fitting = self._conform(rows)
+        try:
+            fitting = self._conform(rows)
+        except Misuse as refused:
+            raise Misuse(f"{self._of.table}: {refused}", kind=refused.kind) from refused
         self._waiting.append(fitting)
         self._waiting_bytes += size_of(fitting)
         if self._waiting_bytes >= min(_SPLIT_BYTES, self._of.memory_bytes // _SPLIT_SHARE):

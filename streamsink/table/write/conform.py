@@ -35,7 +35,9 @@ class Conform:
     Columns are matched by name. A missing column that is nullable becomes null in every row; other columns are dropped.
     """
 
-    def __init__(self, fields: Sequence[DataField]):
+    def __init__(self, fields: Sequence[DataField], way_on: str = WAY_ON):
+        """way_on: the advice for rows that do not fit."""
+        self._way_on = way_on
         self._fields = fields
         self._target = to_arrow_schema(fields)
         # This is decided once, so that columns without NOT NULL inside are not looked into for every batch.
@@ -45,7 +47,7 @@ class Conform:
         try:
             return self._conforming(batch)
         except Misuse as refused:
-            raise Misuse(f"{refused}. {WAY_ON}", kind=refused.kind) from refused
+            raise Misuse(f"{refused}. {self._way_on}", kind=refused.kind) from refused
 
     def _conforming(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         present = set(batch.schema.names)
