@@ -116,10 +116,13 @@ def test_a_table_that_spark_has_made(spark, tmp_path):
     assert ids(spark, world) == [0, 1, 2, 3, 4, 101]
 
 
-def test_a_table_that_spark_replaces_has_nothing_of_what_was_published(spark, tmp_path):
-    """Its id stays, and so do the numbers of transactions."""
+def test_a_table_that_spark_replaces_is_another_one_until_it_is_restored(spark, tmp_path):
+    """It has another id, and RESTORE puts the first one back."""
     world = World(tmp_path)
     world.run(3, 5)
-    spark.sql(f"CREATE OR REPLACE TABLE delta.`{world.path}` (id BIGINT, version BIGINT) USING delta")
-    told("table.rolled-back", lambda: world.run(3, 5, 9))
-    assert ids(spark, world) == []
+    spark.sql(f"CREATE OR REPLACE TABLE delta.`{world.path}` USING delta AS SELECT 7L AS id, 8L AS version")
+    told("table.recreated", lambda: world.run(3, 5, 9)).says("Restore the first table")
+    assert ids(spark, world) == [7]
+    spark.sql(f"RESTORE TABLE delta.`{world.path}` TO VERSION AS OF 2")
+    world.run(3, 5, 9)
+    assert ids(spark, world) == list(range(9))

@@ -98,8 +98,8 @@ def test_a_table_that_another_program_replaces_while_the_query_runs_is_another_o
     assert world.ids() == []
 
 
-def test_a_table_that_spark_replaces_has_nothing_of_what_was_published(tmp_path):
-    """CREATE OR REPLACE TABLE keeps the id and the numbers of transactions, so it is looked for in the log."""
+def test_a_table_that_is_replaced_under_its_id_has_nothing_of_what_was_published(tmp_path):
+    """The numbers of transactions stay, so that is looked for in the log."""
     world = World(tmp_path)
     world.run(3, 5, on_rollback="republish")
     table_id = world.table().metadata().id

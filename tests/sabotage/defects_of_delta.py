@@ -28,7 +28,7 @@ OF_DELTA = (
            (f"{_PAST}::test_a_restore_while_the_query_runs_is_found",)),
     Defect("a Delta table that was replaced under its id is taken for whole", f"{_LINEAGE}.entries",
            "if replaces(entry):", "if False:",
-           (f"{_REPLACED}::test_a_table_that_spark_replaces_has_nothing_of_what_was_published",)),
+           (f"{_REPLACED}::test_a_table_that_is_replaced_under_its_id_has_nothing_of_what_was_published",)),
     Defect("a RESTORE whose version is not said is left out", f"{_LINEAGE}._restored",
            "if not said.isdecimal() or int(said) >= entry.version:", "if not said.isdecimal():\n            return entry.version - 1\n        if False:",
            (f"{_PAST}::test_a_restore_by_time_is_an_error_that_says_how_to_go_on",)),

@@ -51,7 +51,7 @@ def fingerprint(record_id: str) -> int:
 def replaces(entry: Entry) -> bool:
     """Whether an entry has put another table in the place of this one.
 
-    Spark's Delta keeps its id then, and deltalake does not.
+    Spark's Delta 4.4 and deltalake give it another id then, which tells as well. Nothing asks that of them.
     """
     return "REPLACE TABLE" in entry.operation or entry.operation == "CLONE"
 
