@@ -65,6 +65,13 @@ class DeltaSink(Sink):
         fields: Callable[[], Sequence[Any]],
         emit: Callable[[Event], None],
     ) -> "OpenDelta":
+        if not file_io.atomic_create:
+            raise Misuse(
+                f"{self.path}: this store cannot create a file only when it is absent, so two writers could replace "
+                "each other's versions of the table. Nothing was written. Use a server that heeds If-None-Match, HDFS "
+                "or a disk; the option 'lock' is for Paimon tables alone",
+                kind="lock.missing",
+            )
         log = self.log(file_io, options)
         if not log.is_there():
             self._create(log, options, fields())
