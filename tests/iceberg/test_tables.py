@@ -298,6 +298,20 @@ class TimeoutErrorOfADriver(Exception):
     """What comes of a database's driver."""
 
 
+def test_a_journal_of_another_table_is_not_taken(tmp_path):
+    """What to do about a table that was dropped would be the wrong thing here. A table may be renamed."""
+    rows, journal = table_of({"id": 1}, columns={"id": pa.int64()}), str(tmp_path / "journals")
+    first, second = Query(tmp_path, journal=journal), Query(tmp_path, journal=journal, table="shop.others")
+    first.run(rows)
+    told("journal.other-destination", lambda: second.run(rows)).says("lake.shop.orders", "application='...'")
+    second.forget_batch()
+    second.run(rows, application="second")
+    first.sink().named().catalog.rename_table(TABLE, "shop.renamed")
+    first.of_sink["table"] = "shop.renamed"
+    first.run(table_of({"id": 2}, columns={"id": pa.int64()}))
+    assert (len(first.found()), len(second.found())) == (2, 1)
+
+
 def test_a_journal_of_its_own_and_a_place_that_is_given(tmp_path):
     """Orphan cleaning of Iceberg leaves '_streamsink' alone; what travels is the name of the catalog."""
     rows = table_of({"id": 1}, columns={"id": pa.int64()})

@@ -24,6 +24,8 @@ from streamsink.sinks.lake_tables.writing import LakeWriting
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store, journal_place, table_path
 
+# Key in the payload of a record: the path of the sink.
+_DESTINATION = "destination"
 _JOURNALS = "_streamsink"  # Iceberg's orphan cleaning leaves out names that begin so
 
 
@@ -148,6 +150,7 @@ class OpenIceberg(OpenSink):
     """The table of one start of a query."""
 
     journal: FileJournal
+    is_distant = True  # a catalog is asked, and a metadata file read, while Spark computes the rows
 
     def __init__(self, sink: IcebergSink, named: CatalogTable, table: Any, file_io: FileIO, options: SinkOptions):
         self._sink, self._named, self._io, self._options = sink, named, file_io, options
@@ -165,6 +168,22 @@ class OpenIceberg(OpenSink):
         self.committer = IcebergCommitter(self.to, named, self._places, self.journal.load)
         self._fields: Sequence[Any] | None = None
         self._table = table
+        self._check_destination()
+
+    def _check_destination(self) -> None:
+        """Raises Misuse when the application's journal is of another table, which has another name as well."""
+        try:
+            newest = self.journal.newest()
+        except Corrupt:
+            return  # the start says so
+        before = newest.payload.get(_DESTINATION, self._sink.path) if newest is not None else self._sink.path
+        if newest is not None and before != self._sink.path and newest.state.table_id != self.to.table_id:
+            raise Misuse(
+                f"{self._sink.path}: the journal {self.journal.place} of application '{self.application}' is of "
+                f"another table, {before}. Nothing was written. Give this query a name of its own "
+                "(application='...'), or another folder for its journal (journal='...')",
+                kind="journal.other-destination",
+            )
 
     def group(self) -> AbstractContextManager[Group]:
         return self._io.flush_group()
@@ -194,7 +213,8 @@ class OpenIceberg(OpenSink):
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         metadata = self._table.metadata
         ids = {SCHEMA_ID: metadata.current_schema_id, SPEC_ID: metadata.default_spec_id, DATA_URI: self._data_uri}
-        return self._places.stage(checkpoint, written, group, **ids)
+        files, payload = self._places.stage(checkpoint, written, group, **ids)
+        return files, {**payload, _DESTINATION: self._sink.path}
 
     def _abandoned(self, folder: str, record: Committable | None) -> bool:
         """A staging folder is about to be deleted: what its attempts have left in the table goes before it."""
