@@ -17,10 +17,10 @@ STEPS = (
     "write.staged",
     "precommit.before_record",
     "precommit.saved",
+    "restore.before_publish",
     "commit.before_publish",
     "commit.published",
     "commit.marked",
-    "restore.before_publish",
 )
 
 
