@@ -49,6 +49,7 @@ UNITS = {
         "storage/test_s3_keys",
         "storage/test_s3_proxy",
         "crash/test_handed_over",
+        "iceberg/test_stores",
         "crash/test_names",
         "table/test_whole",
         "advice/test_others",
@@ -66,6 +67,7 @@ UNITS = {
         "databases/test_deaths",
         "databases/test_refused",
         "databases/test_rows",
+        "iceberg/test_catalogs",
     ),
 }
 # They wait more than they compute.

@@ -32,7 +32,8 @@ class Job:
     event_time: SQL of an event time with a watermark without delay. many: arguments of ``to_tables``; ``table`` is then
     the warehouse. shown: the query writes into the sink of this name that a page of the docs shows.
     database: arguments of ``DatabaseSink``, which the query then writes into. to_kafka: arguments of a ``KafkaSink``,
-    into which a query over Kafka then writes; the key of a message is its partition in the source.
+    into which a query over Kafka then writes; the key of a message is its partition in the source. iceberg: arguments
+    of an ``IcebergSink``, likewise.
     """
 
     table: str
@@ -51,6 +52,7 @@ class Job:
     shown: str = ""
     database: dict = field(default_factory=dict)
     to_kafka: dict = field(default_factory=dict)
+    iceberg: dict = field(default_factory=dict)
 
     def but(self, **changes) -> "Job":
         """The same job with other values; options are added to those that are there."""
@@ -107,6 +109,10 @@ def start(spark, job: Job, listener: Callable[[Event], None]):
     elif job.to_kafka:
         options["position_columns"] = tuple(f"source_{name}" for name in POSITIONS)
         sink = to_sink(KafkaSink(**job.to_kafka), listener=listener, **options)
+    elif job.iceberg:
+        from streamsink.iceberg import IcebergSink
+
+        sink = to_sink(IcebergSink(**job.iceberg), listener=listener, **options)
     elif job.shown:
         sink = to_sink(SHOWN[job.shown](job.table), listener=listener, **options)
     elif job.many:
