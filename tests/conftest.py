@@ -51,6 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["TMPDIR"] = tempfile.tempdir = _IN_MEMORY
     os.environ.setdefault("STREAMSINK_SEED", str(random.SystemRandom().getrandbits(SEED_BITS)))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # PySpark imports numpy, whose threads for products of matrices would wait busily in every process of the tests.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what has another mark
