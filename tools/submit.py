@@ -41,7 +41,8 @@ for arg; do
     {of_options}=*) options=${{arg#*=}} ;;
     {of_classes}=*) classes=${{arg#*=}} ;;
     spark.driver.memory=* | spark.driver.default*=* | spark.driver.extraLibraryPath=*) exec {script} "$@" ;;
-    --conf | spark.*=* | pyspark-shell) ;;
+    spark.remote=* | spark.api.mode=* | spark.master=[!l]*) exec {script} "$@" ;;
+    --conf | --master | local\\[*\\] | spark.*=* | pyspark-shell) ;;
     *) exec {script} "$@" ;;
   esac
 done

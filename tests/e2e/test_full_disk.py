@@ -101,6 +101,7 @@ def _also_as_root(plain: Callable, mounted: Callable):
     return pytest.mark.parametrize("folder, accident", ways if os.geteuid() == 0 else ways[:1], indirect=["folder"])
 
 
+@pytest.mark.in_turn("full disks", 3)
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @_also_as_root(_files_without_room, _filled)
 def test_a_full_disk_loses_nothing(spark, ground, folder, accident, way):
