@@ -2,14 +2,11 @@
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
-from tools import jars, submit, truststore, venvs
+from tools import jars, truststore, venvs
 from tools.common import SetupError
-from tools.java import find_java
-from tools.sparkconf import test_home as home_of_tests
 
 
 def test_a_list_of_jars_is_forgotten_when_one_of_them_is_gone(tmp_path):
@@ -92,31 +89,3 @@ def test_an_unknown_interpreter_is_named(monkeypatch):
 def test_the_same_certificates_give_the_same_trust_store():
     """The name of the Java shim is made of it, so it must not change from call to call."""
     assert truststore.jks([b"one", b"two"]) == truststore.jks([b"one", b"two"]) != truststore.jks([b"two", b"one"])
-
-
-@pytest.mark.spark
-def test_the_short_spark_submit_starts_the_jvm_that_spark_s_own_starts(spark_settings, tmp_path):
-    """The same command line, of a session and of one with other settings, and the same variables of Spark."""
-    import pyspark
-
-    java, home = find_java(), home_of_tests()
-    own, ours = Path(pyspark.__file__).parent / "bin" / "spark-submit", tmp_path / "spark-submit"
-    short = submit.short_submit(own, home, java)
-    assert short is not None and short == (home / "bin" / "spark-submit").read_text()
-    telling = submit.telling_java(tmp_path / "java", java)
-    ours.write_text(short.replace(java.home, str(telling)))
-    ours.chmod(0o755)
-    for more in (
-        {},
-        {"spark.executor.cores": "3"},
-        {"spark.driver.memory": "2g"},
-        {"spark.app.name": "it's one"},
-        {"spark.remote": "local"},
-    ):
-        settings = {**spark_settings, **more}
-        arguments = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
-        arguments += ["--master", settings["spark.master"]]
-        said, expected = (submit.told(script, home, telling, [*arguments, "pyspark-shell"]) for script in (ours, own))
-        until = expected[0].index("org.apache.spark.deploy.SparkSubmit") + 1
-        assert (said[0][:until], said[1]) == (expected[0][:until], expected[1])
-        assert sorted(said[0][until:]) == sorted(expected[0][until:])

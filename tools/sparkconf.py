@@ -6,11 +6,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from tools import submit
 from tools.cds import fast_options
 from tools.common import checkout_cache, locked
 from tools.jars import jars, pyspark_of
-from tools.java import Java, find_java
 
 # Every session of Spark 4.1 asks MLlib for functions of its own, which it then describes by reflection: a seventh of
 # all that a driver of the tests computes. No test uses them.
@@ -46,40 +44,25 @@ def test_conf(python: str = sys.executable) -> dict[str, str]:
 
 
 def test_home(python: str = sys.executable) -> Path:
-    """The Spark home that belongs to ``test_conf``, for $SPARK_HOME: PySpark's own, in links, without MLlib, and with a
-    script of our own that starts its JVM.
+    """The Spark home that belongs to ``test_conf``, for $SPARK_HOME: PySpark's own, in links, without MLlib.
 
     Idempotent; made once for an environment.
     """
     version, shipped = pyspark_of(python)
-    java = find_java((python, "-m", "pip"))
     kept = [jar for jar in sorted(shipped.iterdir()) if not jar.name.startswith(LEFT_OUT)]
-    made_of = [*map(str, kept), java.home, java.version, Path(submit.__file__).read_text()]
-    key = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:12]
+    key = hashlib.sha256("\n".join(map(str, kept)).encode()).hexdigest()[:12]
     home = checkout_cache() / f"pyspark-{version}-without-mllib-{key}"
     with locked(home.with_name(f"{home.name}.lock")):
         if not home.exists():
             scratch = home.with_name(f"{home.name}.tmp")
             shutil.rmtree(scratch, ignore_errors=True)
             (scratch / "jars").mkdir(parents=True)
-            scripts = shipped.parent / "bin"
-            beside = [entry for entry in shipped.parent.iterdir() if entry not in (shipped, scripts)]
-            (scratch / "bin").mkdir()
-            for folder, entries in ((scratch, beside), (scratch / "jars", kept), (scratch / "bin", scripts.iterdir())):
+            beside = [entry for entry in shipped.parent.iterdir() if entry != shipped]
+            for folder, entries in ((scratch, beside), (scratch / "jars", kept)):
                 for entry in entries:
                     (folder / entry.name).symlink_to(entry)
             scratch.rename(home)
-            _start_at_once(home, scripts / "spark-submit", java)
     return home
-
-
-def _start_at_once(home: Path, script: Path, java: Java) -> None:
-    """Put our short ``spark-submit`` in the place of Spark's, where that one says what it comes to."""
-    if short := submit.short_submit(script, home, java):
-        fresh = home / "bin" / "spark-submit.tmp"
-        fresh.write_text(short)
-        fresh.chmod(0o755)
-        fresh.replace(home / "bin" / script.name)
 
 
 def test_jars(python: str = sys.executable) -> list[str]:

@@ -23,7 +23,7 @@ def _seen(ground, sink: str) -> list[int]:
     return sorted(ROWS[sink](local_file_io(), ground.table))
 
 
-@pytest.mark.in_turn("drivers of other sinks that are killed", 1)
+@pytest.mark.in_turn("own sinks that are killed", 1)
 @pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0}], ids=["driver", "tasks"])
 @pytest.mark.parametrize("sink", list(ROWS))
 def test_drivers_that_are_killed_write_each_row_once(spark, ground, way, sink):
