@@ -33,7 +33,7 @@ ROOMS = [
     ["table.routed"],
     ["sinks.paimon.past", "sinks.transactions", "sinks.directory"],
     ["sinks.paimon", "sinks.databases", "sinks.kafka"],
-    ["commands"],
+    ["commands", "sinks.fan_out"],
     ["spark.gateway"],
     ["spark"],
     ["spark.rows"],
