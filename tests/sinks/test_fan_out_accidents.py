@@ -2,18 +2,34 @@
 what cannot be decided is asked."""
 
 import contextlib
+import copy
 import itertools
+import sqlite3
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from streamsink import faults
-from streamsink.errors import StreamsinkError
-from streamsink.sink import FileSink, PaimonTable
+from streamsink.clock import IdSource
+from streamsink.databases import DatabaseSink
+from streamsink.errors import Fenced, Misuse, StreamsinkError
+from streamsink.format.snapshot import Snapshot
+from streamsink.options import SinkOptions
+from streamsink.sink import FanOut, FileSink, PaimonTable
+from streamsink.sinks.fan_out.writing import FanOutWriting
+from streamsink.storage.file_io import FileIO, local_file_io
+from streamsink.storage.stores import Store
+from streamsink.testing.conformance import SCHEMA
 from streamsink.testing.crashing import CrashingCalls, Mode
-from streamsink.testing.driver import SparkCheckpoint
-from streamsink.testing.faults import arm
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
+from streamsink.testing.faults import InjectedCrash, arm, crash
+from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import advice, follows, told
+from tests.sinks import shown
 from tests.sinks.fan_out_world import ALL, ENDS, ROOT, FanOutWorld
+from tests.sinks.lake import rows
+from tests.sinks.test_file_sink import rows_of
 
 EARLY = ENDS[:2]
 HALF = list(range(EARLY[-1]))
@@ -228,3 +244,135 @@ def test_a_fan_out_keeps_its_name():
     assert world.seen() == dict.fromkeys(world.names, HALF)
     world.run(application=again)
     assert world.seen() == dict.fromkeys(world.names, ALL)
+
+
+@follows("fan-out.other-records")
+def test_a_destination_that_is_put_back_with_its_journal_is_noticed():
+    """What it lacks was published there once, and its files may be gone from the staging folders."""
+    world = FanOutWorld("files", "own")
+    world.run(ends=ENDS[:1])
+    io = world.io()
+    kept = {path: io.read(path) for path in io.files_below(f"{ROOT}/own")}
+    world.run(ends=EARLY)
+    newer = {path: io.read(path) for path in io.files_below(f"{ROOT}/own")}
+    _put_back(io, kept)
+    said = told("fan-out.other-records", lambda: world.run()).says("'own'", "put back to an earlier", "Restore both")
+    assert said.kind and world.seen() == {"files": HALF, "own": ALL[: ENDS[0]]}
+    _put_back(io, newer)
+    world.ends_right("a newer copy was put back")
+
+
+def _put_back(io, files: dict[str, bytes]) -> None:
+    io.delete_tree(f"{ROOT}/own")
+    for path, data in files.items():
+        io.create_if_absent(path, data)
+
+
+def test_a_driver_that_wakes_up_behind_its_record_deletes_nothing():
+    """A successor has given the destinations their parts and has died before it published them."""
+    for step in ("fan-out.recorded", "fan-out.delivered"):
+        world = FanOutWorld("files", "own")
+        other = FanOutWorld("files", "own")
+
+        def meanwhile(other=other, world=world):
+            other.calls, other.checkpoint = world.calls, copy.deepcopy(world.checkpoint)
+            other.dies_at("restore.before_publish")
+
+        arm(step, 2, meanwhile)
+        with contextlib.suppress(StreamsinkError):
+            world.run()
+        faults.arm(None)
+        world.die(power=False)
+        world.ends_right(f"a driver that slept at {step}")
+
+
+def test_a_query_that_takes_over_a_destination_stops_the_fan_out():
+    """Before its record: what the record would name may be swept."""
+    world, other = FanOutWorld("files", "own"), FanOutWorld("files")
+
+    def meanwhile():
+        other.calls, other.checkpoint = world.calls, copy.deepcopy(world.checkpoint)
+        other.run(sink=FileSink(f"{ROOT}/files"))
+
+    with pytest.raises(Fenced):
+        _during(world, "write.staged", 2, meanwhile)
+    names = world.io().names(f"{ROOT}/journal/streamsink/streamsink")
+    assert [name for name in names if name.startswith("record-")] == ["record-1.json"]
+    told("fan-out.other-records", lambda: world.run())
+
+
+def test_a_snapshot_that_another_writer_replaced_comes_again():
+    """Paimon's own writers on a bare disk do that. It is no rollback, and the other destinations have the record."""
+    world = FanOutWorld("files", "table")
+    world.run(ends=ENDS[:1])
+    path = f"{ROOT}/table/snapshot/snapshot-"
+    first = Snapshot.from_json(world.io().read(f"{path}1"), path)
+    foreign = replace(first, id=2, uuid="of another", commit_user="another", properties=None)
+    world.run(ends=EARLY)
+    world.io().replace(f"{path}2", foreign.to_json(), "renamed")
+    assert world.ids("table") == ALL[: ENDS[0]]
+    world.run()
+    assert world.seen() == dict.fromkeys(world.names, ALL)
+    assert "SnapshotReplaced" in {type(event).__name__ for event in world.events}
+
+
+def test_tasks_flush_what_they_write_into_another_store():
+    """The group of a task is of one store, which need not be that of each destination."""
+    here, there = MemoryCalls(), MemoryCalls()
+    store = SimpleNamespace(open=lambda: FileIO(there, IdSource().new_id))
+    own = shown.shown().ParquetFiles("/staging")
+    io = FileIO(here, IdSource().new_id)
+    for calls in (here, there):
+        FileIO(calls, IdSource().new_id).make_dir("/staging")
+    writer = FanOutWriting((own, own), (None, store)).open(io)
+    writer.write(rows(0, 3))
+    with io.flush_group() as group:
+        written = writer.close(group)
+        group.flush()
+    for (number, file), calls in zip(written, (here, there), strict=True):
+        calls.power_failure()
+        data = FileIO(calls, IdSource().new_id).read(f"/staging/{file.name}")
+        assert (len(data), file.rows) == (file.size, 3), number
+
+
+def test_destinations_and_the_journal_are_in_different_stores(tmp_path):
+    """The journal in a database, one destination on a disk, one in a database."""
+    files, database = FileSink(str(tmp_path / "out")), tmp_path / "rows.db"
+    into = DatabaseSink(f"sqlite:{database}", table="rows", create_table=True, journal=str(tmp_path / "of db"))
+    sink = FanOut({"files": files, "db": into}, journal=f"sqlite:{tmp_path}/journal.db")
+    checkpoint = SparkCheckpoint("query")
+    for step, ends in (("fan-out.recorded", ENDS[:1]), ("fan-out.before_destination", EARLY), (None, ENDS)):
+        driver = MicroBatchDriver(
+            sink.path, SCHEMA, rows, SinkOptions.of(sink.path, {"restore": "restore-and-continue"})
+        )
+        driver.destination = lambda: sink
+        arm(step, 1, crash) if step else faults.arm(None)
+        with pytest.raises(InjectedCrash) if step else contextlib.nullcontext():
+            driver.run(Store(sink.path).open(), checkpoint, ends)
+    assert sorted(rows_of(local_file_io(), files.path)) == ALL
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        assert connection.execute("SELECT id FROM rows ORDER BY id").fetchall() == [(number,) for number in ALL]
+
+
+def test_a_destination_that_went_back_under_the_query_is_noticed_before_the_next_batch():
+    """No other destination is given the batch then."""
+    world = FanOutWorld("own", "table", "files")
+    with pytest.raises(Misuse) as refused:
+        _during(world, "batch.end", 3, lambda: _roll_back(world, "files"))
+    assert refused.value.kind == "table.rolled-back" and world.ids("own") == world.ids("table") == HALF
+
+
+def test_a_destination_that_is_taken_over_behind_the_record_takes_nothing_from_the_others():
+    """Its journal cannot be given its part any more. Theirs is recorded, and must stay."""
+    world, other = FanOutWorld("files", "own"), FanOutWorld("files")
+
+    def meanwhile():
+        other.calls, other.checkpoint = world.calls, copy.deepcopy(world.checkpoint)
+        other.run(sink=FileSink(f"{ROOT}/files"))
+
+    with pytest.raises(StreamsinkError):
+        _during(world, "fan-out.recorded", 2, meanwhile)
+    world.names = ("own",)
+    word = told("fan-out.left-destination", lambda: world.run()).option("accept_as_seen")
+    world.run(accept_as_seen=word)
+    assert world.ids("own") == ALL
