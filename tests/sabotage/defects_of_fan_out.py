@@ -6,9 +6,21 @@ _STEPS, _ODD = "tests/sinks/test_fan_out.py", "tests/sinks/test_fan_out_accident
 _WHICH = "tests/sinks/test_fan_out_destinations.py"
 _JOURNAL, _MEMBERSHIP = "sinks/fan_out/journal.py:FanOutJournal", "sinks/fan_out/membership.py:Membership"
 _COMMITTER, _WRITING = "sinks/fan_out/committer.py", "sinks/fan_out/writing.py"
+_LAGGING, _BEHIND = "sinks/fan_out/lagging.py:LaggingBranch", "tests/sinks/test_fan_out_lagging.py"
 _OPEN = "sinks/fan_out/sink.py:OpenFanOut"
 
 OF_FAN_OUT = (
+    Defect("a record is marked that a destination lacks", f"{_JOURNAL}.mark_published",
+           "if any(branch.published < part.number for branch, part in own):", "if False:",
+           (f"{_BEHIND}::test_the_record_is_not_marked_while_one_lacks_it",)),
+    Defect("a destination stays behind without a bound", f"{_LAGGING}.check_room",
+           "if self._failed is None or self._pending() < self._most:", "if True:",
+           (f"{_BEHIND}::test_it_is_bounded",)),
+    Defect("a destination that is behind goes on with the newest record", f"{_LAGGING}.publish_up_to",
+           "self._try(self._catch_up, OSError, StreamsinkError)",
+           "self._begin_anew(); self._queue.begin_behind(self._last); self._failed = None", (_BEHIND,)),
+    Defect("a failed publishing is not looked up before the next one", f"{_LAGGING}._catch_up", "self._begin_anew()",
+           "pass", (_BEHIND,)),
     Defect("what a dead driver has recorded is not given to the destinations", f"{_MEMBERSHIP}._catch_up",
            "branch.deliver(part, record)", "pass", (_STEPS,)),
     Defect("a part that was published long ago is recorded once more", f"{_MEMBERSHIP}._catch_up",

@@ -2,6 +2,8 @@
 
 import contextlib
 import copy
+import json
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -16,6 +18,19 @@ from streamsink.testing.crashing import dies_at
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from streamsink.testing.memory import MemoryCalls
 from tests.sinks import shown, test_conformance, test_file_sink
+from tests.sinks.transactions import Server
+
+
+@dataclass(frozen=True)
+class DurableServer(Server):
+    """A server that has what is pre-committed after a power failure as well."""
+
+    def pre_commit(self, transaction, context):
+        self._ask(context, "pre_commit")
+        path = f"{self.path}/open/{context.name}"
+        context.file_io.delete(path)
+        context.file_io.create_if_absent(path, json.dumps(transaction["rows"]).encode())
+
 
 ROOT = "/destination"
 ENDS = (3, 5, 5, 9)
@@ -26,7 +41,13 @@ KINDS = {
     "table": (PaimonTable, test_conformance.rows_of_table),
     "lines": (shown.json_lines, shown.rows_of_lines),
     "own": (shown.plain_files, shown.rows_of),
+    "server": (lambda path: DurableServer(path, f"{path} journal"), lambda io, root: _committed(io, root)),
 }
+
+
+def _committed(io: FileIO, root: str) -> list[int]:
+    names = io.names(f"{root}/committed")
+    return [row for name in names for row in json.loads(io.read(f"{root}/committed/{name}"))]
 
 
 def fan_out(root: str, *names: str, **options) -> FanOut:
@@ -71,13 +92,15 @@ class FanOutWorld:
             {"id": range(start, end), "version": [self._versions] * (end - start)}, schema=SCHEMA
         )
 
-    def run(self, calls: PosixLikeCalls | None = None, ends=ENDS, sink=None, **options) -> None:
-        """sink: another one than the fan-out, as a query that writes to one destination has it."""
+    def run(self, calls: PosixLikeCalls | None = None, ends=ENDS, sink=None, once=False, **options) -> None:
+        """sink: another one than the fan-out, as a query that writes to one destination has it. once: the query is not
+        restarted after an error that passes."""
         given = SinkOptions.of(ROOT, {**self.options, **options})
         driver = MicroBatchDriver(ROOT, SCHEMA, self.rows, given)
         driver.events = self.events
         driver.destination = lambda: sink or self.make(ROOT)
-        driver.run(self.io(calls), self.checkpoint, ends)
+        start = driver._run_once if once else driver.run
+        start(self.io(calls), self.checkpoint, ends)
 
     def dies_at(self, step: str, occurrence: int = 1, ends=ENDS, **options) -> None:
         """A driver dies there."""

@@ -1,18 +1,24 @@
 """One query into several destinations: each has each row once, whatever dies, wherever."""
 
+import contextlib
 import functools
 import sqlite3
 
 import pytest
 
 from streamsink import faults
+from streamsink.clock import IdSource
 from streamsink.databases import DatabaseSink
-from streamsink.errors import Corrupt
+from streamsink.errors import Corrupt, StreamsinkError
 from streamsink.sink import FanOut
+from streamsink.storage.s3 import S3FileIO
 from streamsink.testing import conformance
 from streamsink.testing.conformance import check_sink
+from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.faults import InjectedCrash
 from tests.crash.sweeps import Left, deaths, deaths_at_steps
 from tests.sinks.fan_out_world import ENDS, KINDS, FanOutWorld, fan_out, ids_in
+from tests.storage.memory_s3 import MemoryS3Calls
 
 ALL_KINDS = ("files", "table", "lines", "own")
 # Steps of a batch that no fan-out passes, or only with other options.
@@ -148,3 +154,42 @@ def test_rows_are_computed_once_for_all_destinations():
     world.run()
     assert world._versions == before, "a replay is computed again"
     assert world.seen() == dict.fromkeys(world.names, list(range(ENDS[-1])))
+
+
+class OnS3(FanOutWorld):
+    """The same on S3, where files have their final names at once, and are announced before."""
+
+    root = "s3://bucket/lake"
+
+    def __init__(self, *names: str):
+        super().__init__(*names)
+        self.calls = MemoryS3Calls()
+        self.make = lambda root: fan_out(self.root, *self.names)
+
+    def io(self, calls=None):
+        return S3FileIO(calls or self.calls, IdSource().new_id, self.root)
+
+    def ids(self, name: str) -> list[int]:
+        return ids_in(self.io(), self.root, name)
+
+
+def _accidents_on_s3(rng, how_many: int) -> None:
+    world = OnS3("table", "files")
+    counting = CrashingCalls(world.calls)
+    world.run(counting)
+    for _ in range(how_many):
+        number, mode = rng.randint(1, counting.count), rng.choice(list(Mode))
+        world = OnS3("table", "files")
+        with contextlib.suppress(InjectedCrash, OSError, StreamsinkError):
+            world.run(CrashingCalls(world.calls, number, mode))
+        world.ends_right(f"{mode.value} at call {number}")
+
+
+def test_accidents_on_s3(rng):
+    """At some calls."""
+    _accidents_on_s3(rng, 6)
+
+
+@pytest.mark.soak
+def test_many_accidents_on_s3(rng):
+    _accidents_on_s3(rng, 300)

@@ -51,9 +51,8 @@ class Branch:
         self._io, self._emit, self._clock = file_io, emit, Clock()
         self._options = replace(options, application=opened.application)
         self._committer = opened.committer
-        publishes = self._committer.for_background() if options.publishes_later else self._committer
-        self._queue = PublishQueue(self.to, self.journal, publishes, self._options, emit)
-        self._reconciler = Reconciler(self.to, self.journal, publishes, self._options, emit, queue=self._queue)
+        self._publishes = self._committer.for_background() if options.publishes_later else self._committer
+        self._begin_anew()
         self._check = JournalCheck(self.to.path, opened.application, self.journal, IdSource().new_id)
         self._writer = Writer(opened.application, "", 0)  # until ``claim``: nobody's epoch
         self._before: AppState | None = None
@@ -62,6 +61,12 @@ class Branch:
         self._begun: dict[str, _Begun] = {}  # by the fan-out's staging folder, the one that is being written
         self._begun_ms = 0.0
         self.is_running = False
+
+    def _begin_anew(self) -> None:
+        """Nothing is pending, and nothing has failed."""
+        of = self.to, self.journal, self._publishes, self._options, self._emit
+        self._queue = PublishQueue(*of)
+        self._reconciler = Reconciler(*of, queue=self._queue)
 
     # -- start of a run --------------------------------------------------------------------------------------------
 
@@ -137,6 +142,11 @@ class Branch:
             return self._planned
         last = self._queue.published
         return last.sequence if last is not None else 0
+
+    @property
+    def counted(self) -> int:
+        """The number of the last record that this destination has, as far as the others wait for it."""
+        return self.published
 
     def look(self) -> None:
         """The destination must carry the last published record, or one that was pending; else what is missing is

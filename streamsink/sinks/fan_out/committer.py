@@ -26,7 +26,7 @@ class _Known:
 
     def is_with(self, branches: Sequence[Branch]) -> bool:
         """Whether each destination has its part. One that joins later needs none."""
-        return all(branch.published >= self._numbers.get(branch.to.table_id, 0) for branch in branches)
+        return all(branch.counted >= self._numbers.get(branch.to.table_id, 0) for branch in branches)
 
 
 class FanOutCommitter(Committer):

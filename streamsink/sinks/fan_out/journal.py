@@ -33,6 +33,8 @@ class FanOutJournal(FileJournal):
         self._told: Callable[[Committable], None] = lambda record: None
         self.is_claimed = False
         self.settled: int | None = None
+        # By number, records that a destination lacks which may stay behind.
+        self._unmarked: dict[int, Committable] = {}
 
     def tell(self, told: Callable[[Committable], None]) -> None:
         """told: called with each record that was made, when all destinations have their parts."""
@@ -103,7 +105,15 @@ class FanOutJournal(FileJournal):
         return super().is_marked(sequence) and (self.settled is None or sequence <= self.settled)
 
     def mark_published(self, committable: Committable, where: Where | None = None) -> None:
-        super().mark_published(committable, where)
+        """Mark it when no destination that may stay behind lacks it, and then those before it too."""
+        parts, branches = parts_of(committable), self._branches
+        own = [(branch, parts[branch.to.table_id]) for branch in branches if branch.to.table_id in parts]
+        if any(branch.published < part.number for branch, part in own):
+            self._unmarked[committable.state.sequence] = committable
+        else:
+            for sequence in sorted(number for number in self._unmarked if number < committable.state.sequence):
+                super().mark_published(self._unmarked.pop(sequence))
+            super().mark_published(committable, where)
         if self.settled is not None:
             self.settled = max(self.settled, committable.state.sequence)
 

@@ -23,6 +23,7 @@ from streamsink.protocol.sink import OpenSink, Sink, check_supported
 from streamsink.sinks.fan_out.branch import Branch
 from streamsink.sinks.fan_out.committer import FanOutCommitter
 from streamsink.sinks.fan_out.journal import FanOutJournal
+from streamsink.sinks.fan_out.lagging import LaggingBranch
 from streamsink.sinks.fan_out.membership import Membership
 from streamsink.sinks.fan_out.parts import named, parts_of, payload_of
 from streamsink.sinks.fan_out.writing import FanOutGroup, FanOutWriting, Written
@@ -45,12 +46,14 @@ class FanOut(Sink):
     sinks: the destinations, by name. journal: the place of the record that they share, as sinks in Flink's form take
     it; it is how messages call the fan-out. Sinks of that form which have no journal of their own get a folder in it.
     options: by name of a destination, options of its own: those that say how a table is made, committed and locked,
-    sizes of files, and ``application``, where the destination shall know the query under another name.
+    sizes of files, and ``application``, where the destination shall know the query under another name. may_lag: by name
+    of a destination that may stay behind when it fails, how many records may be pending for it when a batch begins.
     """
 
     sinks: Mapping[str, Sink]
     journal: str = ""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    may_lag: Mapping[str, int] = field(default_factory=dict)
     path: str = field(init=False, default="", compare=False)
     # Two sinks for Paimon tables are equal wherever their tables are.
     _places: tuple[str, ...] = field(init=False, default=(), repr=False)
@@ -78,6 +81,9 @@ class FanOut(Sink):
                     f"({', '.join(self.sinks)}) with any of {', '.join(sorted(_OF_ONE))}"
                 )
             check_supported(self.sinks[name], {*given} - {"application"})
+        for name, most in self.may_lag.items():
+            if name not in self.sinks or not isinstance(most, int) or isinstance(most, bool) or most < 1:
+                self._refuse(f"may_lag has {name!r}: {most!r}, expected a destination's name and a number from 1 on")
         self._check_apart()
 
     def _with_journal(self, sink: Sink) -> Sink:
@@ -121,7 +127,9 @@ class FanOut(Sink):
         fields: Callable[[], Sequence[Any]],
         emit: Callable[[Event], None],
     ) -> "OpenFanOut":
-        branches, stores, known = [], [], self._known_paths(file_io, options)
+        if self.may_lag and options.publishes_later:
+            self._refuse("may_lag is given, and publish or publish_every_batches; leave one of them out")
+        branches, stores, known = list[Branch](), [], self._known_paths(file_io, options)
         for name, sink in self.sinks.items():
             own = SinkOptions.of(sink.path, self.options.get(name, {}), options)
             check_application(sink.path, own.application)
@@ -130,7 +138,8 @@ class FanOut(Sink):
             # A table that joins is made in the middle of the query; whether it may begin there is asked later.
             joins = own if sink.path in known else replace(own, adopt_from_batch=batch.batch_id)
             opened = sink.open(its_io, joins, batch, fields, emit)
-            branches.append(Branch(name, opened, its_io, own, emit))
+            of = name, opened, its_io, own, emit
+            branches.append(LaggingBranch(*of, most=self.may_lag[name]) if name in self.may_lag else Branch(*of))
             stores.append(store)
         return OpenFanOut(self, file_io, options, branches, tuple(stores))
 
