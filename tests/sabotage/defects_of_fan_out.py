@@ -10,6 +10,10 @@ _LAGGING, _BEHIND = "sinks/fan_out/lagging.py:LaggingBranch", "tests/sinks/test_
 _OPEN = "sinks/fan_out/sink.py:OpenFanOut"
 
 OF_FAN_OUT = (
+    Defect("what is recorded and not published does not count when the journal is lost",
+           "sinks/fan_out/branch.py:Branch.last_recorded",
+           "return newest.state if newest is not None and is_newer else said", "return said",
+           (f"{_WHICH}::test_without_the_journal_what_the_destinations_have_recorded_counts",)),
     Defect("a record is marked that a destination lacks", f"{_JOURNAL}.mark_published",
            "if any(branch.published < part.number for branch, part in own):", "if False:",
            (f"{_BEHIND}::test_the_record_is_not_marked_while_one_lacks_it",)),

@@ -111,13 +111,19 @@ def test_the_journal_of_the_fan_out_is_lost():
 def test_the_journal_of_the_fan_out_is_lost_with_a_record_between_the_destinations():
     """Who has it and who has not can be seen; what the others lack is nowhere but in the journal."""
     world = FanOutWorld("files", "own")
-    world.dies_at("fan-out.before_destination", 4)
+    world.dies_at("fan-out.delivered", 3)
     journal = f"{ROOT}/journal"
     kept = world.copy()
     world.io().delete_tree(journal)
     said = told("fan-out.histories-differ", lambda: world.run())
     said.says("'files' has checkpoint 1", "'own' has checkpoint 0", "Restore the journal", "Nothing was written")
     kept.ends_right("the journal was restored")
+    world.names = ("files",)  # there is no copy of it
+    world.run()
+    world.names = ("files", "own")
+    word = told("fan-out.new-destination", lambda: world.run(ends=(*ENDS, 12))).option("accept_as_new")
+    world.run(ends=(*ENDS, 12), accept_as_new=word)
+    assert world.seen() == {"files": list(range(12)), "own": [*ALL[: ENDS[0]], 9, 10, 11]}
 
 
 def test_a_new_checkpoint_over_what_is_there_filters_as_for_one_destination():
@@ -256,7 +262,9 @@ def test_a_destination_that_is_put_back_with_its_journal_is_noticed():
     world.run(ends=EARLY)
     newer = {path: io.read(path) for path in io.files_below(f"{ROOT}/own")}
     _put_back(io, kept)
-    said = told("fan-out.other-records", lambda: world.run()).says("'own'", "put back to an earlier", "Restore both")
+    said = told("fan-out.other-records", lambda: world.run()).says(
+        "'own'", "put back to an earlier", "Restore what was put back"
+    )
     assert said.kind and world.seen() == {"files": HALF, "own": ALL[: ENDS[0]]}
     _put_back(io, newer)
     world.ends_right("a newer copy was put back")

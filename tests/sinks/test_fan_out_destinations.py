@@ -11,6 +11,7 @@ from streamsink.protocol.decision import Verdict
 from streamsink.sink import FanOut, FileSink, PaimonTable, to_sink
 from streamsink.table.table import open_table
 from tests.advice.following import follows, told
+from tests.sinks import shown
 from tests.sinks.fan_out_world import ALL, ENDS, ROOT, FanOutWorld, fan_out
 
 EARLY = ENDS[:2]
@@ -178,3 +179,45 @@ def test_the_record_names_what_each_destination_is_given():
     assert parts.keys() == {"files", "table"} and all(len(part["files"]) == 1 for part in parts.values())
     assert sum(file["rows"] for file in body["files"]) == ENDS[0], "rows count once"
     assert Verdict.NEW and pickle.loads(pickle.dumps(fan_out(ROOT, *world.names))) == fan_out(ROOT, *world.names)
+
+
+@pytest.mark.parametrize("options", [{"publish_every_batches": 3}, {}], ids=str)
+def test_without_the_journal_what_the_destinations_have_recorded_counts(options):
+    """It will be published, so the batch that comes again is no new one."""
+    world = FanOutWorld("files", "table", "own", **options)
+    world.dies_at("group.queued" if options else "fan-out.delivered", 1 if options else 3)
+    world.io().delete_tree(f"{ROOT}/journal")
+    world.ends_right("the loss of the journal with records pending")
+
+
+@follows("fan-out.other-records")
+def test_an_older_copy_of_the_journal_is_noticed():
+    """It does not know what the destinations have got since."""
+    world = FanOutWorld("files", "own")
+    world.run(ends=ENDS[:1])
+    io, journal = world.io(), f"{ROOT}/journal"
+    kept = {path: io.read(path) for path in io.files_below(journal)}
+    world.run(ends=EARLY)
+    io.delete_tree(journal)
+    for path, data in kept.items():
+        io.create_if_absent(path, data)
+    folder = told("fan-out.other-records", lambda: world.run()).find(r"remove its folder (\S+):")
+    assert world.seen() == dict.fromkeys(world.names, HALF)
+    io.delete_tree(folder)
+    world.ends_right("the older copy was removed")
+
+
+def test_a_start_fails_on_purpose_when_it_has_published_what_was_pending():
+    """As for one destination, with the default of the option ``restore``."""
+    world = FanOutWorld("files", "own", restore="restore-and-fail")
+    world.dies_at("fan-out.before_destination", 2)
+    told("restore.restarting", lambda: world.run(once=True))
+    assert world.seen() == dict.fromkeys(world.names, ALL[: ENDS[0]])
+    world.ends_right("the restart")
+
+
+def test_the_page_shows_a_fan_out_that_can_be_made():
+    """Up to the query, for which there would have to be a source and a PostgreSQL."""
+    made: dict = {}
+    exec(shown.code("FAN_OUT.md").partition("query = ")[0], made)  # noqa: S102  our own page
+    assert list(made["orders_everywhere"].sinks) == ["lake", "files", "db"]

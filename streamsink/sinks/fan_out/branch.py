@@ -11,6 +11,7 @@ from typing import Any
 from streamsink import events
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Retryable
+from streamsink.journal.file_journal import FileJournal
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint
@@ -93,6 +94,13 @@ class Branch:
         """The number of the last record that the journal or the destination has. Called when it is claimed."""
         said = self.state()
         return max(self.journal.last_sequence(), said.sequence if said is not None else 0)
+
+    def last_recorded(self) -> AppState | None:
+        """The state of the last record that journal or destination have, published or not. Nothing is claimed."""
+        said = self.state()
+        newest = self.journal.newest() if isinstance(self.journal, FileJournal) else None
+        is_newer = newest is not None and (said is None or newest.state.sequence > said.sequence)
+        return newest.state if newest is not None and is_newer else said
 
     def has(self, part: Part) -> bool:
         """Whether the record of this number, here, is the part. True where nothing retained tells any more."""

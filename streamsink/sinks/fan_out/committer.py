@@ -111,7 +111,8 @@ class FanOutCommitter(Committer):
 
     def others(self, application: str) -> Mapping[str, LastOfOther]:
         """Also of queries that write to one of the destinations alone."""
-        found = {name: last for branch in self._branches for name, last in branch.others(self._to.table_id)}
+        every = [other for branch in self._branches for other in branch.others(self._to.table_id)]
+        found = {name: last for name, last in every if name != application}
         return {**found, **last_of_others(self._io, self._to.path, application, (), self._last_that_all_have)}
 
     def _last_that_all_have(self, application: str) -> AppState | None:

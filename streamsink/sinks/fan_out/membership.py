@@ -20,19 +20,23 @@ from streamsink.sinks.fan_out.parts import Part, parts_of
 class Membership:
     """The destinations of a start."""
 
-    def __init__(self, branches: Sequence[Branch], options: SinkOptions, is_marked: Callable[[int], bool]):
-        """is_marked: whether the fan-out's journal knows that all destinations have the record of this number."""
+    def __init__(self, branches: Sequence[Branch], options: SinkOptions, is_marked: Callable[[int], bool], place: str):
+        """is_marked: whether the fan-out's journal knows that all destinations have the record of this number. place:
+        of that journal.
+        """
+        self._place = place
         self._branches = branches
         self._options = options
         self._is_marked = is_marked
 
     def from_destinations(self, to: Destination) -> AppState | None:
-        """What all destinations say, when the fan-out's journal has no record: that of the last batch, or None.
+        """What is recorded in all destinations, when the fan-out's journal has no record; None for nothing.
 
         The journal may be lost, or the destinations may have been written one by one before. to: the fan-out. Raises
         Misuse when they were not at the same batch.
         """
-        said = {branch.name: state for branch in self._branches if (state := branch.state()) is not None}
+        # Recorded and not published counts: it will be published, so a batch that comes again must not be new.
+        said = {branch.name: state for branch in self._branches if (state := branch.last_recorded()) is not None}
         if not said:
             return None
         first = next(iter(said.values()))
@@ -41,8 +45,9 @@ class Membership:
                 raise Misuse(
                     f"{to.path}: the fan-out's journal has no record, and its destinations are not at the same batch: "
                     + ", ".join(f"'{name}' has {state.checkpoint_name}" for name, state in said.items())
-                    + ". Nothing was written. Restore the journal; or, where the destinations were written one by one "
-                    "before, let the query that did so come to the end of a batch in all of them",
+                    + ". Nothing was written. Restore the journal. Where the destinations were written one by one "
+                    "before, let the query that did so come to the end of a batch in all of them. Else leave those out "
+                    "that are behind, and name them again later, which says from where on they have rows",
                     kind="fan-out.histories-differ",
                 )
         number = max(state.sequence for state in said.values())
@@ -60,7 +65,7 @@ class Membership:
         if newest is None:
             last = self.from_destinations(to)
             if last is not None:
-                self._check_joining(to, last, [b for b in self._branches if b.state() is None], [])
+                self._check_joining(to, last, [b for b in self._branches if b.last_recorded() is None], [])
             return
         pending = [newest]
         while not self._is_marked(pending[-1].state.sequence) and (older := next(records, None)) is not None:
@@ -77,7 +82,7 @@ class Membership:
     def _check_joining(self, to: Destination, last: AppState, joining: Sequence[Branch], left: Sequence[Part]) -> None:
         """Raises Misuse unless the user has said of each destination that is new that it begins here."""
         for branch in joining:
-            state = branch.state()
+            state = branch.last_recorded()
             had = f"{branch.to.table_id}|{state.record_id if state is not None else ''}"
             word = ways.word(f"{to.table_id}|{last.record_id}|{had}|begins here")
             if word in words_of(self._options.accept_as_new):
@@ -133,8 +138,10 @@ class Membership:
                 f"'{part.application}' up to number {has}, and the fan-out has given it number {part.number} "
                 f"({record.state.checkpoint_name}) as its last one: another query has written there under the same "
                 "name, or the destination was put back to an earlier state together with its journal "
-                f"{branch.journal.place}. Nothing was written. Restore both as the fan-out left them; or leave the "
-                "destination out, and name it again later, which says from where on it has rows",
+                f"{branch.journal.place}, or the fan-out's own journal was. Nothing was written. Restore what was put "
+                "back as the fan-out left it. If that is the fan-out's journal, and there is no newer copy, remove its "
+                f"folder {self._place}: the destinations tell how far they are. Else leave the destination out, and "
+                "name it again later, which says from where on it has rows",
                 kind="fan-out.other-records",
             )
 

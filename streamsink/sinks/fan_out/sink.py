@@ -175,7 +175,7 @@ class OpenFanOut(OpenSink):
         self.to = open_folder(file_io, place, visible="commits")
         self._check_identities()
         self.journal = FanOutJournal(file_io, place, options.application, options.journal_retain, branches)
-        membership = Membership(branches, options, self.journal.is_marked)
+        membership = Membership(branches, options, self.journal.is_marked, self.journal.place)
         self.committer = FanOutCommitter(self.to, self.journal, branches, membership, file_io=file_io)
 
     def _check_identities(self) -> None:
