@@ -221,3 +221,20 @@ def test_the_page_shows_a_fan_out_that_can_be_made():
     made: dict = {}
     exec(shown.code("FAN_OUT.md").partition("query = ")[0], made)  # noqa: S102  our own page
     assert list(made["orders_everywhere"].sinks) == ["lake", "files", "db"]
+
+
+def test_a_destination_whose_staged_rows_are_gone_may_leave_and_join_again():
+    """What was recorded for it cannot be published there any more, and must not hold the others up for ever."""
+    world = FanOutWorld("files", "own", "table")
+    world.dies_at("fan-out.recorded", 2)
+    journal = f"{ROOT}/own/streamsink/streamsink"
+    world.io().delete_tree(journal)
+    told("pending.files-gone", lambda: world.run()).says("Nothing was published")
+    world.names = ("files", "table")
+    world.run(accept_as_seen=told("fan-out.left-destination", lambda: world.run()).option("accept_as_seen"))
+    world.names = ("files", "own", "table")
+    world.io().delete_tree(journal)
+    word = told("fan-out.new-destination", lambda: world.run(ends=(*ENDS, 12))).option("accept_as_new")
+    world.run(ends=(*ENDS, 12), accept_as_new=word)
+    expected = list(range(12))
+    assert world.seen() == {"files": expected, "own": [*ALL[: ENDS[0]], 9, 10, 11], "table": expected}
