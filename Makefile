@@ -21,7 +21,7 @@ PYTEST = $(BOOTSTRAP) exec --for test -- -m pytest
 WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadfile
 
-.PHONY: run run-postgres run-kafka chaos archive test test-fast soak sabotage bench accidents env clean
+.PHONY: run run-postgres run-kafka run-iceberg chaos archive test test-fast soak sabotage bench accidents env clean
 
 run:
 	$(JOB) $(ARGS)
@@ -37,6 +37,11 @@ run-postgres:
 # the same events into a topic, on a broker of the job's own unless ARGS='--to-brokers host:9092' names one
 run-kafka:
 	$(BOOTSTRAP) exec --for test $(if $(BROKERS),--jars kafka) -- jobs/kafka_to_kafka.py \
+		$(if $(BROKERS),--brokers '$(BROKERS)') $(if $(TOPIC),--topic '$(TOPIC)') $(ARGS)
+
+# the same events into an Iceberg table, in a catalog of the job's own unless ARGS='--catalog NAME' names one
+run-iceberg:
+	$(BOOTSTRAP) exec --for test $(if $(BROKERS),--jars kafka) -- jobs/kafka_to_iceberg.py \
 		$(if $(BROKERS),--brokers '$(BROKERS)') $(if $(TOPIC),--topic '$(TOPIC)') $(ARGS)
 
 # the library alone, as spark-submit --py-files takes it: for executors that have not installed it

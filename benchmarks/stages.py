@@ -78,13 +78,13 @@ def _count(batches, spec, variant) -> list[str]:
 
 def _conform(batches, spec, variant) -> list[str]:
     schema = spec.schema()
-    conform = Conform(schema)
+    conform = Conform(schema.fields)
     return [str(sum(rows.num_rows for batch in batches for _, rows in split_by_partition(conform(batch), schema)))]
 
 
 def _statistics(batches, spec, variant) -> list[str]:
     schema = spec.schema()
-    conform, stats = Conform(schema), StatsCollector(schema.fields, schema.options)
+    conform, stats = Conform(schema.fields), StatsCollector(schema.fields, schema.options)
     for batch in batches:
         for _, rows in split_by_partition(conform(batch), schema):
             stats.update(rows)

@@ -50,6 +50,7 @@ UNITS = {
         "storage/test_s3_keys",
         "storage/test_s3_proxy",
         "crash/test_handed_over",
+        "iceberg/test_stores",
         "crash/test_names",
         "table/test_whole",
         "advice/test_others",
@@ -67,6 +68,7 @@ UNITS = {
         "databases/test_deaths",
         "databases/test_refused",
         "databases/test_rows",
+        "iceberg/test_catalogs",
     ),
 }
 # They wait more than they compute.

@@ -130,8 +130,8 @@ def test_a_state_that_this_run_has_published_is_not_decoded_again(tmp_path, monk
     decoded = []
     monkeypatch.setattr(
         application_states,
-        "_from_text",
-        lambda text, of=application_states._from_text: decoded.append(text) or of(text),
+        "state_of_text",
+        lambda text, of=application_states.state_of_text: decoded.append(text) or of(text),
     )
     partitions.batches_of(str(tmp_path / "shop.db" / "orders"), partitions.Source(2, 10), 5)
     assert not decoded

@@ -46,6 +46,26 @@ def of_kafka_job(description: str, given: list[str]) -> argparse.Namespace:
     return args
 
 
+def of_iceberg_job(description: str, given: list[str]) -> argparse.Namespace:
+    """Likewise, of the job that writes an Iceberg table."""
+    parser = _parser(description)
+    parser.add_argument("--catalog", help="its name, as pyiceberg knows it; without it a catalog of the job's own")
+    parser.add_argument(
+        "--catalog-property",
+        action="append",
+        type=_pair,
+        default=[],
+        metavar="NAME=VALUE",
+        help="of the catalog, such as uri=thrift://host:9083; may be given several times",
+    )
+    args = _checked(parser, given)
+    if is_uri(args.warehouse):
+        parser.error("--warehouse is a folder here: the checkpoint lies beside it")
+    if args.catalog_property and not args.catalog:
+        parser.error("--catalog-property goes with --catalog")
+    return args
+
+
 def _parser(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(

@@ -63,7 +63,7 @@ class States:
         merged = self.with_state(application, state).by_application
         if not merged and application is None:
             return {}
-        texts = {PREFIX + name: _to_text(value) for name, value in sorted(merged.items())}
+        texts = {PREFIX + name: text_of_state(value) for name, value in sorted(merged.items())}
         return texts | {HISTORY: _COMPLETE if self.complete else _INCOMPLETE}
 
 
@@ -131,7 +131,7 @@ def states_in(snapshot: Snapshot, path: str) -> dict[str, Any] | None:
     if not texts:
         return {} if HISTORY in properties else None  # the last application was retired
     try:
-        return {name: dict(_from_text(text)) for name, text in texts.items()}
+        return {name: dict(state_of_text(text)) for name, text in texts.items()}
     except (ValueError, TypeError, OSError, zlib.error) as broken:
         raise Corrupt(
             f"{path}: its property {PREFIX}* is not valid JSON, nor a compressed one; the snapshot was altered. "
@@ -140,7 +140,7 @@ def states_in(snapshot: Snapshot, path: str) -> dict[str, Any] | None:
         ) from broken
 
 
-def _to_text(state: Mapping[str, Any]) -> str:
+def text_of_state(state: Mapping[str, Any]) -> str:
     """The state as JSON text; a long one as 'zstd:', the CRC-32 of the JSON, a colon, and its zstd stream in base85."""
     text = json.dumps(state, separators=(",", ":"))
     if len(text) <= _MOST_PLAIN:
@@ -175,8 +175,8 @@ def _digits() -> tuple[pa.Array, pa.Array]:
     return pa.array(_BASE85), pa.array([first + second for first in _BASE85 for second in _BASE85])
 
 
-def _from_text(text: str) -> Mapping[str, Any]:
-    """The inverse of ``_to_text``. It also reads the 'deflate:' form, which earlier versions wrote.
+def state_of_text(text: str) -> Mapping[str, Any]:
+    """The inverse of ``text_of_state``. It also reads the 'deflate:' form, which earlier versions wrote.
 
     Raises ValueError, OSError or zlib.error.
     """

@@ -44,6 +44,9 @@ REASONS: dict[str, str] = {
     "transaction.given-up": (
         "A task outlives its batch, and aborts its own transaction; the error reaches nobody who waits for the task."
     ),
+    "attempt.given-up": (
+        "A task outlives its batch, and deletes its own files; the error reaches nobody who waits for the task."
+    ),
     "sink.no-tables": (
         "A command for Paimon tables was called for another destination; what can be done says the "
         "error of the query that led there."

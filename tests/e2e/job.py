@@ -32,9 +32,9 @@ class Job:
     event_time: SQL of an event time with a watermark without delay. many: arguments of ``to_tables``; ``table`` is then
     the warehouse. shown: the query writes into the sink of this name that a page of the docs shows.
     database: arguments of ``DatabaseSink``, which the query then writes into. to_kafka: arguments of a ``KafkaSink``,
-    into which a query over Kafka then writes; the key of a message is its partition in the source. fan_out: a query
-    over files writes into ``table``, into the ``database``, into the topic of ``to_kafka`` and into a directory of
-    files, as this has them: {"journal", "files"}.
+    into which a query over Kafka then writes; the key of a message is its partition in the source. iceberg: arguments
+    of an ``IcebergSink``, likewise. fan_out: a query over files writes into ``table``, into the ``database``, into the
+    topic of ``to_kafka`` and into a directory of files, as this has them: {"journal", "files"}.
     """
 
     table: str
@@ -53,6 +53,7 @@ class Job:
     shown: str = ""
     database: dict = field(default_factory=dict)
     to_kafka: dict = field(default_factory=dict)
+    iceberg: dict = field(default_factory=dict)
     fan_out: dict = field(default_factory=dict)
 
     def but(self, **changes) -> "Job":
@@ -121,6 +122,10 @@ def start(spark, job: Job, listener: Callable[[Event], None]):
     elif job.to_kafka:
         options["position_columns"] = tuple(f"source_{name}" for name in POSITIONS)
         sink = to_sink(KafkaSink(**job.to_kafka), listener=listener, **options)
+    elif job.iceberg:
+        from streamsink.iceberg import IcebergSink
+
+        sink = to_sink(IcebergSink(**job.iceberg), listener=listener, **options)
     elif job.shown:
         sink = to_sink(SHOWN[job.shown](job.table), listener=listener, **options)
     elif job.many:

@@ -127,6 +127,20 @@ def test_the_events_are_in_postgresql_once_whatever_is_killed(job):
 
 
 @pytest.mark.slow
+@pytest.mark.in_turn("jobs", 1)
+def test_the_events_are_in_an_iceberg_table_once_whatever_is_killed(job):
+    """The catalog is a file of the job's own."""
+    counts, said = job.closing(
+        "kafka_to_iceberg.py", "--chaos", "--kills", "3", "--events", "2000", "--rows-per-batch", "250"
+    )
+    check(counts, "events generated", 2000)
+    killed = re.findall(r"^KILLED +at (\S+) in batch \d+$", said, re.MULTILINE)
+    assert killed == ["write.staged", "precommit.saved", "restore.before_publish"]
+    counts, _ = job.closing("kafka_to_iceberg.py", "--events", "500", "--rows-per-batch", "500")
+    check(counts, "events generated", 2500)
+
+
+@pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.in_turn("jobs", 1)
 def test_messages_are_in_postgresql_once_although_the_run_was_stopped(job, kafka_broker):

@@ -287,7 +287,7 @@ OF_BATCHES = (
            "if _SHORT in one or _SHORT in other:", "if False:", (_SHORTENED,)),
     Defect("a state of very many topics takes more than a snapshot has room for", "protocol/committable.py:AppState._positions",
            "len(self.recorded.topics) > _MOST_WHOLE_IDS", "False", (_SHORTENED,)),
-    Defect("a compressed state that was altered is taken", "table/application_states.py:_from_text",
+    Defect("a compressed state that was altered is taken", "table/application_states.py:state_of_text",
            "zlib.crc32(data) != int(crc)", "False", ("tests/table/test_state_size.py",)),
     # -- owners and fences
     Defect("no look at the owner before a batch", "protocol/run/two_phase.py:TwoPhaseCommit.admit",

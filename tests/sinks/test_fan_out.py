@@ -17,6 +17,7 @@ from streamsink.testing.conformance import check_sink
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash
 from tests.crash.sweeps import Left, deaths, deaths_at_steps
+from tests.iceberg.lake import Lake, ids_of
 from tests.sinks.fan_out_world import ENDS, KINDS, FanOutWorld, fan_out, ids_in
 from tests.storage.memory_s3 import MemoryS3Calls
 
@@ -78,6 +79,24 @@ def test_a_directory_and_a_database_pass(tmp_path):
         return ids_in(file_io, root, "files")
 
     assert check_sink(make, seen, drop=lambda: path.unlink(missing_ok=True), every=199) > 20
+
+
+@pytest.mark.in_turn("fan-outs in the suite of all sinks", 1)
+def test_a_directory_and_an_iceberg_table_pass():
+    """Whose catalog and files are in memory."""
+    lake = Lake()
+
+    def make(root):
+        return FanOut({"files": KINDS["files"][0](f"{root}/files"), "ice": lake.sink()}, journal=f"{root}/journal")
+
+    def seen(file_io, root):
+        lake.io(file_io._calls)
+        in_table, in_files = sorted(ids_of(file_io, lake.catalog())), ids_in(file_io, root, "files")
+        if in_files != list(range(len(in_files))) or len(in_files) not in (0, *conformance.ENDS):
+            raise Corrupt(f"a part of a batch, or rows twice: {in_files}", kind="test")
+        return in_table
+
+    assert check_sink(make, seen, drop=lake.drop, every=199) > 20
 
 
 @functools.cache

@@ -65,7 +65,7 @@ def batch(schema: pa.Schema, number: int) -> pa.RecordBatch:
 def write(folder: str, partition_by: list[str]) -> None:
     """Runs in a process of its own: writes batches into files and reads them back."""
     schema = TableSchema.create(parse_ddl(DDL), partition_by, {}, None, 1)
-    given = Conform(schema)._target
+    given = Conform(schema.fields)._target
     io = local_file_io(flush=False)
     writer = TableWriter(io, WriteSpec(folder, schema.to_json(), 2**40, 10, 2**20))
     for number in range(BATCHES):

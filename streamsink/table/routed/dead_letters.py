@@ -85,7 +85,7 @@ class Screen:
 
     def __init__(self, schema: TableSchema, folders: Folders | None = None):
         """folders: checks that the store can name the folders of the table's partitions; None for no such check."""
-        self._conform = Conform(schema)
+        self._conform = Conform(schema.fields)
         self._folders = folders
 
     def __call__(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[BadRow]]:

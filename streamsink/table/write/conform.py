@@ -1,13 +1,12 @@
 """Brings Arrow batches to the table's columns (order, types, nullability), and refuses what would lose anything."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamsink.errors import Misuse
 from streamsink.format.arrow_types import to_arrow_schema
-from streamsink.format.schema import TableSchema
 from streamsink.format.type_model import MAX_LENGTH
 from streamsink.format.types import AtomicType, DataField
 from streamsink.table.write.exact_cast import cast_exactly
@@ -36,9 +35,11 @@ class Conform:
     Columns are matched by name. A missing column that is nullable becomes null in every row; other columns are dropped.
     """
 
-    def __init__(self, schema: TableSchema):
-        self._fields = schema.fields
-        self._target = to_arrow_schema(schema.fields)
+    def __init__(self, fields: Sequence[DataField], way_on: str = WAY_ON):
+        """way_on: the advice for rows that do not fit."""
+        self._way_on = way_on
+        self._fields = fields
+        self._target = to_arrow_schema(fields)
         # This is decided once, so that columns without NOT NULL inside are not looked into for every batch.
         self._loose = {field.name: loosened(field.type) for field in self._target if has_not_null(field.type)}
 
@@ -46,7 +47,7 @@ class Conform:
         try:
             return self._conforming(batch)
         except Misuse as refused:
-            raise Misuse(f"{refused}. {WAY_ON}", kind=refused.kind) from refused
+            raise Misuse(f"{refused}. {self._way_on}", kind=refused.kind) from refused
 
     def _conforming(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         present = set(batch.schema.names)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from streamsink.errors import Misuse
 from streamsink.format.evolution import widens
@@ -9,7 +10,6 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.type_model import MAX_LENGTH
 from streamsink.format.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 from streamsink.options import SinkOptions
-from streamsink.table.table import Table
 
 # A source with only one type for text, bytes or timestamps says nothing about length or precision, so the values
 # decide.
@@ -34,8 +34,21 @@ def check_once(names: Sequence[str], where: str, way: str = _ONCE_IN_THE_QUERY) 
         )
 
 
+class Fitted(Protocol):
+    """A table, as the check sees it: of this library, or another one that has its schema in the same words."""
+
+    @property
+    def root(self) -> str: ...
+
+    def latest_schema(self) -> TableSchema: ...
+
+    def evolve(
+        self, wanted: Sequence[DataField], *, add_columns: bool, widen_types: bool, newest: TableSchema | None = None
+    ) -> TableSchema: ...
+
+
 def fit(
-    table: Table, given: Sequence[DataField], options: SinkOptions, newest: TableSchema | None = None
+    table: Fitted, given: Sequence[DataField], options: SinkOptions, newest: TableSchema | None = None
 ) -> TableSchema:
     """The table's schema, evolved for the columns ``given`` if an option allows it.
 
@@ -63,7 +76,7 @@ def fit(
         raise Misuse(f"{table.root}: {refused}. Nothing was written", kind=refused.kind) from refused
 
 
-def _check_missing(table: Table, field: DataField, options: SinkOptions) -> None:
+def _check_missing(table: Fitted, field: DataField, options: SinkOptions) -> None:
     if options.add_columns and field.type.nullable:
         return
     raise Misuse(

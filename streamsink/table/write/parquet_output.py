@@ -23,7 +23,7 @@ class ParquetOutput:
         schema = to_arrow_schema(fields)
         int96 = needs_int96(fields)
         self._plain = _plain_timestamps(fields, schema) if int96 else {}
-        self._stream = _Outlet(stream)
+        self._stream = Outlet(stream)
         codec, level = compression
         self._writer = pq.ParquetWriter(
             self._stream,
@@ -78,7 +78,7 @@ def _plain_timestamps(fields: Sequence[DataField], schema: pa.Schema) -> dict[st
     return found
 
 
-class _Outlet:
+class Outlet:
     """A file object that passes bytes on to a stream.
 
     After ``hold`` it keeps the end of the file back, to be changed; after ``forget`` it drops all bytes.

@@ -39,7 +39,7 @@ def split_by_partition(
         yield PartitionKey(EMPTY_ROW, ()), batch
         return
     columns = [batch.column(schema.field_names.index(name)) for name in schema.partition_keys]
-    for first, rows in _split(batch, columns):
+    for first, rows in split_by_columns(batch, columns):
         yield _key(columns, first, schema, table), rows
 
 
@@ -47,7 +47,7 @@ def split_with_places(batch: pa.RecordBatch, schema: TableSchema) -> Iterator[tu
     """As ``split_by_partition``, but with the indices of each partition's rows in the batch instead of the rows."""
     places = pa.RecordBatch.from_arrays([pa.array(range(batch.num_rows), pa.int64())], ["place"])
     columns = [batch.column(schema.field_names.index(name)) for name in schema.partition_keys]
-    for first, rows in _split(places, columns):
+    for first, rows in split_by_columns(places, columns):
         yield _key(columns, first, schema), rows.column(0)
 
 
@@ -57,7 +57,7 @@ def split_by_text(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str | No
     The value is None for nulls, and a NotUtf8 for a text that is not UTF-8.
     """
     texts = batch.column(column)
-    for first, rows in _split(batch, [texts]):
+    for first, rows in split_by_columns(batch, [texts]):
         yield _text(texts[first]), rows
 
 
@@ -80,7 +80,7 @@ def _text(text: pa.Scalar) -> str | None | NotUtf8:
         return NotUtf8()
 
 
-def _split(batch: pa.RecordBatch, columns: list[pa.Array]) -> Iterator[tuple[int, pa.RecordBatch]]:
+def split_by_columns(batch: pa.RecordBatch, columns: list[pa.Array]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """(index of its first row, its rows) for each combination of values in ``columns``."""
     codes = _codes(columns)
     if pc.count_distinct(codes).as_py() == 1:

@@ -45,7 +45,7 @@ class TableWriter:
         self._io = file_io
         self._spec = spec
         self._schema = spec.schema()
-        self._conform = Conform(self._schema)
+        self._conform = Conform(self._schema.fields)
         self._limits = limits or Limits(spec.max_open, spec.memory_bytes)
         self._limits.join(self)
         limits_of_names = file_io.name_limits(spec.table or spec.staging)

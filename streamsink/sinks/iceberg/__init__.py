@@ -1,0 +1,1 @@
+"""Apache Iceberg tables as a destination: data files by our writers, committed by pyiceberg."""

@@ -1,0 +1,140 @@
+"""One table of a catalog, by pyiceberg, whose errors come in the words of this library. Driver only."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from streamsink.errors import Misuse, Retryable, StreamsinkError
+
+_DURABLE = {"py-io-impl": "streamsink.sinks.iceberg.file_io.DurableFileIO"}
+# The property that ``try_out`` changes.
+TRIED = "streamsink.tried"
+# Errors of pyiceberg after which trying again is of no use; those that are not its own are found by their names, too.
+_WRONG = (
+    "BadRequestError",
+    "ForbiddenError",
+    "ModuleNotFoundError",
+    "NoSuchNamespaceError",
+    "NoSuchTableError",  # behind a creation: what has the name is no Iceberg table
+    "NotInstalledError",
+    "UnauthorizedError",
+    "ValueError",
+    "ArgumentError",
+    "NoSuchModuleError",
+)
+
+
+class CatalogTable:
+    """A table by its name. The table may be missing.
+
+    path: for messages. name, properties: of the catalog, as pyiceberg takes them. identifier: namespace and table.
+    """
+
+    def __init__(self, path: str, name: str, properties: Mapping[str, str], identifier: Sequence[str]):
+        self.path = path
+        self._of = (name, properties)
+        self.identifier = tuple(identifier)
+        try:
+            from pyiceberg.catalog import load_catalog
+        except ImportError as missing:
+            raise Misuse(
+                f"{path}: Iceberg tables need the package pyiceberg. Nothing was written. Install it on the driver: "
+                "pip install 'streamsink[iceberg]'",
+                kind="store.extra-missing",
+            ) from missing
+        with self.answered("the catalog could not be opened", opening=True):
+            self.catalog: Any = load_catalog(name, **{**_DURABLE, **properties})
+
+    def anew(self) -> "CatalogTable":
+        """The same with a connection of its own, for another thread."""
+        return CatalogTable(self.path, *self._of, self.identifier)
+
+    def load(self) -> Any | None:
+        """The table as it is now; None where there is none. Costs a question to the catalog, and one file."""
+        from pyiceberg.exceptions import NoSuchTableError
+
+        with self.answered("the table could not be loaded from its catalog", opening=True):
+            try:
+                return self.catalog.load_table(self.identifier)
+            except NoSuchTableError:
+                return None
+
+    def default_location(self) -> str:
+        """Where the catalog would create the table; '' where only its server knows that."""
+        resolve = getattr(self.catalog, "_resolve_table_location", None)
+        if resolve is None:
+            return ""
+        from pyiceberg.exceptions import NoSuchNamespaceError
+
+        namespace, name = ".".join(self.identifier[:-1]), self.identifier[-1]
+        with self.answered("the catalog does not say where the table would be", opening=True):
+            try:
+                return str(resolve(None, namespace, name))
+            except NoSuchNamespaceError:
+                warehouse = str(self.catalog.properties.get("warehouse", "")).rstrip("/")
+                return f"{warehouse}/{namespace}/{name}" if warehouse else ""
+
+    def create(self, schema: Any, partition_by: Sequence[str], location: str, properties: Mapping[str, str]) -> Any:
+        """Create the table, with its namespace, unless another program was first. Returns what is there then.
+
+        schema: as an Arrow schema. partition_by: its columns by which the table is partitioned, as they are.
+        """
+        from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+
+        with self.answered("the table could not be created", opening=True):
+            self.catalog.create_namespace_if_not_exists(self.identifier[:-1])
+            try:
+                with self.catalog.create_table_transaction(
+                    self.identifier, schema=schema, location=location or None, properties=dict(properties)
+                ) as creating:
+                    with creating.update_spec() as spec:
+                        for column in partition_by:
+                            spec.add_identity(column)
+            except (TableAlreadyExistsError, CommitFailedException):
+                pass  # what another program has created is looked at as any table is
+            return self.catalog.load_table(self.identifier)
+
+    def try_out(self, table: Any, word: str) -> None:
+        """Change a property of the table, which no reader looks at.
+
+        What would make each commit impossible shows before a record is made: missing rights, or columns that the
+        catalog does not take. word: another one each time.
+        """
+        from pyiceberg.exceptions import CommitFailedException
+
+        with self.answered("a commit was tried, which the catalog did not take"):
+            try:
+                with table.transaction() as trying:
+                    trying.set_properties({TRIED: word})
+            except CommitFailedException:
+                pass  # another program was first
+
+    @contextmanager
+    def answered(self, what: str, *, opening: bool = False) -> Iterator[None]:
+        """Within it, errors of pyiceberg, and of what is below it, become errors of this library.
+
+        what: did not succeed. opening: some errors then mean that what the user has named is wrong. Errors of stores,
+        and a commit that was certainly refused, stay what they are.
+        """
+        from pyiceberg.exceptions import CommitFailedException
+
+        try:
+            yield
+        except (StreamsinkError, CommitFailedException):
+            raise
+        except Exception as failed:  # the edge to a library whose errors have nothing in common
+            if isinstance(failed, OSError) and type(failed).__module__ == "builtins":
+                raise  # of a store; that of a catalog's client is of its own module
+            names = {each.__name__ for each in type(failed).__mro__}
+            if opening and names.intersection(_WRONG):
+                raise Misuse(
+                    f"{self.path}: {what}: {type(failed).__name__}. Nothing was written. Look whether the catalog's "
+                    "name and properties, and the name of the table, are right; what pyiceberg says is in the log of "
+                    "the driver, below this error",
+                    kind="iceberg.options",
+                ) from failed
+            raise Retryable(
+                f"{self.path}: {what}: {type(failed).__name__}. What is recorded is safe in the journal. Look whether "
+                "the catalog answers; the query goes on when it is started again",
+                kind="iceberg.unavailable",
+            ) from failed

@@ -1,0 +1,131 @@
+"""The columns of an Iceberg table in the words of this library, and what of such tables is refused. Driver only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from streamsink.errors import Misuse, Retryable
+from streamsink.format.arrow_types import from_arrow_schema, to_arrow_schema
+from streamsink.format.evolution import evolve
+from streamsink.format.schema import TableSchema
+from streamsink.format.types import DataField
+from streamsink.options import SinkOptions
+from streamsink.sinks.iceberg.catalog import CatalogTable
+from streamsink.table.write.fit import fit
+
+_FORMAT_VERSION = 2
+_ID = b"PARQUET:field_id"
+_ATOMIC = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", tz="UTC"),
+    "string": pa.string(),
+    "binary": pa.binary(),
+}
+
+
+def check(table: Any, path: str) -> None:
+    """Raises Misuse for a table with features that are not honoured here."""
+    metadata = table.metadata
+    found, way = "", ""
+    if metadata.format_version != _FORMAT_VERSION:
+        found = f"its format version is {metadata.format_version}, expected {_FORMAT_VERSION}"
+        way = "Upgrade it, or write another table" if metadata.format_version < _FORMAT_VERSION else ""
+    transforms = [field for field in table.spec().fields if str(field.transform) != "identity"]
+    if transforms:
+        found = f"it is partitioned by {transforms[0].transform} ({transforms[0].name}), expected columns as they are"
+        way = "Partition the table by a column that the query computes"
+    if "encryption.key-id" in metadata.properties:
+        found = "its files are to be encrypted (encryption.key-id)"
+    if found:
+        raise Misuse(
+            f"{path}: {found}. Nothing was written. {way or 'Write another table'}", kind="iceberg.unsupported"
+        )
+    file_schema(table.schema(), path)
+
+
+def file_schema(schema: Any, path: str) -> pa.Schema:
+    """The columns of data files, with the ids of their fields, by which readers find them after a rename."""
+    return pa.schema([_field(each, path, each.name) for each in schema.fields])
+
+
+def _field(field: Any, path: str, where: str, name: str = "") -> pa.Field:
+    kind = _type(field.field_type, path, where)
+    return pa.field(name or field.name, kind, not field.required, {_ID: str(field.field_id).encode()})
+
+
+def _type(kind: Any, path: str, where: str) -> pa.DataType:
+    if kind.is_struct:
+        return pa.struct([_field(each, path, f"{where}.{each.name}") for each in kind.fields])
+    if hasattr(kind, "element_field"):
+        return pa.list_(_field(kind.element_field, path, f"{where}.element", "element"))
+    if hasattr(kind, "key_field"):
+        key, value = kind.key_field, kind.value_field
+        return pa.map_(_field(key, path, f"{where}.key", "key"), _field(value, path, f"{where}.value", "value"))
+    if str(kind) in _ATOMIC:
+        return _ATOMIC[str(kind)]
+    if str(kind).startswith("decimal("):
+        return pa.decimal128(kind.precision, kind.scale)
+    raise Misuse(
+        f"{path}: column '{where}' is {kind}, which is not written here. Nothing was written. Write a table without "
+        "such a column",
+        kind="iceberg.unsupported",
+    )
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The schema of a table as rows of a query find it. root: for messages. schema: in this library's words."""
+
+    root: str
+    schema: TableSchema
+
+    def latest_schema(self) -> TableSchema:
+        return self.schema
+
+    def evolve(
+        self, wanted: Sequence[DataField], *, add_columns: bool, widen_types: bool, newest: TableSchema | None = None
+    ) -> TableSchema:
+        """What the schema becomes. The table is not changed."""
+        return evolve(self.schema, wanted, add_columns=add_columns, widen_types=widen_types, time_millis=0)
+
+
+def fitted(table: Any, to: CatalogTable, given: Sequence[DataField], options: SinkOptions) -> Any:
+    """The table, whose schema is changed before for rows with the columns ``given``, if options allow it.
+
+    Raises Misuse, which names the column, when such rows do not fit; Retryable when another program has changed the
+    schema meanwhile.
+    """
+    from pyiceberg.exceptions import CommitFailedException
+
+    fields = from_arrow_schema(file_schema(table.schema(), to.path))
+    before = TableSchema.create(fields, [each.name for each in table.spec().fields])
+    after = fit(Fitted(to.path, before), given, options)
+    if after is before:
+        return table
+    try:
+        with to.answered("its schema could not be changed"), table.update_schema() as update:
+            update.union_by_name(to_arrow_schema(after.fields))
+    except CommitFailedException as other:
+        raise Retryable(
+            f"{to.path}: another program has changed the schema at the same time. Nothing was written. The query "
+            "looks at it again when it is started again",
+            kind="schema.contended",
+        ) from other
+    changed = to.load()
+    found = from_arrow_schema(file_schema(changed.schema(), to.path)) if changed is not None else []
+    wanted = [(field.name, field.type) for field in after.fields]
+    if [(field.name, field.type) for field in found] != wanted:
+        raise Misuse(
+            f"{to.path}: pyiceberg could not change the schema as the rows need it. No row was written. Change the "
+            "columns of the table with another engine, or cast them in the query",
+            kind="schema.evolution",
+        )
+    return changed

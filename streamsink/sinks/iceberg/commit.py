@@ -1,0 +1,142 @@
+"""One commit of one record: its data files, and what is remembered of it, become visible at one instant. Driver only.
+
+pyiceberg's own transaction tries again when another writer was first, and looks at nothing then: a record that was
+published meanwhile would be there twice. So each try is made here, on a table that was looked at.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from streamsink.errors import OutcomeUnknown, StreamsinkError
+from streamsink.format.arrow_types import physical
+from streamsink.protocol.committable import Committable
+from streamsink.sinks.iceberg.catalog import CatalogTable
+from streamsink.sinks.iceberg.table_state import property_of, summary_of
+from streamsink.sinks.lake_tables.parquet_file import LakeFile
+
+_MERGES = "commit.manifest-merge.enabled"
+_NANOS_PER_MICRO = 1000
+
+
+class Refused(StreamsinkError):
+    """Another writer was first: nothing was committed. It reaches no user."""
+
+
+def data_file(table: Any, file: LakeFile, path: str, schema_id: int, spec_id: int) -> Any:
+    """A data file as a manifest has it. path: its URI. schema_id, spec_id: of the table, when it was written."""
+    from pyiceberg.io.pyarrow import (
+        compute_statistics_plan,
+        data_file_statistics_from_parquet_metadata,
+        parquet_path_to_id_mapping,
+    )
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
+
+    schema = table.schemas().get(schema_id)
+    told: Mapping[str, Any] = {"record_count": file.rows}
+    if schema is not None:  # else another program has removed it since; readers need no statistics
+        told = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=file.metadata,
+            stats_columns=compute_statistics_plan(schema, table.metadata.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        ).to_serialized_dict()
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*map(_partition_value, file.partition_values.values())),
+        file_size_in_bytes=file.size,
+        sort_order_id=None,
+        spec_id=spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **told,
+    )
+
+
+def _partition_value(value: pa.Scalar) -> Any:
+    stored = physical(value)
+    return stored // _NANOS_PER_MICRO if stored is not None and pa.types.is_timestamp(value.type) else stored
+
+
+def commit(to: CatalogTable, table: Any, record: Committable, files: Sequence[Any], spec_id: int) -> Any:
+    """Make the record visible on top of ``table``, or nothing.
+
+    files: as of ``data_file``. spec_id: of the partition spec that they were written by. Returns the table as it is
+    then; None if that is not known.
+
+    Raises Refused when the table was changed meanwhile; OutcomeUnknown when the catalog did not answer and does not
+    have it; OSError when a file could not be written, with nothing committed.
+    """
+    from pyiceberg.exceptions import CommitFailedException
+    from pyiceberg.table.update import AssertTableUUID
+
+    with to.answered("the files of a commit could not be written"):
+        own = _as_of(table, spec_id)
+        transaction = _transaction(own)
+        update = transaction.update_snapshot(snapshot_properties=summary_of(record))
+        producer = update.merge_append() if _merges(table.metadata.properties) else update.fast_append()
+        for file in files:
+            producer.append_data_file(file)
+        producer.commit()  # into the transaction
+        order = transaction.table_metadata.last_sequence_number
+        transaction.set_properties(property_of(record, producer.snapshot_id, order))
+    requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
+    try:
+        with to.answered("a commit was not answered"):
+            own._do_commit(updates=transaction._updates, requirements=requirements)
+    except CommitFailedException as first:
+        if not _is_there(to, producer.snapshot_id):
+            producer._clean_all_uncommitted()
+            raise Refused(f"{to.path}: another writer was first", kind="commit.retries") from first
+    except (StreamsinkError, OSError) as unknown:
+        if not _is_there(to, producer.snapshot_id):
+            raise OutcomeUnknown(
+                f"{to.path}: the catalog did not answer to the commit of {record.state.checkpoint_name} "
+                f"({type(unknown).__name__}), and does not have it now. Nothing was deleted. What was pre-committed is "
+                "safe in the journal; the next start looks whether it was published, and publishes it if not",
+                kind="publish.unknown",
+            ) from unknown
+    else:
+        return own
+    return None
+
+
+def _as_of(table: Any, spec_id: int) -> Any:
+    """The same table for making a commit, whose default partition spec is that of the files."""
+    from pyiceberg.table import Table
+
+    metadata = table.metadata
+    if metadata.default_spec_id != spec_id:
+        metadata = metadata.model_copy(update={"default_spec_id": spec_id})
+    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)
+
+
+def _transaction(table: Any) -> Any:
+    """A transaction that makes its metadata once for each change, and not for each of the dozen times it is asked."""
+    from pyiceberg.table import Transaction
+
+    class Remembering(Transaction):  # type: ignore[misc]
+        _made: tuple[Any, Any] = (None, None)
+
+        @property
+        def table_metadata(self) -> Any:
+            of, made = self._made
+            if made is None or of is not self._updates:
+                made = super().table_metadata
+                self._made = (self._updates, made)
+            return made
+
+    return Remembering(table)
+
+
+def _merges(properties: Mapping[str, str]) -> bool:
+    """As Iceberg's own writers do: a table of many small commits would have as many manifests."""
+    return str(properties.get(_MERGES, "true")).lower() == "true"
+
+
+def _is_there(to: CatalogTable, snapshot_id: int) -> bool:
+    found = to.load()
+    return found is not None and any(each.snapshot_id == snapshot_id for each in found.metadata.snapshots)

@@ -1,0 +1,163 @@
+"""Publishes records as snapshots of an Iceberg table, and tells what is published. Driver only."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from streamsink.clock import Clock
+from streamsink.errors import Corrupt, Misuse, Retryable
+from streamsink.faults import fault_point
+from streamsink.journal.others import last_of_others
+from streamsink.protocol.committable import AppState, Committable, LastOfOther
+from streamsink.protocol.sink import Committer, Destination, History, Published
+from streamsink.sinks.iceberg import table_state
+from streamsink.sinks.iceberg.catalog import CatalogTable
+from streamsink.sinks.iceberg.commit import Refused, commit, data_file
+from streamsink.sinks.iceberg.table_state import Standing
+from streamsink.sinks.lake_tables.attempts import Places
+
+# Tries of one commit, and the wait between two of them, which doubles up to the last one.
+_TRIES, _WAIT_MS, _LONGEST_WAIT_MS = 20, 10, 2_000
+# Keys in the description of a record's files.
+SCHEMA_ID, SPEC_ID, DATA_URI = "schema", "spec", "data"
+
+
+class IcebergCommitter(Committer):
+    """Commits to one table."""
+
+    def __init__(self, to: Destination, table: CatalogTable, places: Places, load: Callable[[int], Committable | None]):
+        """load: reads a record of the application's journal by its number."""
+        self._to = to
+        self._catalog = table
+        self._places = places
+        self._load = load
+        self._looked_at: Any = None
+
+    def for_background(self) -> "IcebergCommitter":
+        return IcebergCommitter(self._to, self._catalog.anew(), self._places, self._load)
+
+    def history(self, application: str) -> History:
+        return History(self._newest(self._look(), application), complete=True)
+
+    def others(self, application: str) -> Mapping[str, LastOfOther]:
+        table = self._look()
+
+        def said(name: str) -> AppState | None:
+            found = table_state.said_of(table, name, self._to.path)
+            return found.state if found is not None else None
+
+        known = table_state.applications(table)
+        found = last_of_others(self._places.journal_io, self._places.journal, application, known, said)
+        # Journals of other tables may lie in the same folder.
+        return {name: last for name, last in found.items() if last.state.table_id == self._to.table_id}
+
+    def mentions(self, committable: Committable) -> bool:
+        return table_state.mentions(self._look(), committable)
+
+    def sees_all_since(self, committable: Committable) -> bool:
+        return self._standing(self._look(), committable.application).is_whole
+
+    def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
+        return self._places.in_place(committable)
+
+    def path_of_rows(self, committable: Committable) -> str:
+        return self._places.path(committable, committable.files[0].final) if committable.files else ""
+
+    def sweep(self, published: Sequence[Committable]) -> list[str]:
+        """Nothing: what a catalog has answered for is durable, and metadata of dead tries has no name that is known."""
+        return []
+
+    def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
+        state = committable.state
+        for attempt in range(1, _TRIES + 1):
+            fence()
+            # What was looked at for the batch counts once: a commit on top of it is refused if the table has changed.
+            table, self._looked_at = self._looked_at or self._look(), None
+            newest = self._newest(table, committable.application)
+            if newest is None or newest.record_id != state.record_id:
+                self._check_expected(committable, newest, expect)
+                try:
+                    self._commit(table, committable, restored)
+                except Refused:
+                    Clock().sleep_ms(min(_WAIT_MS << attempt, _LONGEST_WAIT_MS))
+                    continue
+            fault_point("commit.published")
+            return Published(state.checkpoint_id, state.sequence, attempt)
+        raise Retryable(
+            f"{self._to.path}: other writers were first in each of {_TRIES} tries to commit {state.checkpoint_name}. "
+            "It is safe in the journal, and is published at the next start",
+            kind="commit.retries",
+        )
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _look(self) -> Any:
+        """The table as it is now. Raises Misuse when it is gone, or another one."""
+        table = self._catalog.load()
+        if table is None:
+            raise Misuse(
+                f"{self._to.path}: the table is gone. Nothing was written. Restore it, or start the query with a new "
+                f"checkpoint, without the journal in {self._places.journal}, to have it created anew",
+                kind="table.gone",
+            )
+        found = str(table.metadata.table_uuid)
+        if found != self._to.table_id:
+            raise Misuse(
+                f"{self._to.path}: the table was dropped and recreated while the query ran: its id is {found}, "
+                f"expected {self._to.table_id}. Nothing was written. Restore the first table; or remove the journal "
+                "of the dropped one and start a new checkpoint, which reads the source from its beginning",
+                kind="table.recreated",
+            )
+        self._looked_at = table
+        return table
+
+    def _standing(self, table: Any, application: str) -> Standing:
+        return table_state.standing(table, application, self._to.path)
+
+    def _newest(self, table: Any, application: str) -> AppState | None:
+        """The state of the last record that the table has. Where it was rolled back, the journal has that state."""
+        found = self._standing(table, application)
+        if not found.is_lost:
+            return found.state
+        number, record_id = found.newest
+        if not number and found.is_whole:
+            return None
+        record = self._load(number) if number else None
+        if record is not None and record.state.record_id == record_id:
+            return record.state
+        last = found.state.sequence if found.state is not None else 0
+        raise Misuse(
+            f"{self._to.path}: the table was rolled back, or replaced: record {last} of application '{application}' "
+            f"is not in it any more, and what it still has, up to record {number or 'unknown'}, the journal does not "
+            f"know. Nothing was written. {self._to.way_back}",
+            kind="table.rolled-back-too-far",
+        )
+
+    def _check_expected(self, record: Committable, newest: AppState | None, expect: int) -> None:
+        found = newest.sequence if newest is not None else 0
+        if found != expect:
+            raise Retryable(
+                f"{self._to.path}: records of application '{record.application}' have come or gone while "
+                f"{record.state.checkpoint_name} was being published: record {found} is the newest, expected {expect}. "
+                "Nothing was published; the record is safe in the journal. The restart of the query finds out what has "
+                "happened",
+                kind="destination.history-changed",
+            )
+
+    def _commit(self, table: Any, record: Committable, restored: bool) -> None:
+        gone = self._places.in_place(record)[2] if restored else ()
+        if gone:
+            raise Corrupt(
+                f"{self._to.path}: {gone[0]} is gone, or not whole: {len(gone)} of the {len(record.files)} data files "
+                f"of record {record.state.sequence}, which waits for its commit. Nothing was published. Restore "
+                "them; something deletes files that no snapshot names, before they are old enough",
+                kind="pending.files-gone",
+            )
+        described, more = self._places.described(record) if record.files else ([], {})
+        spec_id = int(more.get(SPEC_ID, table.metadata.default_spec_id))
+        folder = f"{more.get(DATA_URI, '')}/{self._places.folder_name(record.state.record_id)}"
+        with self._catalog.answered("the files of a record could not be described"):
+            files = [
+                data_file(table, file, f"{folder}/{file.name}", int(more[SCHEMA_ID]), spec_id) for file in described
+            ]
+        fault_point("commit.before_publish")
+        self._looked_at = commit(self._catalog, table, record, files, spec_id)

@@ -1,0 +1,101 @@
+"""How pyiceberg writes metadata on a local disk: durable, before a catalog names it. Driver only.
+
+pyiceberg's own files are closed, and not flushed: after a power failure a catalog would name metadata that is empty.
+"""
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from pyiceberg.io import OutputFile
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from streamsink.storage.file_io import FileIO, local_file_io
+
+
+class DurableFileIO(PyArrowFileIO):  # type: ignore[misc]
+    """pyiceberg's own stores, with durable files on a local disk. A catalog finds it by its property ``py-io-impl``."""
+
+    def new_output(self, location: str) -> Any:
+        scheme, _, path = self.parse_location(location, self.properties)
+        if scheme != "file":
+            return super().new_output(location)
+        return DurableOutput(location, path, _disk(), lambda: super(DurableFileIO, self).new_input(location))
+
+
+@functools.cache
+def _disk() -> FileIO:
+    """One for all: it remembers which folders above are durable."""
+    return local_file_io()
+
+
+class DurableOutput(OutputFile):  # type: ignore[misc]
+    """A file in a store of this library. path: as the store has it. as_input: opens it for reading."""
+
+    def __init__(self, location: str, path: str, file_io: FileIO, as_input: Callable[[], Any]):
+        super().__init__(location)
+        self._path = path
+        self._io = file_io
+        self._as_input = as_input
+
+    def __len__(self) -> int:
+        size = self._io.size(self._path)
+        if size is None:
+            raise FileNotFoundError(self.location)
+        return size
+
+    def exists(self) -> bool:
+        return self._io.exists(self._path)
+
+    def to_input_file(self) -> Any:
+        return self._as_input()
+
+    def create(self, overwrite: bool = False) -> "DurableStream":
+        if overwrite:
+            self._io.delete(self._path)
+        self._io.make_dir(os.path.dirname(self._path))
+        return DurableStream(self._io, self._path)
+
+
+# How names of the files end that catalogs name. Each is written behind all that it names, into the same folder.
+_LAST = ".metadata.json"
+
+
+class DurableStream:
+    """A file that is durable when it is closed; its name is so with the metadata file that is written last."""
+
+    def __init__(self, file_io: FileIO, path: str):
+        self._io = file_io
+        self._path = path
+        self._stream: BinaryIO | None = file_io.open_output(path)
+        self._size = 0
+
+    def write(self, data: bytes) -> int:
+        if self._stream is None:
+            raise ValueError(f"{self._path} is closed")
+        self._size += len(data)
+        return self._stream.write(data)
+
+    @property
+    def closed(self) -> bool:
+        return self._stream is None
+
+    def flush(self) -> None:
+        """It is flushed when it is closed."""
+
+    def tell(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            self._io.close_output(stream)
+            if self._path.endswith(_LAST):
+                self._io.sync_dir(os.path.dirname(self._path))
+
+    def __enter__(self) -> "DurableStream":
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()

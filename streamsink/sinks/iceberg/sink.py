@@ -1,0 +1,258 @@
+"""An Iceberg table as a destination: what a user names, and what one start of a query opens. Driver only."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from streamsink.clock import IdSource
+from streamsink.errors import Corrupt, Misuse
+from streamsink.events import Event
+from streamsink.format.arrow_types import from_arrow_schema, to_arrow_schema
+from streamsink.journal.file_journal import FileJournal
+from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.protocol.committable import Batch, Committable, StagedFile
+from streamsink.protocol.decision import Checkpoint
+from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.protocol.journal import Group
+from streamsink.protocol.sink import Destination, OpenSink, Sink
+from streamsink.sinks.iceberg import columns, table_state
+from streamsink.sinks.iceberg.catalog import CatalogTable
+from streamsink.sinks.iceberg.committer import DATA_URI, SCHEMA_ID, SPEC_ID, IcebergCommitter
+from streamsink.sinks.lake_tables.attempts import Places
+from streamsink.sinks.lake_tables.writing import LakeWriting
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.stores import Store, journal_place, table_path
+
+# Key in the payload of a record: the path of the sink.
+_DESTINATION = "destination"
+_JOURNALS = "_streamsink"  # Iceberg's orphan cleaning leaves out names that begin so
+
+
+@dataclass(frozen=True)
+class IcebergSink(Sink):
+    """An Apache Iceberg table; see docs/ICEBERG.md.
+
+    table: namespace and name, 'shop.orders'. catalog, catalog_properties: as pyiceberg's ``load_catalog`` takes them; a
+    catalog that is in its configuration file needs no properties. location: of a table that the sink creates; '' where
+    the catalog chooses. journal: a folder for the journal that the driver and all executors share; '' for
+    ``<location>/_streamsink``. store_options: of the table's store, where the journal lies in another one; else the
+    option ``store_options`` counts for both.
+
+    Raises Misuse for values that are wrong. Without ``journal`` and ``location`` it asks the catalog where the table
+    is, and raises Retryable when that does not answer.
+    """
+
+    table: str
+    catalog: str = "default"
+    catalog_properties: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    location: str = ""
+    journal: str = ""
+    store_options: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    path: str = field(init=False)
+    # Where a table that does not exist is created, and where one that exists must be; '' for anywhere.
+    place: str = field(init=False, default="", compare=False)
+    supports: ClassVar[frozenset[str]] = frozenset(  # type: ignore[misc]
+        {"partition_by", "table_options", "create", "add_columns", "widen_types"}
+        | {"target_file_bytes", "max_open_writers", "writer_memory_bytes"}
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", f"{self.catalog}.{self.table}")
+        parts = self.table.split(".") if isinstance(self.table, str) else []
+        if len(parts) < 2 or not all(parts):
+            raise Misuse(
+                f"table is {self.table!r}, expected a namespace and a name such as 'shop.orders'. Nothing was written. "
+                "Correct it",
+                kind="iceberg.options",
+            )
+        object.__setattr__(self, "place", self.location)
+        if not self.journal:
+            # The journal is where the table is, so that stays, whatever the catalog would choose by now.
+            object.__setattr__(self, "place", self.location or self._location_by_catalog())
+            object.__setattr__(self, "journal", f"{table_path(self.place)}/{_JOURNALS}")
+
+    def _location_by_catalog(self) -> str:
+        named = self.named()
+        table = named.load()
+        found = str(table.location()) if table is not None else named.default_location()
+        if not found:
+            raise Misuse(
+                f"{self.path}: there is no table yet, and only the catalog knows where it will be. Nothing was "
+                "written. Give IcebergSink location='...' or journal='...', a folder that the driver and all executors "
+                "share and that nobody cleans",
+                kind="iceberg.options",
+            )
+        return found
+
+    def named(self) -> CatalogTable:
+        """The table in its catalog, by a connection of its own."""
+        return CatalogTable(self.path, self.catalog, self.catalog_properties, self.table.split("."))
+
+    def open(
+        self,
+        file_io: FileIO,
+        options: SinkOptions,
+        batch: Batch,
+        fields: Callable[[], Sequence[Any]],
+        emit: Callable[[Event], None],
+    ) -> "OpenIceberg":
+        named = self.named()
+        table = named.load()
+        if table is None:
+            self._check_creation(options, batch)
+            columns_of = to_arrow_schema(fields())
+            missing = [name for name in options.partition_by if name not in columns_of.names]
+            if missing:
+                raise Misuse(
+                    f"{self.path}: partition_by names '{missing[0]}', and the rows have no such column. Nothing was "
+                    "written. Correct it",
+                    kind="iceberg.options",
+                )
+            table = named.create(columns_of, options.partition_by, self.place, options.table_options)
+        columns.check(table, self.path)
+        data = table.properties.get("write.data.path", table.location())
+        if _authority(table_path(data)) != _authority(table_path(table.location())):
+            raise Misuse(
+                f"{self.path}: its data files are to be in another store than the table (write.data.path is {data}). "
+                "Nothing was written. Let them be in the table's store",
+                kind="iceberg.unsupported",
+            )
+        if self.place and table_path(self.place) != table_path(table.location()):
+            raise Misuse(
+                f"{self.path}: the table is at {table.location()}, expected at {self.place}, where its journal is "
+                "looked for. Nothing was written. Leave 'location' out, or correct it; where the table was moved, or "
+                "created meanwhile by another program, make the IcebergSink anew",
+                kind="iceberg.options",
+            )
+        if table_state.standing(table, options.application, self.path).state is None:  # none, and none was removed
+            named.try_out(table, IdSource().new_id())
+        return OpenIceberg(self, named, table, file_io, options)
+
+    def _check_creation(self, options: SinkOptions, batch: Batch) -> None:
+        if not options.create:
+            raise Misuse(
+                f"{self.path}: there is no such table in the catalog, and create is False. Nothing was written. "
+                "Create it, correct its name, or let the sink create it with create=True",
+                kind="table.missing",
+            )
+        if batch.batch_id not in (0, END_OF_INPUT, options.adopt_from_batch):
+            raise Misuse(
+                f"{self.path}: there is no table, but the query's checkpoint is past: its next batch is "
+                f"{batch.batch_id}. The table was dropped, or the query wrote elsewhere before. Nothing was written. "
+                "Restore the table; or start a new checkpoint; or, for a query that moves to streamsink, set "
+                f"adopt_from_batch={batch.batch_id}",
+                kind="table.gone",
+            )
+
+
+class OpenIceberg(OpenSink):
+    """The table of one start of a query."""
+
+    journal: FileJournal
+    is_distant = True  # a catalog is asked, and a metadata file read, while Spark computes the rows
+
+    def __init__(self, sink: IcebergSink, named: CatalogTable, table: Any, file_io: FileIO, options: SinkOptions):
+        self._sink, self._named, self._io, self._options = sink, named, file_io, options
+        self.application = self.known_as = options.application
+        folder = journal_place(sink.journal)
+        self._store = _other_store(folder, sink, table, options)
+        io = file_io if self._store is None else self._store.open()
+        self._data_uri = str(table.properties.get("write.data.path", f"{table.location()}/data")).rstrip("/")
+        self._places = Places(sink.path, file_io, folder, io, table_path(self._data_uri))
+        keeps = options.on_rollback == ON_ROLLBACK_REPUBLISH
+        self.journal = FileJournal(
+            file_io, folder, options.application, options.journal_retain, keep_staging=keeps, abandoned=self._abandoned
+        )
+        self.to = Destination(sink.path, str(table.metadata.table_uuid), _WAY_BACK)
+        self.committer = IcebergCommitter(self.to, named, self._places, self.journal.load)
+        self._fields: Sequence[Any] | None = None
+        self._table = table
+        self._check_destination()
+
+    def _check_destination(self) -> None:
+        """Raises Misuse when the application's journal is of another table, which has another name as well."""
+        try:
+            newest = self.journal.newest()
+        except Corrupt:
+            return  # the start says so
+        before = newest.payload.get(_DESTINATION, self._sink.path) if newest is not None else self._sink.path
+        if newest is not None and before != self._sink.path and newest.state.table_id != self.to.table_id:
+            raise Misuse(
+                f"{self._sink.path}: the journal {self.journal.place} of application '{self.application}' is of "
+                f"another table, {before}. Nothing was written. Give this query a name of its own "
+                "(application='...'), or another folder for its journal (journal='...')",
+                kind="journal.other-destination",
+            )
+
+    def group(self) -> AbstractContextManager[Group]:
+        return self._io.flush_group()
+
+    def writing(self, checkpoint: Checkpoint, fields: Sequence[Any], positions: Sequence[Any]) -> LakeWriting:
+        if fields is not self._fields:
+            self._table = columns.fitted(self._table, self._named, fields, self._options)
+            self._fields = fields
+        schema = columns.file_schema(self._table.schema(), self._sink.path)
+        io, target = self._places.io, self._options.target_file_bytes
+        return LakeWriting(
+            table=self._sink.path,
+            staging=checkpoint.staging,
+            folder=self._places.folder(checkpoint.attempt),
+            attempt=checkpoint.attempt,
+            fields=tuple(from_arrow_schema(schema)),
+            schema=schema,
+            partition_by=tuple(_partition_columns(self._table)),
+            most_bytes=min(target, io.largest_written or target),
+            max_open=self._options.max_open_writers,
+            memory_bytes=self._options.writer_memory_bytes,
+            store=self._store,
+        )
+
+    def stage(
+        self, checkpoint: Checkpoint, written: Sequence[Any], group: Group
+    ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
+        metadata = self._table.metadata
+        ids = {SCHEMA_ID: metadata.current_schema_id, SPEC_ID: metadata.default_spec_id, DATA_URI: self._data_uri}
+        files, payload = self._places.stage(checkpoint, written, group, **ids)
+        return files, {**payload, _DESTINATION: self._sink.path}
+
+    def _abandoned(self, folder: str, record: Committable | None) -> bool:
+        """A staging folder is about to be deleted: what its attempts have left in the table goes before it."""
+        number = folder.rpartition("-")[2]
+        try:
+            record = record or (self.journal.load(int(number)) if number.isdigit() else None)
+        except Corrupt:
+            return False
+        return self._places.sweep(folder, record, self._may_be_named)
+
+    def _may_be_named(self, number: int, attempt: str) -> bool:
+        """Whether a record of this number was published: the journal may be an older copy, which does not have it."""
+        table = self._named.anew().load()
+        said = table_state.said_of(table, self.application, self._sink.path) if table is not None else None
+        return said is not None and number <= said.state.sequence
+
+
+def _partition_columns(table: Any) -> list[str]:
+    """The columns that the table is partitioned by, as they are."""
+    schema = table.schema()
+    return [str(schema.find_column_name(each.source_id)) for each in table.spec().fields]
+
+
+def _other_store(journal: str, sink: IcebergSink, table: Any, options: SinkOptions) -> Store | None:
+    """The table's store; None where the journal lies in the same one."""
+    root = table_path(table.location())
+    if _authority(journal) == _authority(root):
+        return None
+    return Store(root, sink.store_options or options.store_options, options.flush)
+
+
+def _authority(path: str) -> str:
+    scheme, found, rest = path.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}" if found else path.partition(":")[0] if ":" in path else ""
+
+
+_WAY_BACK = (
+    "Make the snapshot current again that the table had (set_current_snapshot of Spark's procedures or of pyiceberg), "
+    "or set on_rollback='republish' to publish the lost batches again from the journal, as far back as that remembers "
+    "them. If all is to be written anew, give the query another name (application='...') and a new checkpoint"
+)

@@ -1,0 +1,1 @@
+"""What tables of other lake formats share whose files have their final names when they are written."""
