@@ -36,7 +36,7 @@ ROOMS = [
     ["table.routed"],
     ["sinks.paimon.past", "sinks.transactions", "sinks.directory", "sinks.lake_tables"],
     ["sinks.paimon", "sinks.databases", "sinks.kafka", "sinks.iceberg"],
-    ["commands"],
+    ["commands", "sinks.fan_out"],
     ["spark.gateway"],
     ["spark"],
     ["spark.rows"],
