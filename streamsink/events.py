@@ -129,6 +129,20 @@ class SnapshotReplaced(Event):
 
 
 @dataclass(frozen=True)
+class DestinationBehind(Event):
+    """A destination of a fan-out could not be given what is recorded for it, and the query goes on without it.
+
+    destination: its name. pending: how many records it lacks; 0 when it has caught up. why: the error.
+    """
+
+    level = logging.WARNING
+
+    destination: str
+    pending: int
+    why: str
+
+
+@dataclass(frozen=True)
 class TransactionNearsTimeout(Event):
     """A pre-committed transaction that is still pending may soon be aborted by its destination.
 

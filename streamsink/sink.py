@@ -26,9 +26,11 @@ from streamsink.protocol.sink import (
     check_supported,
 )
 from streamsink.sinks.directory.file_sink import FileSink
+from streamsink.sinks.fan_out.sink import FanOut
 from streamsink.sinks.file_writing import DataFile, FileWriting
 from streamsink.sinks.files import check_handed_over, files_in_place, open_folder, place_files, stage_files
 from streamsink.sinks.manifest_log import ManifestLog
+from streamsink.sinks.paimon.opening import PaimonTable
 from streamsink.sinks.transactions.function import PendingCheckpoint, PendingTransaction, TransactionContext
 from streamsink.sinks.transactions.sink import TwoPhaseCommitSink
 from streamsink.sinks.transactions.staged_rows import StagedRows, StagedRowsSink
@@ -48,6 +50,7 @@ __all__ = [
     "DataFile",
     "Destination",
     "Event",
+    "FanOut",
     "FileIO",
     "FileSink",
     "FileWriting",
@@ -59,6 +62,7 @@ __all__ = [
     "ManifestLog",
     "Mark",
     "OpenSink",
+    "PaimonTable",
     "FileJournal",
     "Journal",
     "Published",

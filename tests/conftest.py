@@ -27,7 +27,7 @@ SEED_BITS = 32
 _IN_MEMORY, _MOST_LEFT, _FOR_PROCESSES = "/dev/shm", 4 << 30, 8 << 30
 # Spark's default on a local disk starts about thirty processes a batch (readlink, chmod), which is a third of a small
 # batch. What it leaves is the same, but for a death within, and nobody kills the session of the tests' own process.
-# Drivers, which are killed, keep the default.
+# Drivers that may be killed within keep the default (e2e/harness.py).
 _CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 _WITHOUT_PROCESSES = "FileSystemBasedCheckpointFileManager"
 # Thousands of tests that are collected are looked through at each full collection, and a crash test makes many objects.
@@ -51,6 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["TMPDIR"] = tempfile.tempdir = _IN_MEMORY
     os.environ.setdefault("STREAMSINK_SEED", str(random.SystemRandom().getrandbits(SEED_BITS)))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # PySpark imports numpy, whose threads for products of matrices would wait busily in every process of the tests.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what has another mark
@@ -118,6 +120,14 @@ def spark_conf() -> dict[str, str]:
     return test_conf()
 
 
+def checkpoints_without_processes() -> dict[str, str]:
+    """Spark's setting by which it writes the files of a checkpoint by itself."""
+    import pyspark
+
+    folder = ".checkpointing" if tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 1) else ""
+    return {_CHECKPOINT_FILES: f"org.apache.spark.sql.execution.streaming{folder}.{_WITHOUT_PROCESSES}"}
+
+
 @pytest.fixture(autouse=True)
 def disarmed():
     """No test leaves a fault armed."""
@@ -164,13 +174,10 @@ def spark_settings(tmp_path_factory) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def spark(spark_settings):
     """One Spark session for all tests of a process. A test that needs other settings uses spark.newSession()."""
-    import pyspark
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("streamsink-tests")
-    folder = ".checkpointing" if tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 1) else ""
-    manager = f"org.apache.spark.sql.execution.streaming{folder}.{_WITHOUT_PROCESSES}"
-    for name, value in (spark_settings | {_CHECKPOINT_FILES: manager}).items():
+    for name, value in (spark_settings | checkpoints_without_processes()).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

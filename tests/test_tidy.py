@@ -1,10 +1,12 @@
 """The house rules of CONVENTIONS.md, checked: layers, sizes, bans, step names, and what may never be committed."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CODE = [p for folder in ("streamsink", "jobs", "tools", "benchmarks") for p in sorted((ROOT / folder).rglob("*.py"))]
 LIBRARY = [p for p in CODE if p.is_relative_to(ROOT / "streamsink")]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
+_OF_CODE, _OF_LIBRARY = frozenset(CODE), frozenset(LIBRARY)
 
 MOST_FILE_LINES, MOST_FUNCTION_LINES, MOST_CLASS_LINES, MOST_POSITIONAL, MOST_PUBLIC_NAMES = 400, 60, 250, 5, 15
 
@@ -33,7 +36,7 @@ ROOMS = [
     ["table.routed"],
     ["sinks.paimon.past", "sinks.transactions", "sinks.directory", "sinks.lake_tables"],
     ["sinks.paimon", "sinks.databases", "sinks.kafka", "sinks.delta", "sinks.iceberg"],
-    ["commands"],
+    ["commands", "sinks.fan_out"],
     ["spark.gateway"],
     ["spark"],
     ["spark.rows"],
@@ -68,20 +71,31 @@ def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+@functools.cache
+def _nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a module, itself first. Some tests of each file ask for them, so they are parsed once."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nodes_are_forgotten():
+    """Some hundred thousand objects, which later tests of the same process would have looked through by the garbage
+    collection.
+    """
+    yield
+    _nodes.cache_clear()
 
 
 def _imports(path: Path, running: bool = False):
     """The modules that a module imports. running: without those that only a type checker sees."""
-    tree = _tree(path)
+    nodes = _nodes(path)
     seen = (
-        [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+        [node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
         if running
         else []
     )
     never = {id(inner) for node in seen for inner in ast.walk(node)}
-    for node in (node for node in ast.walk(tree) if id(node) not in never):
+    for node in (node for node in nodes if id(node) not in never):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -139,7 +153,7 @@ def _module(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def _names(nodes: list[ast.AST]) -> set[str]:
+def _names(nodes: Iterable[ast.AST]) -> set[str]:
     """The names that a module of these nodes binds, at whatever depth."""
     names = {"__file__", "__name__", "__doc__"}
     for node in nodes:
@@ -154,7 +168,7 @@ def _names(nodes: list[ast.AST]) -> set[str]:
 
 def test_names_that_are_taken_from_our_modules_are_there():
     """A function that moved is missed here within seconds, and not after an hour by the slowest test that calls it."""
-    nodes_of = {_module(path): list(ast.walk(_tree(path))) for path in CODE + TESTS}
+    nodes_of = {_module(path): _nodes(path) for path in CODE + TESTS}
     has, wrong = {module: _names(nodes) for module, nodes in nodes_of.items()}, []
     for module, nodes in nodes_of.items():
         known = {}
@@ -208,11 +222,11 @@ def test_sizes(path):
     """Files, classes, functions and parameter lists stay small."""
     lines = path.read_text(encoding="utf-8").count("\n")
     assert lines <= MOST_FILE_LINES, f"{lines} lines"
-    for node in ast.walk(_tree(path)):
+    for node in _nodes(path):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             length = node.end_lineno - node.lineno + 1
             assert length <= MOST_FUNCTION_LINES, f"{node.name} has {length} lines"
-            if path in CODE:
+            if path in _OF_CODE:
                 assert _positional(node) <= MOST_POSITIONAL, (
                     f"{node.name} has {_positional(node)} positional parameters"
                 )
@@ -224,7 +238,7 @@ def test_sizes(path):
 def test_a_small_module_has_a_reason():
     """A reader opens a file for each module: what is too small belongs to its readers, unless the list says why not."""
     lines = {_name(path): path.read_text(encoding="utf-8").count("\n") for path in LIBRARY}
-    only_docs = {_name(path) for path in LIBRARY if path.name == "__init__.py" and len(_tree(path).body) <= 1}
+    only_docs = {_name(path) for path in LIBRARY if path.name == "__init__.py" and len(_nodes(path)[0].body) <= 1}
     small = {name for name, count in lines.items() if count < FEWEST_LINES} - only_docs
     assert sorted(small - SMALL.keys()) == []
     assert sorted(SMALL.keys() - lines.keys()) == [], "these are gone: take them off the list"
@@ -241,14 +255,14 @@ def test_bans(path):
     """There is no assert, no bare RuntimeError, no pickle and no endless loop,
     and a broad except only at the outermost edges."""
     broad = 0
-    for node in ast.walk(_tree(path)):
+    for node in _nodes(path):
         assert not isinstance(node, ast.Assert), f"line {node.lineno}: assert"
         if isinstance(node, ast.Raise) and node.exc is not None:
             assert "RuntimeError" not in ast.dump(node.exc), f"line {node.lineno}: RuntimeError"
         if isinstance(node, ast.ExceptHandler):
             assert node.type is not None, f"line {node.lineno}: bare except"
             broad += isinstance(node.type, ast.Name) and node.type.id == "Exception"
-        if isinstance(node, ast.While) and path in LIBRARY:
+        if isinstance(node, ast.While) and path in _OF_LIBRARY:
             endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
             assert not endless, f"line {node.lineno}: a loop without a bound"
     if path in LIBRARY:

@@ -19,6 +19,12 @@ FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _ROOM_FOR_CODE = "-XX:ReservedCodeCacheSize=256m"
 # Spark's own classes and those of the tests' jars need no verification; an archive, though, has verified classes only.
 _UNVERIFIED = "-XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+# For the servers of the tests, which are started some ten times and live for minutes.
+OF_SERVERS = [*FAST.split(), *_UNVERIFIED.split()]
+# An archive that lies where it was made for is not rewritten at each start: 0.12 CPU-seconds, and 110 MB less memory.
+_IN_PLACE = "-XX:ArchiveRelocationMode=0"
+# Hadoop's local files start a process for each chmod and readlink: without another one between, it costs half.
+_SPAWNING = "-Djdk.lang.Process.launchMechanism=VFORK"
 TIMEOUT_S = 600
 
 # Runs the code paths that tests take: a shuffle, Parquet, Python workers, streams of files into our sink, which writes
@@ -92,7 +98,10 @@ def fast_options(
     ).hexdigest()[:12]
     archive = checkout_cache() / f"spark-{version}-{key}.jsa"
     # A JVM that refuses the archive says so on stdout, which may be a test's result: it has to be silent.
-    options = f"{FAST} {_ROOM_FOR_CODE} {_UNVERIFIED} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:disable"
+    options = (
+        f"{FAST} {_ROOM_FOR_CODE} {_UNVERIFIED} {_IN_PLACE} {_SPAWNING} -XX:SharedArchiveFile={archive} -Xshare:auto "
+        "-Xlog:disable"
+    )
     if archive.exists():
         return options
     if not make or (archive.with_suffix(".none")).exists():

@@ -373,7 +373,7 @@ class Sink(ABC):
 
 
 # These options say how Paimon tables are made, written and committed.
-_OF_TABLES = frozenset(
+OF_TABLES = frozenset(
     {declared.name for group in (TableOptions, CommitOptions, LockOptions) for declared in dataclasses.fields(group)}
     | {"mode", "overwrite_partition", "target_file_bytes", "max_open_writers", "writer_memory_bytes", "large_batches"}
     | {"publish_as"}
@@ -382,7 +382,7 @@ _OF_TABLES = frozenset(
 
 def check_supported(sink: Sink, given: Iterable[str]) -> None:
     """Raises Misuse when one of these options means nothing to the sink. given: names of options."""
-    wrong = sorted(_OF_TABLES.intersection(given) - sink.supports)
+    wrong = sorted(OF_TABLES.intersection(given) - sink.supports)
     if wrong:
         raise Misuse(
             f"{sink.path}: {type(sink).__name__} does not support the options {', '.join(wrong)}, which say how a "

@@ -11,6 +11,26 @@ from streamsink.storage.file_io import FileIO
 _SUFFIX = ".json"
 
 
+def is_last(path: str, newest: AppState | None, record: Committable, expect: int) -> bool:
+    """Whether the record is the last published one of its application; else it is the next one.
+
+    path: of the destination. newest: the state of the last published record, None when there is none. expect: as in
+    ``Committer.publish``. Raises Retryable when that is another record than number ``expect``.
+    """
+    if newest is not None and newest.record_id == record.state.record_id:
+        return True
+    found = newest.sequence if newest is not None else 0
+    if found != expect:
+        raise Retryable(
+            f"{path}: the last record of application '{record.application}' has changed while "
+            f"{record.state.checkpoint_name} was being published: it is record {found}, expected {expect}. Nothing of "
+            "this record was published; it is safe in the journal. The restart of the query finds out what has "
+            "happened",
+            kind="destination.history-changed",
+        )
+    return False
+
+
 class ManifestLog:
     """The manifests of a destination: ``<folder>/<application>/<number of the record, ten digits>.json``.
 
@@ -49,6 +69,10 @@ class ManifestLog:
             self._last[application] = int(newest.removesuffix(_SUFFIX))
         return self._state(f"{self._folder}/{application}/{newest}") if newest else None
 
+    def content(self, application: str, number: int) -> Mapping[str, Any]:
+        """What the manifest of a record says. Raises Corrupt when it is damaged; FileNotFoundError without one."""
+        return self._read(self._name(application, number))[0]
+
     def has(self, record: Committable) -> bool:
         """Whether the record is published and its manifest is kept. Raises as ``newest``."""
         path = self._path(record)
@@ -65,22 +89,9 @@ class ManifestLog:
     def is_published(self, record: Committable, expect: int) -> bool:
         """Whether the record is the last published one; called before ``create``, which must follow when it is not.
 
-        expect: as in ``Committer.publish``. Raises Retryable when another record than number ``expect`` is the last
-        one; else as ``newest``.
+        expect: as in ``Committer.publish``. Raises as ``is_last`` and ``newest``.
         """
-        newest = self.newest(record.application)
-        if newest is not None and newest.record_id == record.state.record_id:
-            return True
-        found = newest.sequence if newest is not None else 0
-        if found != expect:
-            raise Retryable(
-                f"{self._folder}: manifests of application '{record.application}' have come or gone while "
-                f"{record.state.checkpoint_name} was being published: manifest {found} is the newest, expected "
-                f"{expect}. Nothing was published; the record is safe in the journal. The restart of the query finds "
-                "out what has happened",
-                kind="destination.history-changed",
-            )
-        return False
+        return is_last(self._folder, self.newest(record.application), record, expect)
 
     def create(self, record: Committable, content: Mapping[str, Any]) -> None:
         """Create the record's manifest, and so publish it. Idempotent.
@@ -124,8 +135,12 @@ class ManifestLog:
         return [name for name in names if name.endswith(_SUFFIX) and name.removesuffix(_SUFFIX).isdigit()]
 
     def _state(self, path: str) -> AppState:
+        return self._read(path)[1]
+
+    def _read(self, path: str) -> tuple[dict[str, Any], AppState]:
         try:
-            return AppState.from_json(json.loads(self._io.read(path))["state"])
+            content = json.loads(self._io.read(path))
+            return content, AppState.from_json(content["state"])
         except (ValueError, KeyError, TypeError, AttributeError) as broken:
             raise Corrupt(
                 f"{path} is damaged: expected a manifest, a JSON object with the state of a record. Nothing was "

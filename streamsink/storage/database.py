@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from streamsink.clock import IdSource
+from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse
 from streamsink.storage.calls import PosixLikeCalls
 from streamsink.storage.file_io import FileIO
@@ -31,7 +31,10 @@ CREATE TABLE IF NOT EXISTS streamsink_files (
 """
 _INDEX = "CREATE INDEX IF NOT EXISTS streamsink_files_of_folder ON streamsink_files (folder)"
 _WAIT_S = 60
+# Servers, and what stands between, end connections that were idle for minutes. After so long one is tried before use.
+_IDLE_MS = 30_000.0
 _TRIES = 10
+_CLOCK = Clock()
 # Rows of one statement: what another client has changed meanwhile is seen as if it had waited.
 _ADD = (
     "INSERT INTO streamsink_files (path, folder, file, data) "
@@ -106,12 +109,15 @@ class Postgres(Dialect):
 class DatabaseCalls(PosixLikeCalls):
     """The files of one database. Paths begin with ``root``, a folder that is always there."""
 
-    def __init__(self, root: str, options: Mapping[str, str]):
+    def __init__(self, root: str, options: Mapping[str, str], clock: Clock = _CLOCK):
         self._root = root
+        self._clock = clock
         self._dialect: Dialect = Sqlite(root) if root.startswith("sqlite:") else Postgres(root, options)
         self._lock = threading.RLock()  # held throughout a transaction of several statements
         self._connection: Any = None
         self._process = 0
+        self._used_ms = 0.0
+        self._in_transaction = False
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -250,13 +256,17 @@ class DatabaseCalls(PosixLikeCalls):
     def _transaction(self) -> Iterator[None]:
         with self._lock:
             self._do(self._dialect.begin)
+            self._in_transaction = True
             try:
                 yield
             except BaseException:
                 with contextlib.suppress(OSError):
                     self._do("ROLLBACK")
                 raise
-            self._do("COMMIT")
+            else:
+                self._do("COMMIT")
+            finally:
+                self._in_transaction = False
 
     @contextmanager
     def _statement(self, text: str, values: Sequence[Any]) -> Iterator[Any]:
@@ -267,13 +277,23 @@ class DatabaseCalls(PosixLikeCalls):
                 cursor.execute(self._dialect.statement(text), tuple(values))
                 yield cursor
             except self._dialect.errors as failed:
-                connection, self._connection = self._connection, None
-                if connection is not None:
-                    with contextlib.suppress(*self._dialect.errors):
-                        connection.close()
+                self._disconnect()
                 raise OSError(errno.EIO, f"{type(failed).__name__}: {str(failed).strip()}", self._root) from failed
 
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(*self._dialect.errors):
+                connection.close()
+
     def _connected(self) -> Any:
+        now_ms = self._clock.monotonic_ms()
+        was_idle, self._used_ms = now_ms - self._used_ms > _IDLE_MS, now_ms
+        if was_idle and not self._in_transaction and self._connection is not None and self._process == os.getpid():
+            try:
+                self._connection.cursor().execute("SELECT 1")
+            except self._dialect.errors:
+                self._disconnect()
         if self._connection is None or self._process != os.getpid():
             # A forked child has the parent's connection as well, and must not use it.
             self._connection, self._process = self._dialect.connect(), os.getpid()

@@ -16,6 +16,7 @@ import streamsink
 from streamsink.errors import StreamsinkError
 from streamsink.events import Event
 from streamsink.testing.faults import VARIABLE
+from tests.conftest import checkpoints_without_processes
 from tests.e2e.job import ROWS_PER_FILE, Job, supervised
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -186,7 +187,14 @@ class Driver:
 
 
 def run_driver(ground: Ground, job: Job, fault: str | None = None, env: dict | None = None) -> Outcome:
-    """Run a driver of its own, to its end."""
+    """Run a driver of its own, to its end: by itself, or by a fault.
+
+    A fault is in a step of ours, while Spark waits for our function and writes nothing: so its checkpoint needs none of
+    the thirty processes a batch by which Spark's default renames. Where a thread publishes beside, a fault of it may
+    meet Spark anywhere, and so does a signal to a ``Driver``: these keep the default.
+    """
+    if job.options.get("publish") != "async":
+        job = job.but(conf={**checkpoints_without_processes(), **job.conf})
     with Driver(ground, job, fault, env) as driver:
         return driver.wait()
 

@@ -11,7 +11,7 @@ import streamsink
 from streamsink.databases import DatabaseSink
 from streamsink.events import Event
 from streamsink.kafka import KafkaSink
-from streamsink.sink import to_sink
+from streamsink.sink import FanOut, FileSink, PaimonTable, to_sink
 from tests.sinks.shown import json_lines, plain_files
 
 ROWS_PER_FILE = 10
@@ -33,7 +33,9 @@ class Job:
     the warehouse. shown: the query writes into the sink of this name that a page of the docs shows.
     database: arguments of ``DatabaseSink``, which the query then writes into. to_kafka: arguments of a ``KafkaSink``,
     into which a query over Kafka then writes; the key of a message is its partition in the source. iceberg: arguments
-    of an ``IcebergSink``, likewise. delta: ``table`` is a Delta table.
+    of an ``IcebergSink``, likewise. fan_out: a query over files writes into ``table``, into the ``database``, into the
+    topic of ``to_kafka`` and into a directory of files, as this has them: {"journal", "files"}.
+    delta: ``table`` is a Delta table.
     """
 
     table: str
@@ -53,6 +55,7 @@ class Job:
     database: dict = field(default_factory=dict)
     to_kafka: dict = field(default_factory=dict)
     iceberg: dict = field(default_factory=dict)
+    fan_out: dict = field(default_factory=dict)
     delta: bool = False
 
     def but(self, **changes) -> "Job":
@@ -94,10 +97,19 @@ def frame(spark, job: Job):
         df = df.selectExpr("*", f"{job.event_time} AS at").withWatermark("at", "0 seconds")
     if job.where:
         df = df.where(job.where)
+    elif job.fan_out:
+        df = df.selectExpr("*", "CAST(id AS STRING) AS value")
     elif job.to_kafka:
         of = ("CAST(partition AS STRING) AS key", "CAST(id AS STRING) AS value")
         df = df.selectExpr(*of, *(f"{name} AS source_{name}" for name in POSITIONS))
     return df.repartition("id") if job.shuffle else df
+
+
+def _everywhere(job: Job) -> FanOut:
+    to = {"table": PaimonTable(job.table), "files": FileSink(job.fan_out["files"])}
+    to |= {"db": DatabaseSink(**job.database)} if job.database else {}
+    to |= {"topic": KafkaSink(**job.to_kafka)} if job.to_kafka else {}
+    return FanOut(to, journal=job.fan_out["journal"])
 
 
 def start(spark, job: Job, listener: Callable[[Event], None]):
@@ -105,7 +117,9 @@ def start(spark, job: Job, listener: Callable[[Event], None]):
     options = dict(job.options)
     if job.source["kind"] == "kafka":
         options = {"position_columns": POSITIONS, **options}
-    if job.database:
+    if job.fan_out:
+        sink = to_sink(_everywhere(job), listener=listener, **options)
+    elif job.database:
         sink = to_sink(DatabaseSink(**job.database), listener=listener, **options)
     elif job.to_kafka:
         options["position_columns"] = tuple(f"source_{name}" for name in POSITIONS)

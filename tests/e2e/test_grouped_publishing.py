@@ -30,7 +30,7 @@ MORE_KILLS = ("group.queued@3", KILLS[0], "commit.published@2", KILLS[1])
     ],
     ids=["", "more"],
 )
-def test_drivers_killed_while_checkpoints_are_pending_lose_and_double_nothing(ground, spark_settings, kills):
+def test_drivers_killed_while_checkpoints_are_pending_lose_and_double_nothing(spark, ground, kills):
     """SIGKILL follows upon SIGKILL, then a run goes to the end.
     A reader always sees whole batches in order, and in the end each row once."""
     files = 8 * len(kills)
@@ -40,7 +40,7 @@ def test_drivers_killed_while_checkpoints_are_pending_lose_and_double_nothing(gr
         assert outcome.code == -signal.SIGKILL, f"a driver does not reach {fault}: {outcome}"
         found = ids_in(ground.table)
         assert len(found) == len(set(found)) and set(found) == ids_of(0, len(found) // 10)
-    outcome = run_driver(ground, ground.job(options=BESIDE))
+    outcome = run_here(spark, ground.job(options=BESIDE))
     assert outcome.code == 0, outcome
     assert_each_once(ground.table, ids_of(0, files))
     grouped = [e for e in outcome.of("CheckpointPublished") if e["checkpoints"] > 1]

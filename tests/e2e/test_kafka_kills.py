@@ -7,7 +7,7 @@ import time
 import pytest
 
 from streamsink.faults import STEPS
-from tests.e2e.harness import Driver, ids_in, lost_and_doubled, run_driver
+from tests.e2e.harness import Driver, ids_in, lost_and_doubled, run_driver, run_here
 from tests.e2e.kafka_data import new_topic, send
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
@@ -40,7 +40,7 @@ def killed_at_a_time(ground, job, rng: random.Random) -> str:
 
 
 @pytest.mark.parametrize("times", [2, pytest.param(12, marks=pytest.mark.soak)])
-def test_no_message_is_lost_or_doubled_over_many_kills(ground, kafka_broker, spark_settings, rng, times):
+def test_no_message_is_lost_or_doubled_over_many_kills(spark, ground, kafka_broker, rng, times):
     """The exact set of ids is there at the end,
     although every other driver dies at a random step and the others at a random time."""
     topic = new_topic(kafka_broker.bootstrap, PARTITIONS)
@@ -52,7 +52,7 @@ def test_no_message_is_lost_or_doubled_over_many_kills(ground, kafka_broker, spa
         kill = killed_at_a_time if number % 2 else killed_at_a_step
         kills.append(kill(ground, job, rng))
         print(f"kill {number + 1}: {kills[-1]}")
-    outcome = run_driver(ground, job.but(per_batch=10 * PER_BATCH))
+    outcome = run_here(spark, job.but(per_batch=10 * PER_BATCH))
     assert outcome.code == 0, outcome
     found = ids_in(ground.table)
     lost, doubled = lost_and_doubled(found, ids)

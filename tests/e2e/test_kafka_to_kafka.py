@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.e2e.harness import Driver, run_driver
+from tests.e2e.harness import Driver, run_driver, run_here
 from tests.e2e.kafka_data import new_topic, send
 from tests.services.kafka import KafkaBroker
 from tests.sinks.kafka_world import read
@@ -75,14 +75,14 @@ def _job(ground, bootstrap: str, source: str, target: str, per_batch: int):
     return ground.job(source=of, per_batch=per_batch, to_kafka={**to, "publishers": 2}, options=options)
 
 
-def test_drivers_that_are_killed_publish_each_message_once(ground, kafka_broker, spark_settings, rng):
+def test_drivers_that_are_killed_publish_each_message_once(spark, ground, kafka_broker, rng):
     """One dies at a step or at a random time, and the next one goes on. Tasks write the rows."""
     messages = 20_000
     source, target = (new_topic(kafka_broker.bootstrap, PARTITIONS) for _ in range(2))
     send(kafka_broker.bootstrap, source, range(messages), PARTITIONS)
     job = _job(ground, kafka_broker.bootstrap, source, target, messages // 4).but(options={"driver_max_rows": 0})
     print(_kill(ground, job, rng, rng.randint(0, 1)))
-    outcome = run_driver(ground, job)
+    outcome = run_here(spark, job)
     assert outcome.code == 0, outcome
     check(read(kafka_broker.bootstrap, target), messages)
 

@@ -2,8 +2,9 @@
 the soak.
 
 Each test starts a driver on what the killed one before left behind, and kills it too: its restart is the next test's
-driver, and the last one runs to the end. So every kill costs one start. Among them is S13: drivers are killed again and
-again in the middle of a batch, and each time the next start names what was left and removes it.
+driver, and the last one runs to the end in the session of the tests. So every kill costs one start. Among them is S13:
+drivers are killed again and again in the middle of a batch, and each time the next start names what was left and
+removes it.
 """
 
 import os
@@ -15,7 +16,17 @@ import pytest
 
 from streamsink.faults import STEPS
 from tests.e2e import task_faults
-from tests.e2e.harness import Ground, Outcome, assert_each_once, ids_in, ids_of, lost_and_doubled, orphans, run_driver
+from tests.e2e.harness import (
+    Ground,
+    Outcome,
+    assert_each_once,
+    ids_in,
+    ids_of,
+    lost_and_doubled,
+    orphans,
+    run_driver,
+    run_here,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -107,11 +118,11 @@ class Chain:
             found = ids_in(self.ground.table)
             assert len(found) == len(set(found)) and set(found) == ids_of(0, len(found) // 10)
 
-    def end(self) -> None:
+    def end(self, spark) -> None:
         """The last start publishes the rest: the exact set of ids, none lost, none doubled; every orphan was named and
         removed.
         """
-        outcome = run_driver(self.ground, self.ground.job(options={"journal_retain": 2}))
+        outcome = run_here(spark, self.ground.job(options={"journal_retain": 2}))
         assert outcome.code == 0, outcome
         self.check_what_was_left(outcome)
         lost, doubled = lost_and_doubled(ids_in(self.ground.table), ids_of(0, self.files))
@@ -169,14 +180,14 @@ def test_a_driver_killed_at_this_step_loses_and_doubles_nothing(chain, step):
     chain.kill_and_look(step)
 
 
-def test_s13_after_all_kills_each_row_is_there_once_and_no_orphan_is_left(chain):
+def test_s13_after_all_kills_each_row_is_there_once_and_no_orphan_is_left(chain, spark):
     """See ``Chain.end``."""
-    chain.end()
+    chain.end(spark)
 
 
 @pytest.mark.soak
-def test_drivers_killed_at_every_step_lose_and_double_nothing(tmp_path, spark_settings):
+def test_drivers_killed_at_every_step_lose_and_double_nothing(tmp_path, spark):
     chain = _chain(tmp_path, SINGLE)
     for step in SINGLE:
         chain.kill_and_look(step)
-    chain.end()
+    chain.end(spark)

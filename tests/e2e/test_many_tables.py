@@ -12,7 +12,7 @@ from pyspark.sql import functions
 import streamsink
 from streamsink.errors import Misuse
 from tests.e2e import task_faults
-from tests.e2e.harness import ids_of, lost_and_doubled, run_driver
+from tests.e2e.harness import ids_of, lost_and_doubled, run_driver, run_here
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_settings")]
 
@@ -72,18 +72,18 @@ def test_two_sinks_of_one_name_with_other_rules_are_refused(spark, ground):
 
 @pytest.mark.slow
 @pytest.mark.in_turn("pending beyond a batch", 1)
-def test_drivers_killed_around_the_record_lose_and_double_nothing(ground):
+def test_drivers_killed_around_the_record_lose_and_double_nothing(spark, ground):
     """Each start is killed at another point; a row that is routed elsewhere at each evaluation is in one table only."""
-    _killed_one_after_another(ground, KILLS)
+    _killed_one_after_another(spark, ground, KILLS)
 
 
 @pytest.mark.soak
-def test_drivers_killed_at_all_new_steps_lose_and_double_nothing(ground):
+def test_drivers_killed_at_all_new_steps_lose_and_double_nothing(spark, ground):
     """These are the other steps that several tables bring."""
-    _killed_one_after_another(ground, MORE_KILLS)
+    _killed_one_after_another(spark, ground, MORE_KILLS)
 
 
-def _killed_one_after_another(ground, kills):
+def _killed_one_after_another(spark, ground, kills):
     files = 2 * len(kills) + 3
     ground.add_files(0, files)
     job = ground.job(table=str(ground.root / "lake"), many=RANDOM, options={"journal_retain": 2}, max_restarts=3)
@@ -93,7 +93,7 @@ def _killed_one_after_another(ground, kills):
         )
         found = all_ids(job.table)
         assert len(found) == len(set(found)) and set(found) <= ids_of(0, files), fault
-    outcome = run_driver(ground, job)
+    outcome = run_here(spark, job)
     assert outcome.code == 0, outcome
     found = ids_by_table(job.table)
     lost, doubled = lost_and_doubled(all_ids(job.table), ids_of(0, files))

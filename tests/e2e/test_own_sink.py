@@ -6,13 +6,13 @@ import signal
 import pytest
 
 from streamsink.storage.file_io import local_file_io
-from tests.e2e.harness import ids_of, run_driver
+from tests.e2e.harness import ids_of, run_driver, run_here
 from tests.sinks.shown import rows_of, rows_of_lines
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-# The steps that every sink has. Each driver except the last one is killed at one of them, and the next one goes on from
-# there. What the third one leaves pending the fourth one is about to publish.
+# The steps that every sink has. Each driver is killed at one of them, and the next one goes on from there,
+# at last one that is not killed. What the third one leaves pending the fourth one is about to publish.
 STEPS = ("write.staged", "precommit.before_record", "precommit.saved", "restore.before_publish", "commit.marked")
 
 
@@ -26,7 +26,7 @@ def _seen(ground, sink: str) -> list[int]:
 @pytest.mark.in_turn("own sinks that are killed", 1)
 @pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0}], ids=["driver", "tasks"])
 @pytest.mark.parametrize("sink", list(ROWS))
-def test_drivers_that_are_killed_write_each_row_once(ground, way, sink):
+def test_drivers_that_are_killed_write_each_row_once(spark, ground, way, sink):
     """There is a kill at each step, on one destination and one checkpoint."""
     files = 0
     for step in STEPS:
@@ -37,6 +37,6 @@ def test_drivers_that_are_killed_write_each_row_once(ground, way, sink):
         assert outcome.code == -signal.SIGKILL, f"a driver does not reach {step}: {outcome}"
         assert len(_seen(ground, sink)) == len(set(_seen(ground, sink)))
     ground.add_files(files, 1)
-    outcome = run_driver(ground, ground.job(options=way, shown=sink, max_restarts=3))
+    outcome = run_here(spark, ground.job(options=way, shown=sink, max_restarts=3))
     assert outcome.code == 0, outcome
     assert _seen(ground, sink) == sorted(ids_of(0, files + 1))

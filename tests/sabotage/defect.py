@@ -4,6 +4,7 @@ A defect that no longer applies is a failure: then the guard has moved, and so m
 """
 
 import ast
+import functools
 import io
 import textwrap
 import tokenize
@@ -34,7 +35,7 @@ class Defect:
 
     def applied(self, text: str) -> str:
         """The module's text with the defect in it. Raises LookupError when function or guard are not there, or not once."""
-        start, end = _span(ast.parse(text), self.at.partition(":")[2].split("."))
+        start, end = _span(_parsed(text), self.at.partition(":")[2].split("."))
         lines = text.splitlines(keepends=True)
         body = "".join(lines[start:end])
         found = _places(body, self.guard)
@@ -44,6 +45,11 @@ class Defect:
         changed = body[:begin] + self.instead + body[stop:]
         ast.parse(textwrap.dedent(changed))
         return "".join([*lines[:start], changed, *lines[end:]])
+
+
+@functools.lru_cache(maxsize=8)  # the defects of one file stand together
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def _places(body: str, code: str) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from tests.sabotage.defects_of_batches import OF_BATCHES
 from tests.sabotage.defects_of_delta import OF_DELTA
+from tests.sabotage.defects_of_fan_out import OF_FAN_OUT
 from tests.sabotage.defects_of_lakes import OF_LAKES
 from tests.sabotage.defects_of_queries import OF_QUERIES
 from tests.sabotage.defects_of_restores import OF_RESTORES
@@ -9,4 +10,4 @@ from tests.sabotage.defects_of_sinks import OF_SINKS
 from tests.sabotage.defects_of_stores import OF_STORES
 from tests.sabotage.defects_of_tables import OF_TABLES
 
-DEFECTS = OF_BATCHES + OF_DELTA + OF_LAKES + OF_QUERIES + OF_RESTORES + OF_SINKS + OF_STORES + OF_TABLES
+DEFECTS = OF_BATCHES + OF_DELTA + OF_FAN_OUT + OF_LAKES + OF_QUERIES + OF_RESTORES + OF_SINKS + OF_STORES + OF_TABLES

@@ -334,7 +334,7 @@ OF_QUERIES = (
            "*self._made_visible()", "", (_SINKS,)),
     Defect("names in a staging folder are not durable", "sinks/file_writing.py:FileWriter.close",
            "group.sync_dir(staging)", "None", (_OF_FILES,)),
-    Defect("a manifest follows on any other", "sinks/manifest_log.py:ManifestLog.is_published",
+    Defect("a manifest follows on any other", "sinks/manifest_log.py:is_last",
            "if found != expect:", "if False:", (_SINKS,)),
     Defect("another driver's manifest is our own", "sinks/manifest_log.py:ManifestLog.create",
            "and not self.has(record)", "and False", (_OF_FILES,)),

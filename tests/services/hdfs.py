@@ -4,10 +4,11 @@ from pathlib import Path
 
 from tests.services.ports import LOOPBACK
 from tests.services.server import Server
+from tools.cds import OF_SERVERS
 from tools.jars import jars
 from tools.java import find_java
 
-JVM = ["-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
+JVM = ["-Xms64m", "-Xmx512m", *OF_SERVERS, "-Djava.net.preferIPv4Stack=true"]
 JVM += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
 # With one DataNode, a client that closes a file often asks before that node's report of the block has come, and then
 # waits half a second. With two, the last one of the pipeline has reported by then.

@@ -16,10 +16,11 @@ from py4j.protocol import Py4JError
 
 from tests.services.ports import LOOPBACK
 from tests.services.server import Server, ServerError, made_once
+from tools.cds import OF_SERVERS
 from tools.jars import pyspark_of
 from tools.java import find_java
 
-JVM = ["-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
+JVM = ["-Xms64m", "-Xmx512m", *OF_SERVERS, "-Djava.net.preferIPv4Stack=true"]
 GATEWAY_TIMEOUT_S = 60
 REAP_EVERY_S = 0.5
 LOG4J = """status = warn

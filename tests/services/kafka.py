@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.services.ports import LOOPBACK
 from tests.services.server import Server, made_once, run
+from tools.cds import OF_SERVERS
 from tools.jars import BROKER, jars
 from tools.java import find_java
 
@@ -16,7 +17,7 @@ from tools.java import find_java
 CLUSTER_ID = "c3RyZWFtc2luay1rYWZrYQ"
 OTHER_CLUSTER_ID = "b3RoZXItc3RyZWFtc2luaw"
 VERSION = BROKER.split(",")[0].split(":")[-1]
-JVM = ["-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
+JVM = ["-Xms64m", "-Xmx384m", *OF_SERVERS, "-Djava.net.preferIPv4Stack=true"]
 JVM += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
 
 # One broker is its own controller. Internal topics have one partition and one copy, so that they exist at once.

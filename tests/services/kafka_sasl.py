@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tests.services.kafka import PROPERTIES, KafkaBroker
 from tests.services.server import run
+from tools.cds import OF_SERVERS
 from tools.java import find_java
 
 # Each of these may stand nowhere except in the settings of a client: tests look for them.
@@ -122,6 +123,6 @@ class SaslBroker(KafkaBroker):
         # It is called as a class of java.base, because a trimmed Java has no program of that name.
         run(
             "making a key",
-            [find_java().java, "-m", "java.base/sun.security.tools.keytool.Main", *arguments],
+            [find_java().java, *OF_SERVERS, "-m", "java.base/sun.security.tools.keytool.Main", *arguments],
             stdin=subprocess.DEVNULL,
         )

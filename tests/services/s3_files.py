@@ -4,10 +4,11 @@ import http.client
 
 from tests.services.ports import LOOPBACK
 from tests.services.s3 import ACCESS_KEY, SECRET_KEY, S3Server
+from tools.cds import OF_SERVERS
 from tools.jars import jars
 from tools.java import find_java
 
-JVM = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-DLOG_LEVEL=WARN"]
+JVM = ["-Xms64m", "-Xmx256m", *OF_SERVERS, "-DLOG_LEVEL=WARN"]
 
 
 class FilesS3Server(S3Server):

@@ -1,6 +1,7 @@
 """What operators and users do to directories of plain files, and rows that such files cannot hold."""
 
 import contextlib
+import copy
 import json
 import math
 import re
@@ -171,13 +172,40 @@ def test_a_journal_that_is_lost_while_a_driver_dies_leaves_nothing_twice():
         world.store.process_death()
         world.io().delete_tree("/out/_streamsink/streamsink")
         world.run(3, 5, 6)
-        seen = []
-        for folder in (entry.name for entry in world.io().entries("/out") if entry.name.startswith("checkpoint=")):
-            files = world.io().names(f"/out/{folder}")
-            for name in files if "_SUCCESS" in files else ():
-                data = world.io().read(f"/out/{folder}/{name}")
-                seen += READ["parquet"](data).column("id").to_pylist() if name.startswith("part-") else []
-        assert sorted(seen) == list(range(6)), f"call {number}"
+        assert _marked_rows(world) == list(range(6)), f"call {number}"
+
+
+def test_a_journal_that_is_lost_while_a_driver_sleeps_costs_no_file():
+    """Its successor publishes a record of the same number. What the other one placed goes, and what it finds stays."""
+    counting = CrashingCalls(MemoryCalls())
+    World().run(3, 5, calls=counting)
+    for number in range(1, counting.count + 1):
+        world = World()
+        checkpoint, asleep = copy.deepcopy(world.checkpoint), CrashingCalls(world.store)
+
+        def others(world=world, checkpoint=checkpoint, asleep=asleep, number=number):
+            if asleep.count == number - 1 and world.checkpoint is not checkpoint:
+                checkpoint.__dict__.update(copy.deepcopy(world.checkpoint.__dict__))
+                world.checkpoint = checkpoint
+                world.io().delete_tree("/out/_streamsink/streamsink")
+                world.run(3, 5, 6)
+
+        asleep.before_call = others
+        with contextlib.suppress(OSError, StreamsinkError):
+            world.run(3, 5, calls=asleep)
+        world.run(3, 5, 6)
+        assert sorted(rows_of(world.io(), "/out")) == _marked_rows(world) == list(range(6)), f"call {number}"
+
+
+def _marked_rows(world) -> list[int]:
+    """As a reader finds them that waits for markers, and then lists the folder."""
+    seen = []
+    for folder in (entry.name for entry in world.io().entries("/out") if entry.name.startswith("checkpoint=")):
+        files = world.io().names(f"/out/{folder}")
+        for name in files if "_SUCCESS" in files else ():
+            data = world.io().read(f"/out/{folder}/{name}")
+            seen += READ["parquet"](data).column("id").to_pylist() if name.startswith("part-") else []
+    return sorted(seen)
 
 
 @pytest.mark.parametrize("what", ["damaged", "missing"])

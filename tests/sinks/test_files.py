@@ -264,7 +264,7 @@ def test_a_record_over_another_one_is_published_by_the_restart():
     io.delete(path)
     publish = shown().PlainCommitter(io, "/lake").publish
     told("destination.history-changed", lambda: publish(record, expect=1, restored=False, fence=lambda: None)).says(
-        "'streamsink'", "manifest 0 is the newest, expected 1", "The restart of the query"
+        "'streamsink'", "it is record 0, expected 1", "The restart of the query"
     )
     assert rows_of(io, "/lake") == []
     io.write(path, first)

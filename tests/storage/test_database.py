@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import streamsink
-from streamsink.clock import IdSource
+from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse
 from streamsink.journal.file_journal import FileJournal
 from streamsink.sink import TwoPhaseCommitSink, to_sink
@@ -56,6 +56,33 @@ def test_after_a_lost_connection_the_next_call_connects_anew(kind, request):
     made.calls._connection.close()
     with pytest.raises(OSError):
         io.read(f"{made.root}/a")
+    assert io.read(f"{made.root}/a") == b"1"
+
+
+class _Later(Clock):
+    """Time that passes while nothing is asked."""
+
+    passed_ms = 0.0
+
+    def monotonic_ms(self) -> float:
+        return super().monotonic_ms() + self.passed_ms
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+def test_a_connection_that_ended_while_nothing_was_asked_fails_no_call(kind, request):
+    """Servers and what stands between end idle connections: a batch an hour would fail each time."""
+    made, clock = back_end(kind, request), _Later()
+    calls = DatabaseCalls(made.place, made.options, clock)
+    io = DatabaseFileIO(calls, IdSource().new_id)
+    io.create_if_absent(f"{made.root}/a", b"1")
+    if kind == "postgresql":
+        (ended,) = calls._connection.execute("SELECT pg_backend_pid()").fetchone()
+        other = calls._dialect.connect()
+        other.execute("SELECT pg_terminate_backend(%s, 10000)", (ended,))
+        other.close()
+    else:
+        calls._connection.close()
+    clock.passed_ms = 60_000.0
     assert io.read(f"{made.root}/a") == b"1"
 
 

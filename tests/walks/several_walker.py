@@ -53,7 +53,7 @@ _OF_A_TABLE = {
     "rollback": 3,
 }
 KINDS: dict[str, Kind] = {name: OF_ONE_TABLE[name] for name in _SAME}
-_STEPS = [step for step in STEPS if not step.startswith(("letters.", "spark."))]
+_STEPS = [step for step in STEPS if not step.startswith(("letters.", "spark.", "fan-out."))]
 _OPTIONS = (
     {"restore": "restore-and-continue"},
     {"restore": "restore-and-fail"},

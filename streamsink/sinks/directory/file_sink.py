@@ -28,6 +28,8 @@ from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import table_path
 
 _JOURNALS, _COMMITS = "_streamsink", "_commits"
+# Key of a manifest: the names of its files, relative to the directory.
+_FILES = "files"
 # The column as which readers see the names of the folders.
 _PARTITION = "checkpoint"
 # A file ends at this part of the largest size that the store can give a final name: the last rows are added to it.
@@ -148,36 +150,39 @@ class DirectoryCommitter(Committer):
 
     def sweep(self, published: Sequence[Committable]) -> list[str]:
         """As ``Committer.sweep``. A driver may have died between a manifest and its marker."""
-        for record in published:
-            self._mark(record.application, record.state.sequence)
-        return self._manifests.sweep(published)
+        left = [path for record in published for path in self._end(record.application, record.state.sequence)]
+        return left + self._manifests.sweep(published)
 
     def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
         fence()
-        if not self._manifests.is_published(committable, expect):
-            self._begin(committable, expect)
-            place_files(self._io, self._sink.path, committable, keep=self._keeps)
-            self._manifests.create(committable, {"files": [file.final for file in committable.files]})
-        self._mark(committable.application, committable.state.sequence)
-        return Published(committable.state.checkpoint_id, committable.state.sequence, 1)
-
-    def _begin(self, committable: Committable, expect: int) -> None:
-        """Before the first publishing of a start: end what a driver has left half done whose journal was lost.
-
-        That may be the marker of the last record, or files of a record of this number, which nobody will publish.
-        """
-        if self._has_begun:
-            return
         application, number = committable.application, committable.state.sequence
-        if expect and self._io.names(f"{self._sink.path}/{folder_of(application, expect)}"):
-            self._mark(application, expect)
-        folder = folder_of(application, number)
-        found = {
-            f"{folder}/{name}" for name in self._io.names(f"{self._sink.path}/{folder}") if name.startswith("part-")
-        }
-        left = found.difference(file.final for file in committable.files)
-        self._io.delete_all([f"{self._sink.path}/{name}" for name in sorted(left)])
-        self._has_begun = True
+        if not self._manifests.is_published(committable, expect):
+            if expect and not self._has_begun:  # the journal may be new, and its last driver have died before a marker
+                self._end(application, expect)
+            place_files(self._io, self._sink.path, committable, keep=self._keeps)
+            self._manifests.create(committable, {_FILES: [file.final for file in committable.files]})
+        if self._has_begun:
+            self._mark(application, number)
+        else:
+            self._end(application, number)
+            self._has_begun = True
+        return Published(committable.state.checkpoint_id, number, 1)
+
+    def _end(self, application: str, number: int) -> list[str]:
+        """Do what a driver that died behind its manifest has left to do. Returns the paths of what was deleted.
+
+        Files that the manifest does not name are of a record of the same number whose journal was lost. It can never be
+        published, as the number is taken; before that nobody could know.
+        """
+        folder, files = folder_of(application, number), self._manifests.content(application, number)[_FILES]
+        names = self._io.names(f"{self._sink.path}/{folder}")
+        if files and not names:
+            return []  # the user has removed the folder since, with its rows
+        others = {f"{folder}/{name}" for name in names if name.startswith("part-")}.difference(files)
+        left = [f"{self._sink.path}/{name}" for name in sorted(others)]
+        self._io.delete_all(left)
+        self._mark(application, number)
+        return left
 
     def _mark(self, application: str, number: int) -> None:
         if self._sink.marker:

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from streamsink import events
 from streamsink.clock import IdSource
@@ -14,7 +14,7 @@ from streamsink.locks.locked_file_io import under_lock
 from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.sink import Destination, Sink
+from streamsink.protocol.sink import OF_TABLES, Destination, Sink
 from streamsink.sinks.paimon.letters import TableAndLetters, TableCommitter
 from streamsink.sinks.paimon.many_tables import ManyTables
 from streamsink.sinks.paimon.opened import OpenTable, OpenTables
@@ -34,6 +34,7 @@ class PaimonTable(Sink):
     """One table. Any two of these are equal, because one place may be spelled in two ways."""
 
     path: str = field(compare=False)
+    supports: ClassVar[frozenset[str]] = OF_TABLES  # type: ignore[misc]
 
     def open(
         self,

@@ -7,8 +7,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from streamsink.errors import Corrupt, Retryable
+from streamsink.errors import Corrupt
 from streamsink.protocol.committable import AppState, Committable
+from streamsink.sinks.manifest_log import is_last
 from streamsink.sinks.transactions.function import TwoPhaseCommitFunction, of_the_author
 
 
@@ -70,19 +71,7 @@ class InDestination:
         return True
 
     def is_published(self, record: Committable, expect: int) -> bool:
-        newest = self.newest(record.application)
-        if newest is not None and newest.record_id == record.state.record_id:
-            return True
-        found = newest.sequence if newest is not None else 0
-        if found != expect:
-            raise Retryable(
-                f"{self._function.path}: the last checkpoint of application '{record.application}' has changed while "
-                f"{record.state.checkpoint_name} was being committed: it is record {found}, expected {expect}. Nothing "
-                "of this record was committed; it is safe in the journal. The restart of the query finds out what has "
-                "happened",
-                kind="destination.history-changed",
-            )
-        return False
+        return is_last(self._function.path, self.newest(record.application), record, expect)
 
     def create(self, record: Committable, content: Mapping[str, Any]) -> None:
         """Nothing is left to do: it was remembered with the rows."""

@@ -1,0 +1,150 @@
+"""Which destinations a fan-out has, compared with those of its last record. Driver only.
+
+A destination is known by its identity; the names and the order may change. One that joins has no history, one that
+leaves may have rows pending, and one that somebody else has written to under the same name has another past: each of
+these is said, and nothing is written before the user has answered.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions, words_of
+from streamsink.protocol import ways
+from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.sink import Destination
+from streamsink.sinks.fan_out.branch import Branch
+from streamsink.sinks.fan_out.parts import Part, parts_of
+
+
+class Membership:
+    """The destinations of a start."""
+
+    def __init__(self, branches: Sequence[Branch], options: SinkOptions, is_marked: Callable[[int], bool], place: str):
+        """is_marked: whether the fan-out's journal knows that all destinations have the record of this number. place:
+        of that journal.
+        """
+        self._place = place
+        self._branches = branches
+        self._options = options
+        self._is_marked = is_marked
+
+    def from_destinations(self, to: Destination) -> AppState | None:
+        """What is recorded in all destinations, when the fan-out's journal has no record; None for nothing.
+
+        The journal may be lost, or the destinations may have been written one by one before. to: the fan-out. Raises
+        Misuse when they were not at the same batch.
+        """
+        # Recorded and not published counts: it will be published, so a batch that comes again must not be new.
+        said = {branch.name: state for branch in self._branches if (state := branch.last_recorded()) is not None}
+        if not said:
+            return None
+        first = next(iter(said.values()))
+        for state in said.values():
+            if _batch(state) != _batch(first):
+                raise Misuse(
+                    f"{to.path}: the fan-out's journal has no record, and its destinations are not at the same batch: "
+                    + ", ".join(f"'{name}' has {state.checkpoint_name}" for name, state in said.items())
+                    + ". Nothing was written. Restore the journal. Where the destinations were written one by one "
+                    "before, let the query that did so come to the end of a batch in all of them. Else leave those out "
+                    "that are behind, and name them again later, which says from where on they have rows",
+                    kind="fan-out.histories-differ",
+                )
+        number = max(state.sequence for state in said.values())
+        return replace(first, sequence=number, table_id=to.table_id, journal_id="", carried={}, behind=())
+
+    def settle(self, to: Destination, records: Iterator[Committable]) -> None:
+        """At a start, when all is claimed: each destination gets the parts that its journal lacks.
+
+        to: the fan-out. records: of its journal, the newest first. Raises Misuse when the destinations are not those of
+        the last record, or not as it left them, and the user has not said that this is right.
+        """
+        for branch in self._branches:
+            branch.identify()
+        newest = next(records, None)
+        if newest is None:
+            last = self.from_destinations(to)
+            if last is not None:
+                self._check_joining(to, last, [b for b in self._branches if b.last_recorded() is None], [])
+            return
+        pending = [newest]
+        while not self._is_marked(pending[-1].state.sequence) and (older := next(records, None)) is not None:
+            pending.append(older)
+        parts = parts_of(newest)
+        known = {branch.to.table_id for branch in self._branches}
+        left = [part for identity, part in parts.items() if identity not in known]
+        self._check_joining(to, newest.state, [b for b in self._branches if b.to.table_id not in parts], left)
+        unmarked = [record for record in reversed(pending) if not self._is_marked(record.state.sequence)]
+        self._check_leaving(to, known, unmarked)
+        for branch in self._branches:
+            self._catch_up(to, branch, unmarked or [newest])
+
+    def _check_joining(self, to: Destination, last: AppState, joining: Sequence[Branch], left: Sequence[Part]) -> None:
+        """Raises Misuse unless the user has said of each destination that is new that it begins here."""
+        for branch in joining:
+            state = branch.last_recorded()
+            had = f"{branch.to.table_id}|{state.record_id if state is not None else ''}"
+            word = ways.word(f"{to.table_id}|{last.record_id}|{had}|begins here")
+            if word in words_of(self._options.accept_as_new):
+                continue
+            before = next((part for part in left if branch.name == part.name or branch.to.path == part.path), None)
+            found = (
+                f"the destination '{branch.name}' ({branch.to.path}) has the id {branch.to.table_id}, and the one that "
+                f"was there has the id {before.identity}: it was dropped and created again, or is another one"
+                if before is not None
+                else f"the destination '{branch.name}' ({branch.to.path}) is new, and the others have all up to "
+                f"{last.checkpoint_name}"
+            )
+            has = f", and has rows up to {state.checkpoint_name}" if state is not None else ""
+            raise Misuse(
+                f"{to.path}: {found}{has}. Nothing was written. It is given no rows from before it is one of the "
+                "destinations. If it shall have what comes from now on, copy the earlier rows into it, if they are "
+                f"needed, and set accept_as_new='{word}'. Else leave it out"
+                f"{', or restore the destination that was there' if before is not None else ''}",
+                kind="fan-out.new-destination",
+            )
+
+    def _check_leaving(self, to: Destination, known: set[str], pending: Sequence[Committable]) -> None:
+        """Raises Misuse when a destination that is not named any more may lack rows of these records."""
+        lost = {
+            identity: (part, record)
+            for record in pending
+            for identity, part in parts_of(record).items()
+            if identity not in known
+        }
+        for identity, (part, record) in lost.items():
+            word = ways.word(f"{to.table_id}|{identity}|{record.state.record_id}|is given up")
+            if word not in words_of(self._options.accept_as_seen):
+                raise Misuse(
+                    f"{to.path}: {record.state.checkpoint_name} is recorded for the destination '{part.name}' "
+                    f"({part.path}) as well, which is not one of the destinations any more, and may not be published "
+                    "there. Nothing was written. Name it once more, and leave it out when a start has published what "
+                    f"is pending. If it is gone for good, or its rows are not needed, set accept_as_seen='{word}'",
+                    kind="fan-out.left-destination",
+                )
+
+    def _catch_up(self, to: Destination, branch: Branch, records: Sequence[Committable]) -> None:
+        """Give the destination's journal what it lacks of these records, which are the newest ones, in order."""
+        has = branch.recorded()
+        mine = [(parts[branch.to.table_id], r) for r in records if branch.to.table_id in (parts := parts_of(r))]
+        for part, record in mine:
+            if part.number == has + 1 and not self._is_marked(record.state.sequence):
+                branch.deliver(part, record)
+                has += 1
+        if mine and (mine[-1][0].number != has or not branch.has(mine[-1][0])):
+            part, record = mine[-1]
+            raise Misuse(
+                f"{branch.to.path}: the destination '{branch.name}' of {to.path} has records of application "
+                f"'{part.application}' up to number {has}, and the fan-out has given it number {part.number} "
+                f"({record.state.checkpoint_name}) as its last one: another query has written there under the same "
+                "name, or the destination was put back to an earlier state together with its journal "
+                f"{branch.journal.place}, or the fan-out's own journal was. Nothing was written. Restore what was put "
+                "back as the fan-out left it. If that is the fan-out's journal, and there is no newer copy, remove its "
+                f"folder {self._place}: the destinations tell how far they are. Else leave the destination out, and "
+                "name it again later, which says from where on it has rows",
+                kind="fan-out.other-records",
+            )
+
+
+def _batch(state: AppState) -> tuple[object, ...]:
+    return state.query, state.generation, state.checkpoint_id, state.sources, state.recorded

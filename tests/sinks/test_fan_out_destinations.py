@@ -1,0 +1,240 @@
+"""Which destinations a fan-out has: they join, leave, are renamed, dropped, and named twice."""
+
+import json
+import pickle
+
+import pytest
+
+from streamsink.databases import DatabaseSink
+from streamsink.kafka import KafkaSink
+from streamsink.protocol.decision import Verdict
+from streamsink.sink import FanOut, FileSink, PaimonTable, to_sink
+from streamsink.table.table import open_table
+from tests.advice.following import follows, told
+from tests.sinks import shown
+from tests.sinks.fan_out_world import ALL, ENDS, ROOT, FanOutWorld, fan_out
+
+EARLY = ENDS[:2]
+HALF = list(range(EARLY[-1]))
+
+
+def test_names_and_order_are_no_identity():
+    """Destinations are renamed, and given in another order, with a record pending between them."""
+    world = FanOutWorld("files", "table", "own")
+    world.dies_at("fan-out.before_destination", 5)
+    sinks = fan_out(ROOT, *world.names).sinks
+    turned = {f"new {name}": sinks[name] for name in reversed(world.names)}
+    world.make = lambda root: FanOut(turned, journal=f"{root}/journal")
+    world.ends_right("a change of names and order")
+
+
+@follows("fan-out.new-destination")
+@pytest.mark.parametrize("step", ["precommit.saved", "batch.end"])
+@pytest.mark.parametrize("name", ["own", "table"])
+def test_a_destination_that_joins_is_asked_for_and_begins_at_the_next_batch(step, name):
+    """It must not make the whole replay into the others, nor begin in the middle without a word."""
+    world = FanOutWorld("files", "lines")
+    world.dies_at(step, 2)
+    world.names = (name, "files", "lines")
+    said = told("fan-out.new-destination", lambda: world.run()).says(f"'{name}'", "Nothing was written", "no rows from")
+    assert world.ids(name) == []
+    word = said.option("accept_as_new")
+    world.run(accept_as_new=word)
+    assert world.seen() == {name: ALL[EARLY[-1] :], "files": ALL, "lines": ALL}
+    world.run(ends=(*ENDS, 12))  # it is known now
+    assert world.ids(name) == list(range(EARLY[-1], 12))
+    world.names = ("files", f"{name}:another", "lines")
+    told("fan-out.new-destination", lambda: world.run(ends=(*ENDS, 12, 14), accept_as_new=word))
+
+
+@follows("fan-out.left-destination")
+def test_a_destination_that_leaves_must_have_what_is_recorded_for_it():
+    """Nothing is forgotten without a word; when nothing is pending, it may leave, and may come again."""
+    world = FanOutWorld("files", "table", "own")
+    world.dies_at("fan-out.recorded", 2)
+    world.names = ("files", "table")
+    said = told("fan-out.left-destination", lambda: world.run()).says(
+        "'own'", "Name it once more", "Nothing was written"
+    )
+    assert world.seen() == dict.fromkeys(world.names, ALL[: ENDS[0]])
+    world.names = ("files", "table", "own")
+    world.run(ends=EARLY)
+    world.names = ("files", "table")
+    world.run()
+    assert world.seen() == dict.fromkeys(world.names, ALL) and world.ids("own") == HALF
+    world.names = ("files", "own", "table")
+    again = told("fan-out.new-destination", lambda: world.run(ends=(*ENDS, 12))).says("has rows up to checkpoint 1")
+    world.run(ends=(*ENDS, 12), accept_as_new=again.option("accept_as_new"))
+    assert world.ids("own") == [*HALF, 9, 10, 11] and world.ids("files") == list(range(12))
+    assert said.option("accept_as_seen")
+
+
+def test_a_destination_that_is_gone_for_good_is_given_up_by_a_word():
+    """Else no start would ever get behind what was recorded for it."""
+    world = FanOutWorld("files", "table", "own")
+    world.dies_at("fan-out.recorded", 2)
+    world.io().delete_tree(f"{ROOT}/own")
+    world.names = ("files", "table")
+    word = told("fan-out.left-destination", lambda: world.run()).option("accept_as_seen")
+    world.run(accept_as_seen=word)
+    assert world.seen() == dict.fromkeys(world.names, ALL)
+
+
+@follows("fan-out.new-destination")
+@pytest.mark.parametrize("name", ["files", "own"])
+def test_a_destination_that_was_dropped_and_created_again_is_noticed(name):
+    """It would begin in the middle."""
+    world = FanOutWorld("files", "table", "own")
+    world.run(ends=EARLY)
+    world.io().delete_tree(f"{ROOT}/{name}")
+    said = told("fan-out.new-destination", lambda: world.run()).says("dropped and created again", "or restore")
+    assert world.ids(name) == []
+    world.run(accept_as_new=said.option("accept_as_new"))
+    assert world.ids(name) == ALL[EARLY[-1] :]
+    assert all(world.ids(other) == ALL for other in world.names if other != name)
+
+
+def test_a_table_that_was_dropped_says_so_and_is_not_made_anew():
+    world = FanOutWorld("files", "table")
+    world.run(ends=EARLY)
+    world.io().delete_tree(f"{ROOT}/table")
+    told("table.gone", lambda: world.run()).says("Restore the table")
+    assert world.io().entries(f"{ROOT}/table") == [] and world.ids("files") == HALF
+
+
+def _sqlite(file: str, **options) -> DatabaseSink:
+    return DatabaseSink(f"sqlite:{file}", table="rows", **options)
+
+
+@follows("fan-out.same-destination")
+def test_a_destination_is_named_once(tmp_path):
+    """Each would take what the other has published for its own."""
+    path, journal = str(tmp_path / "out"), str(tmp_path / "journal")
+    twice = {
+        "paths": {"a": FileSink(path), "b": FileSink(f"file://{path}")},
+        "tables": {"a": _sqlite("/x.db"), "b": _sqlite("/x.db", mode="upsert", keys=("id",))},
+        "topics": {"a": KafkaSink("host:1", "one"), "b": KafkaSink("host:1", "two")},
+        "journals": {"a": _sqlite("/x.db", journal=path), "b": _sqlite("/y.db", journal=path)},
+    }
+    for what, sinks in twice.items():
+        said = told("fan-out.same-destination", lambda sinks=sinks: FanOut(sinks, journal=journal))
+        said.says("'a'", "'b'", "Nothing was written")
+        if what in ("topics", "journals"):
+            FanOut(sinks, journal=journal, options={"b": {"application": "second"}})
+
+
+@follows("fan-out.same-destination")
+def test_a_copy_of_a_destination_is_noticed():
+    """It has the same identity."""
+    world = FanOutWorld("own")
+    world.run(ends=EARLY)
+    io = world.io()
+    io.make_dir(f"{ROOT}/copy")
+    io.create_if_absent(f"{ROOT}/copy/id", io.read(f"{ROOT}/own/id"))
+    world.names = ("own", "own:copy")
+    told("fan-out.same-destination", lambda: world.run()).says("one is a copy of the other", "Name one of them only")
+
+
+@follows("fan-out.option")
+def test_what_a_fan_out_cannot_be_is_refused(tmp_path):
+    files, journal = FileSink(str(tmp_path / "out")), str(tmp_path / "journal")
+    wrong = [
+        lambda: FanOut({"a": files}),
+        lambda: FanOut({}, journal=journal),
+        lambda: FanOut({"": files}, journal=journal),
+        lambda: FanOut({"a": FanOut({"b": files}, journal=journal)}, journal=journal),
+        lambda: FanOut({"a": PaimonTable("relative")}, journal=journal),
+        lambda: FanOut({"a": files}, journal=journal, options={"b": {}}),
+        lambda: FanOut({"a": files}, journal=journal, options={"a": {"mode": "overwrite"}}),
+    ]
+    for make in wrong:
+        told("fan-out.option", make).says("Nothing was written", "Correct the fan-out")
+    told("option.of-tables", lambda: FanOut({"a": files}, journal=journal, options={"a": {"partition_by": ["x"]}}))
+    told("option.of-tables", lambda: to_sink(FanOut({"a": files}, journal=journal), partition_by=["x"]))
+    assert to_sink(FanOut({"a": files}, journal=journal), publish="async").path == journal
+
+
+def test_fan_outs_that_write_elsewhere_are_not_the_same(tmp_path):
+    """Two objects of one fan-out are one sink in a query, and two tables are two."""
+    one, two = (PaimonTable(str(tmp_path / name)) for name in "ab")
+    journal = str(tmp_path / "journal")
+    assert FanOut({"a": one}, journal=journal) == FanOut({"a": one}, journal=f"{journal}/")
+    assert FanOut({"a": one}, journal=journal) != FanOut({"a": two}, journal=journal)
+
+
+def test_a_destination_has_options_of_its_own():
+    world = FanOutWorld("files", "table")
+    world.make = lambda root: fan_out(root, *world.names, options={"table": {"table_options": {"write-only": "true"}}})
+    world.run()
+    assert open_table(world.io(), f"{ROOT}/table", for_writing=True).known_schema.options["write-only"] == "true"
+
+
+def test_the_record_names_what_each_destination_is_given():
+    """One record, and no row value in it."""
+    world = FanOutWorld("files", "table")
+    world.dies_at("fan-out.recorded")
+    [name] = [n for n in world.io().names(f"{ROOT}/journal/streamsink/streamsink") if n.startswith("record-")]
+    body = json.loads(world.io().read(f"{ROOT}/journal/streamsink/streamsink/{name}").splitlines()[1])
+    parts = {part["name"]: part for part in body["payload"]["destinations"]}
+    assert parts.keys() == {"files", "table"} and all(len(part["files"]) == 1 for part in parts.values())
+    assert sum(file["rows"] for file in body["files"]) == ENDS[0], "rows count once"
+    assert Verdict.NEW and pickle.loads(pickle.dumps(fan_out(ROOT, *world.names))) == fan_out(ROOT, *world.names)
+
+
+@pytest.mark.parametrize("options", [{"publish_every_batches": 3}, {}], ids=str)
+def test_without_the_journal_what_the_destinations_have_recorded_counts(options):
+    """It will be published, so the batch that comes again is no new one."""
+    world = FanOutWorld("files", "table", "own", **options)
+    world.dies_at("group.queued" if options else "fan-out.delivered", 1 if options else 3)
+    world.io().delete_tree(f"{ROOT}/journal")
+    world.ends_right("the loss of the journal with records pending")
+
+
+@follows("fan-out.other-records")
+def test_an_older_copy_of_the_journal_is_noticed():
+    """It does not know what the destinations have got since."""
+    world = FanOutWorld("files", "own")
+    world.run(ends=ENDS[:1])
+    io, journal = world.io(), f"{ROOT}/journal"
+    kept = {path: io.read(path) for path in io.files_below(journal)}
+    world.run(ends=EARLY)
+    io.delete_tree(journal)
+    for path, data in kept.items():
+        io.create_if_absent(path, data)
+    folder = told("fan-out.other-records", lambda: world.run()).find(r"remove its folder (\S+):")
+    assert world.seen() == dict.fromkeys(world.names, HALF)
+    io.delete_tree(folder)
+    world.ends_right("the older copy was removed")
+
+
+def test_a_start_fails_on_purpose_when_it_has_published_what_was_pending():
+    """As for one destination, with the default of the option ``restore``."""
+    world = FanOutWorld("files", "own", restore="restore-and-fail")
+    world.dies_at("fan-out.before_destination", 2)
+    told("restore.restarting", lambda: world.run(once=True))
+    assert world.seen() == dict.fromkeys(world.names, ALL[: ENDS[0]])
+    world.ends_right("the restart")
+
+
+def test_the_page_shows_a_fan_out_that_can_be_made():
+    """Up to the query, for which there would have to be a source and a PostgreSQL."""
+    made: dict = {}
+    exec(shown.code("FAN_OUT.md").partition("query = ")[0], made)  # noqa: S102  our own page
+    assert list(made["orders_everywhere"].sinks) == ["lake", "files", "db"]
+
+
+def test_a_destination_whose_staged_rows_are_gone_may_leave_and_join_again():
+    """What was recorded for it cannot be published there any more, and must not hold the others up for ever."""
+    world = FanOutWorld("files", "own", "table")
+    world.dies_at("fan-out.recorded", 2)
+    journal = f"{ROOT}/own/streamsink/streamsink"
+    world.io().delete_tree(journal)
+    told("pending.files-gone", lambda: world.run()).says("Nothing was published")
+    world.names = ("files", "table")
+    world.run(accept_as_seen=told("fan-out.left-destination", lambda: world.run()).option("accept_as_seen"))
+    world.names = ("files", "own", "table")
+    world.io().delete_tree(journal)
+    word = told("fan-out.new-destination", lambda: world.run(ends=(*ENDS, 12))).option("accept_as_new")
+    world.run(ends=(*ENDS, 12), accept_as_new=word)
+    expected = list(range(12))
+    assert world.seen() == {"files": expected, "own": [*ALL[: ENDS[0]], 9, 10, 11], "table": expected}
