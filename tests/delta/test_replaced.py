@@ -253,3 +253,14 @@ class MemoryFlushes:
 
     def sync_dir(self, folder):
         self._io.sync_dir(folder)
+
+
+def test_the_log_is_cleaned_up_as_the_table_wants_it(tmp_path):
+    """Behind a checkpoint, and not within a commit, which would look as if it had failed when the cleaning does."""
+    world = World(tmp_path)
+    options = {"delta.logRetentionDuration": "interval 0 seconds", "delta.checkpointInterval": "5"}
+    world.run(*range(1, 14), table_options=options)
+    names = sorted(name for name in os.listdir(f"{world.path}/_delta_log") if name.endswith(".json"))
+    assert names == [f"{version:020}.json" for version in range(10, 14)]
+    world.run(*range(1, 16))
+    assert world.ids() == list(range(15))

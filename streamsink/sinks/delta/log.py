@@ -256,7 +256,9 @@ class DeltaLog:
                 app_transactions=[module.Transaction(name, number) for name, number in txns.items()],
             ),
             # What goes wrong behind the commit would look as if the commit had.
-            post_commithook_properties=module.PostCommitHookProperties(create_checkpoint=False),
+            post_commithook_properties=module.PostCommitHookProperties(
+                create_checkpoint=False, cleanup_expired_logs=False
+            ),
         )
 
     def flush(self, version: int, since: int | None = None) -> None:
