@@ -62,6 +62,8 @@ ALLOWED = {
     "streamsink/sinks/directory/file_formats.py:abort": "this writer's own staged files",
     "streamsink/sinks/directory/file_sink.py:_end": "files of a published number that its manifest does not name",
     "streamsink/sinks/manifest_log.py:create": "the oldest manifest beyond those that are kept",
+    "streamsink/sinks/delta/states.py:keep_last": "states of records before those that are kept",
+    "streamsink/sinks/delta/states.py:prune": "the same, of earlier starts, and temporary files of tries that died",
     "streamsink/sinks/iceberg/file_io.py:create": "a file of this very commit, whose name has its id",
     "streamsink/sinks/lake_tables/attempts.py:sweep": "files of an attempt that no record and no snapshot can name",
     "streamsink/sinks/lake_tables/writing.py:abort": "this writer's own data files",
