@@ -62,8 +62,10 @@ class FileJournal(Journal):
         keep_staging: bool = False,
         deleting: Deleting | None = None,
         abandoned: Abandoned | None = None,
+        of_table: bool = False,
     ):
-        """retain: how many published records are kept. abandoned: called before a staging folder is deleted.
+        """retain: how many published records are kept. abandoned: called before a staging folder is deleted. of_table:
+        as in ``Destination.is_table``.
 
         keep_staging: keep a link to the files of each retained record, so that a rollback can be mended. deleting:
         deletes files with final names that got no record; see ``announced.py``.
@@ -79,7 +81,7 @@ class FileJournal(Journal):
         self.attempts = Attempts(self._staging)
         self._runs = Runs(file_io, self._path("runs"))
         self._listing = Listing(file_io, self._dir)
-        self._records = Records(file_io, self._dir, application, self._listing)
+        self._records = Records(file_io, self._dir, application, self._listing, of_table=of_table)
         # The bytes of the record that is staged, by the record's id: one at a time.
         self._staged: dict[str, bytes] = {}
         self._identity = identity.OwnIdentity(file_io, self._dir)
@@ -167,8 +169,12 @@ class FileJournal(Journal):
 
     def newest(self) -> Committable | None:
         """The newest record as it is in the store now. Nothing is claimed."""
-        sequences = self._listing.numbers("record-", ".json")
-        return self.load(sequences[-1]) if sequences else None
+        newest = self.newest_number()
+        return self.load(newest) if newest else None
+
+    def newest_number(self) -> int:
+        """The number of the newest record as it is in the store now; 0 for none."""
+        return max(self._listing.numbers("record-", ".json"), default=0)
 
     def is_marked(self, sequence: int) -> bool:
         return self._listing.is_marked(sequence)

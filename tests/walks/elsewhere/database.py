@@ -1,0 +1,163 @@
+"""A table of SQLite as the destination of a walk, read and changed by SQLite's own module."""
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamsink.sinks.databases import sqlite
+from streamsink.sinks.databases.sink import DatabaseSink
+from tests.walks.elsewhere.places import Place
+from tests.walks.store import Process
+
+_TABLE = "orders"
+_MEMORY = "/dev/shm"
+
+
+class _Cursor:
+    """A cursor of a driver that may die, fail or stand still when its transaction begins."""
+
+    def __init__(self, inner: sqlite3.Cursor, process: Process | None):
+        self._inner, self._process = inner, process
+
+    def execute(self, text: str, *given: Any) -> None:
+        if text.startswith("BEGIN"):
+            _asked(self._process, "begin", lambda: self._inner.execute(text, *given))
+        else:
+            self._inner.execute(text, *given)
+
+    def __iter__(self) -> Iterator[tuple]:
+        return iter(self._inner)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class _Connection:
+    """A connection of such a driver. It does not stand still within a transaction: its successor would only wait."""
+
+    def __init__(self, inner: sqlite3.Connection, process: Process | None):
+        self._inner, self._process = inner, process
+
+    def cursor(self) -> _Cursor:
+        return _Cursor(self._inner.cursor(), self._process)
+
+    def commit(self) -> None:
+        with self._process.awake() if self._process else contextlib.nullcontext():
+            _asked(self._process, "commit", self._inner.commit)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def _asked(process: Process | None, name: str, ask) -> Any:
+    """The driver's own error stands for one of the store's. A command has no process of a walk."""
+    if process is None:
+        return ask()
+    try:
+        return process._do(name, ask)
+    except OSError as failed:
+        raise sqlite3.OperationalError("disk I/O error") from failed
+
+
+class _Dialect(sqlite.Sqlite):
+    def __init__(self, process: Process | None):
+        self._process = process
+
+    def connect(self, address):
+        inner = super().connect(address)
+        inner.execute("PRAGMA synchronous=OFF")  # no walk loses the power of this machine
+        inner.execute("PRAGMA busy_timeout=0")
+        return _Connection(inner, self._process)
+
+
+@dataclass(frozen=True)
+class _Sink(DatabaseSink):
+    process: Process | None = field(default=None, compare=False)
+
+    def _dialect(self):
+        return _Dialect(self.process)
+
+
+class Database(Place):
+    """A file of SQLite. The journals are in the store."""
+
+    def __init__(self, store, root: str):
+        super().__init__(store, root)
+        self._folder = tempfile.mkdtemp(prefix="streamsink-walk-", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None)
+        self._file = f"{self._folder}/shop.db"
+
+    def close(self):
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def sink(self, process):
+        # The name does not say where the file is, so that a walk is the same each time.
+        return _Sink(
+            f"sqlite:{self._file}",
+            table=_TABLE,
+            journal=self.root,
+            create_table=True,
+            name="shop/orders",
+            process=process,
+        )
+
+    def visible(self):
+        with self._open() as database:
+            return [row for (row,) in database.execute(f"SELECT id FROM {_TABLE}")] if _has(database, _TABLE) else []
+
+    def applications(self):
+        with self._open() as database:
+            if not _has(database, "streamsink_checkpoints"):
+                return []
+            said = "SELECT application FROM streamsink_checkpoints WHERE sequence > 0 ORDER BY 1"
+            return [name for (name,) in database.execute(said)]
+
+    def copy(self):
+        with self._open() as database:
+            return database.serialize() if database.execute("PRAGMA page_count").fetchone()[0] else b""
+
+    def put_back(self, copy: bytes):
+        """As ``.restore`` of SQLite's shell: whoever has the file open sees it."""
+        with self._open() as database, contextlib.closing(sqlite3.connect(":memory:")) as backup:
+            if copy:
+                backup.deserialize(copy)
+            backup.backup(database)
+
+    def drop(self):
+        self.put_back(b"")
+
+    def delete(self, rows):
+        with self._open() as database:
+            if not _has(database, _TABLE):
+                return []
+            there = {row for (row,) in database.execute(f"SELECT id FROM {_TABLE}")}
+            found = sorted(there.intersection(rows))
+            database.executemany(f"DELETE FROM {_TABLE} WHERE id = ?", [(row,) for row in found])
+        return found
+
+    def add(self, rows) -> bool:
+        """Another program adds rows. Returns whether there is a table."""
+        with self._open() as database:
+            if not _has(database, _TABLE):
+                return False
+            database.executemany(f"INSERT INTO {_TABLE} (id, part, n) VALUES (?, 'a', 0)", [(row,) for row in rows])
+            return True
+
+    def forget(self, application):
+        with self._open() as database:
+            if _has(database, "streamsink_checkpoints"):
+                database.execute("DELETE FROM streamsink_checkpoints WHERE application = ?", (application,))
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        with contextlib.closing(sqlite3.connect(self._file, isolation_level=None)) as database:
+            database.execute("PRAGMA synchronous=OFF")
+            yield database
+
+
+def _has(database: sqlite3.Connection, table: str) -> bool:
+    return database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone() is not None
