@@ -5,12 +5,13 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from streamsink.sinks.databases import sqlite
 from streamsink.sinks.databases.sink import DatabaseSink
+from streamsink.testing.crashing import Mode
 from tests.walks.elsewhere.places import Place
 from tests.walks.store import Process
 
@@ -18,15 +19,33 @@ _TABLE = "orders"
 _MEMORY = "/dev/shm"
 
 
+class _Strike:
+    """What is to go wrong at the n-th call from now on that begins or ends a transaction; 0 for nothing."""
+
+    left, mode = 0, Mode.BEFORE
+
+    def ask(self, process: Process | None, name: str, ask: Callable[[], Any]) -> Any:
+        """Make a call of this driver, which a command does without one. The database's error stands for the store's."""
+        if process is None:
+            return ask()
+        self.left -= 1
+        if self.left == 0:
+            process.fail_in(1, self.mode)
+        try:
+            return process._do(name, ask)
+        except OSError as failed:
+            raise sqlite3.OperationalError("disk I/O error") from failed
+
+
 class _Cursor:
     """A cursor of a driver that may die, fail or stand still when its transaction begins."""
 
-    def __init__(self, inner: sqlite3.Cursor, process: Process | None):
-        self._inner, self._process = inner, process
+    def __init__(self, inner: sqlite3.Cursor, of: "_Dialect"):
+        self._inner, self._of = inner, of
 
     def execute(self, text: str, *given: Any) -> None:
         if text.startswith("BEGIN"):
-            _asked(self._process, "begin", lambda: self._inner.execute(text, *given))
+            self._of.strike.ask(self._of.process, "begin", lambda: self._inner.execute(text, *given))
         else:
             self._inner.execute(text, *given)
 
@@ -40,47 +59,38 @@ class _Cursor:
 class _Connection:
     """A connection of such a driver. It does not stand still within a transaction: its successor would only wait."""
 
-    def __init__(self, inner: sqlite3.Connection, process: Process | None):
-        self._inner, self._process = inner, process
+    def __init__(self, inner: sqlite3.Connection, of: "_Dialect"):
+        self._inner, self._of = inner, of
 
     def cursor(self) -> _Cursor:
-        return _Cursor(self._inner.cursor(), self._process)
+        return _Cursor(self._inner.cursor(), self._of)
 
     def commit(self) -> None:
-        with self._process.awake() if self._process else contextlib.nullcontext():
-            _asked(self._process, "commit", self._inner.commit)
+        with self._of.process.awake() if self._of.process else contextlib.nullcontext():
+            self._of.strike.ask(self._of.process, "commit", self._inner.commit)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
 
-def _asked(process: Process | None, name: str, ask) -> Any:
-    """The driver's own error stands for one of the store's. A command has no process of a walk."""
-    if process is None:
-        return ask()
-    try:
-        return process._do(name, ask)
-    except OSError as failed:
-        raise sqlite3.OperationalError("disk I/O error") from failed
-
-
 class _Dialect(sqlite.Sqlite):
-    def __init__(self, process: Process | None):
-        self._process = process
+    def __init__(self, process: Process | None, strike: _Strike):
+        self.process, self.strike = process, strike
 
     def connect(self, address):
         inner = super().connect(address)
         inner.execute("PRAGMA synchronous=OFF")  # no walk loses the power of this machine
         inner.execute("PRAGMA busy_timeout=0")
-        return _Connection(inner, self._process)
+        return _Connection(inner, self)
 
 
 @dataclass(frozen=True)
 class _Sink(DatabaseSink):
     process: Process | None = field(default=None, compare=False)
+    strike: _Strike = field(default_factory=_Strike, compare=False)
 
     def _dialect(self):
-        return _Dialect(self.process)
+        return _Dialect(self.process, self.strike)
 
 
 class Database(Place):
@@ -90,6 +100,10 @@ class Database(Place):
         super().__init__(store, root)
         self._folder = tempfile.mkdtemp(prefix="streamsink-walk-", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None)
         self._file = f"{self._folder}/shop.db"
+        self._strike = _Strike()
+
+    def strike_at(self, number, mode):
+        self._strike.left, self._strike.mode = number, mode
 
     def close(self):
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -103,6 +117,7 @@ class Database(Place):
             create_table=True,
             name="shop/orders",
             process=process,
+            strike=self._strike,
         )
 
     def visible(self):

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from streamsink.protocol.sink import Sink
 from streamsink.sinks.directory.file_sink import FileSink
 from streamsink.storage.file_io import FileIO
+from streamsink.testing.crashing import Mode
 from tests.sinks.transactions import Remembering, Server
 from tests.walks.store import Copy, Process
 
@@ -39,6 +40,9 @@ class Place:
 
     def close(self) -> None:
         """Remove what is not in the store."""
+
+    def strike_at(self, number: int, mode: Mode) -> None:
+        """Let the n-th call that begins or ends a transaction of the destination go wrong, from now on; 0 for none."""
 
     # -- as walks of tables ask --------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from streamsink.faults import STEPS
 from tests.walks.elsewhere.operators import ElsewhereOperator
 from tests.walks.elsewhere.world import ROOT, Elsewhere
-from tests.walks.events import Kind, query_of
+from tests.walks.events import MODES, Kind, query_of
 from tests.walks.machine import Fault
 from tests.walks.model import Version
 from tests.walks.sources import drawn
@@ -12,7 +12,7 @@ from tests.walks.walker import Walker
 
 # Kinds that mean the same here.
 _SAME = (
-    *("produce", "batch", "stop", "heal", "call", "pause", "pause_at", "wake", "kill", "power", "twice", "at_once"),
+    *("produce", "batch", "stop", "heal", "pause_at", "wake", "kill", "power", "twice", "at_once"),
     *("lose_checkpoint", "lose_checkpoint_behind", "begin_at_latest", "partition", "retention", "recreate", "ids"),
     *("leave_topic", "upgrade", "move", "rename", "old_words", "rename_at_once", "copied_job"),
     *("lose_journal", "lose_identity"),
@@ -63,6 +63,10 @@ _STORIES = tuple(
 _COPIES = ("checkpoint", "journal", "place", "place and journals", "all")
 
 
+_MOST_CALLS = 70
+_MOST_TRANSACTIONS = 12
+
+
 def _kind(weight: int, size: int = 1):
     def register(does):
         KINDS[does.__name__] = Kind(does.__name__, weight, size, does)
@@ -76,6 +80,30 @@ def crash(walk, which, most, step, occurrence):
     """The driver dies at a step of a batch."""
     fault = Fault(step=_STEPS[step % len(_STEPS)], occurrence=1 + occurrence % 2)
     walk.world.batch(query_of(walk.world, which), 1 + most % 4, fault)
+
+
+@_kind(6, 4)
+def call(walk, which, most, number, mode):
+    """Something happens at an I/O call of a batch; see ``events.py``. A batch makes fewer of them here."""
+    fault = Fault(call=1 + number % _MOST_CALLS, mode=MODES[mode % len(MODES)])
+    walk.world.batch(query_of(walk.world, which), 1 + most % 4, fault)
+
+
+@_kind(4, 3)
+def pause(walk, which, most, number):
+    """The driver stands still at an I/O call of a batch, until ``wake``."""
+    query = query_of(walk.world, which)
+    if walk.depth < 2:
+        fault = Fault(call=1 + number % _MOST_CALLS, meanwhile=lambda: walk.meanwhile(query))
+        walk.world.batch(query, 1 + most % 4, fault)
+
+
+@_kind(4, 4)
+def transaction(walk, which, most, number, mode):
+    """Something happens when a batch begins or ends one of the destination's own transactions."""
+    walk.world.place.strike_at(1 + number % _MOST_TRANSACTIONS, MODES[mode % len(MODES)])
+    walk.world.batch(query_of(walk.world, which), 1 + most % 4)
+    walk.world.place.strike_at(0, MODES[0])
 
 
 @_kind(3, 2)
@@ -219,6 +247,13 @@ class ElsewhereWalker(Walker):
             query.combines = "Deduplicate" if columns and way % 5 > 2 else ""
             query.hides = "MapInPandas" if columns and 1 < way % 5 < 4 else ""
             query.is_comparable = positions % 8 > 0 and not query.hides
+
+    def _settle(self):
+        """What befell a destination under a running query may be noticed by the next start alone, which comes now."""
+        for query in self.world.queries.values():
+            self._finish(query)
+            self.world.stop(query)
+        super()._settle()
 
 
 class DatabaseWalker(ElsewhereWalker):
