@@ -129,7 +129,7 @@ OF_SINKS = (
     Defect("a record that could be published is given up", "commands/sinks_given_up.py:_can_be_published",
            "not opened.committer.files_in_place(record)[2]", "False", (_GIVEN_UP,)),
     Defect("a destination that was made anew gets the first record of the one before",
-           "sinks/transactions/committer.py:TransactionCommitter.publish", "if expect == 0:", "if False:", (_WALKS,)),
+           "sinks/transactions/committer.py:TransactionCommitter.publish", "if expect == 0:", "if False:", (_GIVEN_UP,)),
     Defect("a query of a destination that was made anew is not known by its first name",
            "sinks/transactions/committer.py:TransactionCommitter.others",
            'if f"/{last.state.table_id}".endswith(own)', "if last.state.table_id == self._to.table_id", (_WALKS,)),

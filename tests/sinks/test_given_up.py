@@ -5,15 +5,19 @@ import json
 import pytest
 
 import streamsink
+from streamsink.clock import IdSource
 from streamsink.commands.sinks_given_up import give_up_of_sink
-from streamsink.errors import Misuse
+from streamsink.errors import Misuse, Retryable
 from streamsink.options import SinkOptions
 from streamsink.sink import FileSink
+from streamsink.storage.file_io import FileIO
 from streamsink.testing.conformance import SCHEMA
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
+from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import follows, told
 from tests.sinks.lake import rows
 from tests.sinks.test_file_sink import World, rows_of
+from tests.sinks.transactions import Remembering, remembered
 from tests.sinks.transactions import World as OfTransactions
 
 JOURNAL = "/out/_streamsink/streamsink/streamsink"
@@ -137,3 +141,19 @@ def test_a_manifest_that_is_missing_among_others_is_noticed():
     world.io().create_if_absent(f"/out/{path}", json.dumps({"files": names}).encode())
     world.run(3, 5, 6)
     assert sorted(rows_of(world.io(), "/out")) == list(range(6))
+
+
+def test_the_first_record_does_not_go_into_a_destination_that_came_in_the_place_of_the_first_one():
+    """Neither remembers anything, so the number of the last record is the same."""
+    file_io, root = FileIO(MemoryCalls(), IdSource().new_id), "/db"
+    settings = SinkOptions.of(f"{root}/kept", {"publish_every_batches": 5})
+    driver = MicroBatchDriver(f"{root}/kept", SCHEMA, rows, settings)
+    driver.destination = lambda: Remembering(f"{root}/kept", f"{root}/journals")
+    checkpoint = SparkCheckpoint("query", ends=[3])
+    sink = driver.start(file_io, checkpoint)
+    sink.batch(driver.describe(checkpoint, 0))
+    file_io.delete_tree(f"{root}/kept")
+    Remembering(f"{root}/kept", f"{root}/journals", [file_io]).identity({})  # somebody makes it anew
+    with pytest.raises(Retryable, match="another destination has come in the place") as refused:
+        sink.run.commit_up_to_checkpoint(0)
+    assert refused.value.kind == "destination.history-changed" and remembered(file_io, root) == []

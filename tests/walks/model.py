@@ -196,6 +196,7 @@ CAUSES: dict[str, set[str]] = {
     "checkpoint.other-past": {"checkpoint-ever"},
     "checkpoint.replaced": {"copied-ever", "checkpoint", "journal", "given-up"},
     "database.refused": {"table"},
+    "database.rows-refused": {"table"},
     "dead-letters.changed": {"letters-ever"},
     "dead-letters.gone": {"letters-ever"},
     "dead-letters.undecidable": {"letters-ever", "expiry-ever"},

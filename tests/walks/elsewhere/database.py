@@ -20,7 +20,7 @@ _MEMORY = "/dev/shm"
 
 
 class _Strike:
-    """What is to go wrong at the n-th call from now on that begins or ends a transaction; 0 for nothing."""
+    """What is to go wrong at the n-th statement or commit from now on; 0 for nothing."""
 
     left, mode = 0, Mode.BEFORE
 
@@ -30,7 +30,9 @@ class _Strike:
             return ask()
         self.left -= 1
         if self.left == 0:
-            process.fail_in(1, self.mode)
+            # SQLite is in the process, so no reply of a statement is lost; that of a commit stands for other servers'.
+            is_lost = self.mode in (Mode.REPLY_LOST, Mode.REPEATED) and name != "commit"
+            process.fail_in(1, Mode.ERROR if is_lost else self.mode)
         try:
             return process._do(name, ask)
         except OSError as failed:
@@ -38,7 +40,7 @@ class _Strike:
 
 
 class _Cursor:
-    """A cursor of a driver that may die, fail or stand still when its transaction begins."""
+    """A cursor of a driver that may die or fail at each statement, and stand still before its transaction begins."""
 
     def __init__(self, inner: sqlite3.Cursor, of: "_Dialect"):
         self._inner, self._of = inner, of
@@ -47,7 +49,10 @@ class _Cursor:
         if text.startswith("BEGIN"):
             self._of.strike.ask(self._of.process, "begin", lambda: self._inner.execute(text, *given))
         else:
-            self._inner.execute(text, *given)
+            self._of.ask("statement", lambda: self._inner.execute(text, *given))
+
+    def executemany(self, text: str, rows: Any) -> None:
+        self._of.ask("statement", lambda: self._inner.executemany(text, rows))
 
     def __iter__(self) -> Iterator[tuple]:
         return iter(self._inner)
@@ -66,8 +71,7 @@ class _Connection:
         return _Cursor(self._inner.cursor(), self._of)
 
     def commit(self) -> None:
-        with self._of.process.awake() if self._of.process else contextlib.nullcontext():
-            self._of.strike.ask(self._of.process, "commit", self._inner.commit)
+        self._of.ask("commit", self._inner.commit)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -76,6 +80,11 @@ class _Connection:
 class _Dialect(sqlite.Sqlite):
     def __init__(self, process: Process | None, strike: _Strike):
         self.process, self.strike = process, strike
+
+    def ask(self, name: str, ask: Callable[[], Any]) -> Any:
+        """Make a call within a transaction, in which nobody stands still."""
+        with self.process.awake() if self.process else contextlib.nullcontext():
+            return self.strike.ask(self.process, name, ask)
 
     def connect(self, address):
         inner = super().connect(address)

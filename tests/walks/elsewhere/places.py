@@ -42,7 +42,7 @@ class Place:
         """Remove what is not in the store."""
 
     def strike_at(self, number: int, mode: Mode) -> None:
-        """Let the n-th call that begins or ends a transaction of the destination go wrong, from now on; 0 for none."""
+        """Let the n-th statement in the destination, from now on, go wrong; 0 for none."""
 
     # -- as walks of tables ask --------------------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ _COPIES = ("checkpoint", "journal", "place", "place and journals", "all")
 
 
 _MOST_CALLS = 70
-_MOST_TRANSACTIONS = 12
+_MOST_STATEMENTS = 60
 
 
 def _kind(weight: int, size: int = 1):
@@ -99,9 +99,9 @@ def pause(walk, which, most, number):
 
 
 @_kind(4, 4)
-def transaction(walk, which, most, number, mode):
-    """Something happens when a batch begins or ends one of the destination's own transactions."""
-    walk.world.place.strike_at(1 + number % _MOST_TRANSACTIONS, MODES[mode % len(MODES)])
+def statement(walk, which, most, number, mode):
+    """Something happens at a statement that a batch makes in the destination, or when it is committed."""
+    walk.world.place.strike_at(1 + number % _MOST_STATEMENTS, MODES[mode % len(MODES)])
     walk.world.batch(query_of(walk.world, which), 1 + most % 4)
     walk.world.place.strike_at(0, MODES[0])
 
