@@ -1,6 +1,8 @@
 """``streamsink.give_up`` with a sink, and what a directory of files says of what it does not know."""
 
 import json
+import threading
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -9,7 +11,7 @@ from streamsink.clock import IdSource
 from streamsink.commands.sinks_given_up import give_up_of_sink
 from streamsink.errors import Misuse, Retryable
 from streamsink.options import SinkOptions
-from streamsink.sink import FileSink
+from streamsink.sink import FileSink, to_sink
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.conformance import SCHEMA
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
@@ -17,7 +19,7 @@ from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import follows, told
 from tests.sinks.lake import rows
 from tests.sinks.test_file_sink import World, rows_of
-from tests.sinks.transactions import Remembering, remembered
+from tests.sinks.transactions import Remembering, Server, remembered
 from tests.sinks.transactions import World as OfTransactions
 
 JOURNAL = "/out/_streamsink/streamsink/streamsink"
@@ -79,6 +81,15 @@ def test_the_transaction_of_a_record_that_is_given_up_is_aborted():
     assert (world.rows, world.open) == ([0, 1, 2], [])
     world.run(3, 5, 6)
     assert (world.rows, world.open) == (list(range(6)), [])
+
+
+def test_what_the_next_start_can_publish_is_not_given_up():
+    world = OfTransactions()
+    world.run(3)
+    world.die(3, 5, step="precommit.saved")
+    assert give_up_of_sink(world.io(), world.sink, SinkOptions.of("/server", {})).records == ()
+    world.run(3, 5)
+    assert (world.rows, world.open) == (list(range(5)), [])
 
 
 def test_what_was_committed_is_not_given_up_where_only_the_notes_are_lost():
@@ -157,3 +168,16 @@ def test_the_first_record_does_not_go_into_a_destination_that_came_in_the_place_
     with pytest.raises(Retryable, match="another destination has come in the place") as refused:
         sink.run.commit_up_to_checkpoint(0)
     assert refused.value.kind == "destination.history-changed" and remembered(file_io, root) == []
+
+
+@follows("sink.not-sendable")
+def test_a_sink_that_cannot_be_sent_to_executors_is_refused_at_the_start(tmp_path):
+    """Formerly its first large batch ended in a TypeError of pickle's."""
+
+    @dataclass(frozen=True)
+    class Locked(Server):
+        lock: object = field(default_factory=threading.Lock, compare=False)
+
+    at = {"path": str(tmp_path / "server"), "journal": str(tmp_path / "journals")}
+    told("sink.not-sendable", lambda: to_sink(Locked(**at))).says("lock", "Nothing was written", "hold no connection")
+    assert not (tmp_path / "journals").exists() and to_sink(Server(**at))

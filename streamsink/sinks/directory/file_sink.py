@@ -142,7 +142,7 @@ class OpenDirectory(OpenSink):
         check_columns(self._sink.path, self._sink.format, fields, _PARTITION)
         largest = self._io.largest_file  # a larger file could never get its final name
         most = min(self._options.target_file_bytes, int(_ENDS_AT * largest) if largest else sys.maxsize)
-        return DirectoryWriting(checkpoint.staging, self._sink.format, tuple(fields), most)
+        return DirectoryWriting(self._sink.path, checkpoint.staging, self._sink.format, tuple(fields), most)
 
     def stage(
         self, checkpoint: Checkpoint, written: Sequence[Any], group: Group
