@@ -100,9 +100,9 @@ class _Lines:
             return
         if rows.num_columns == 1 and rows.column(0).null_count:
             raise Misuse(
-                f"{self._path}: column '{rows.column_names[0]}' is null in a row, and it is the only one: in a CSV file "
-                "that row would be an empty line, which readers leave out. Nothing was recorded or published. Leave such rows "
-                "out of the query, add a column, or write format='json' or 'parquet'",
+                f"{self._path}: column '{rows.column_names[0]}' is null in a row, and it is the only one: in a CSV "
+                "file that row would be an empty line, which readers leave out. Nothing was recorded or published. "
+                "Leave such rows out of the query, add a column, or write format='json' or 'parquet'",
                 kind="files.empty-line",
             )
         out = pa.BufferOutputStream()

@@ -3,10 +3,9 @@
 Runs on the driver.
 """
 
-import pickle
 from collections.abc import Callable
 
-from pyspark import cloudpickle
+from pyspark import serializers
 from pyspark.sql import DataFrame
 
 from streamsink import events
@@ -68,12 +67,11 @@ def _check_travels(sink: Sink) -> None:
     if not isinstance(sink, TwoPhaseCommitFunction):
         return
     try:
-        cloudpickle.dumps(sink)
-    except (TypeError, pickle.PicklingError, AttributeError, ValueError) as failed:
+        serializers.CloudPickleSerializer().dumps(sink)  # type: ignore[no-untyped-call]
+    except serializers.pickle.PickleError as failed:  # type: ignore[attr-defined]
         raise Misuse(
             f"{sink.path}: {type(sink).__name__} cannot be sent to executors, where its methods write rows of large "
-            f"batches ({type(failed).__name__}: {failed}). Nothing was written. Let it hold no connection, lock or "
-            "open file: open them in begin_transaction, keep them in 'session' on the driver, or leave them out by "
-            "__getstate__",
+            f"batches ({failed}). Nothing was written. Let it hold no connection, lock or open file: open them in "
+            "begin_transaction, keep them in 'session' on the driver, or leave them out by __getstate__",
             kind="sink.not-sendable",
         ) from failed
