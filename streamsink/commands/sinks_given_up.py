@@ -83,8 +83,8 @@ def _check_identity(opened: OpenSink, journal: FileJournal, state: AppState | No
             raise Misuse(
                 f"{opened.to.path}: record {found.sequence} is of the destination {found.table_id}, and the one that "
                 f"is there is {opened.to.table_id}. Nothing was given up. Restore the first one; or remove the journal "
-                f"{journal.place} and start a new checkpoint, which reads the source from its beginning, or behind "
-                "those of its rows that are here already",
+                f"{journal.place}, and what the destination remembers of the application, and start a new checkpoint, "
+                "which reads the source from its beginning, or behind those of its rows that are here already",
                 kind="table.recreated",
             )
 

@@ -106,6 +106,7 @@ def _check_identity(to: Destination, found: AppState | None, journal: Journal, o
 
     They may be of a table that had the same path before.
     """
+    remembered = "" if to.is_table else ", and what the destination remembers of the application,"
     newest = (
         journal.load(journal.retained()[-1])
         if journal.retained() and (found is None or journal.last_sequence() > found.sequence)
@@ -117,8 +118,8 @@ def _check_identity(to: Destination, found: AppState | None, journal: Journal, o
                 f"{to.path}: record {state.sequence} of application '{options.application}' was made for the table "
                 f"with the id {state.table_id}, and the table that is there has the id {to.table_id}: it was dropped "
                 "and recreated, or restored from elsewhere. Nothing was written. Restore the first table; or remove "
-                f"the journal {journal.place} of the dropped one and start a new checkpoint, which reads the source "
-                "from its beginning, or behind those of its rows that are here already",
+                f"the journal {journal.place} of the dropped one{remembered} and start a new checkpoint, which reads "
+                "the source from its beginning, or behind those of its rows that are here already",
                 kind="table.recreated",
             )
 

@@ -110,7 +110,8 @@ class OpenTransactions(OpenSink):
                 f"{ways.give_up(self._sink.path, self.application, is_table=False)}"
             )
         return (
-            f"Restore the folder {notes}, which notes what was committed. If there is no backup of it, write the "
+            f"Restore the folder {notes}, which notes what was committed, and the destination, if that has gone back "
+            "as well: it is not asked for its rows. If there is no backup of the folder, write the "
             f"second line of the file {place}/record-<number>.json, of the record that was published last, into a file "
             f"{notes}/<number>.json, whose number has ten digits: that the record, and all before it, were committed "
             "is known by the journal"

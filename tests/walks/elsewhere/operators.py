@@ -28,7 +28,7 @@ class ElsewhereOperator(Operator):
         "move_away_files": r"or (move them away)",
         "write_manifest": r"Without a backup (create it with the text) ",
         "restore_notes": r"Restore the folder (\S+), which notes what was committed",
-        "write_note": r"If there is no backup of it, write the (second line) of the file",
+        "write_note": r"If there is no backup of the folder, write the (second line) of the file",
         "reset": r"with startingOffsets='.*? and set accept_as_new='([^']+)'",
     }
 
@@ -70,6 +70,8 @@ class ElsewhereOperator(Operator):
     def _remove_journal(self, query, path, text):
         """Where rows of the query are there, it begins behind them, as the text says."""
         super()._remove_journal(query, path, text)
+        if "what the destination remembers of the application" in text:
+            self._world.place.forget(query.name)
         visible = self._world.visible()
         if path is None or not any(self._world.is_done(row, visible) for row in query.source.all_rows()):
             return
@@ -103,6 +105,9 @@ class ElsewhereOperator(Operator):
         ).groups()
         number = re.search(r"but record (\d+) was published|Up to record (\d+) all were published", text)
         number = int(number[1] or number[2])
+        visible = self._world.visible()
+        # Its rows are gone as well, which nobody is asked.
+        self._world.model.unsure([row for row in query.source.all_rows() if not visible[row]])
         io = self._world.others.io
         line = io.read(f"{record}-{number}.json").split(b"\n")[1]
         io.delete(f"{note}/{number:010}.json")

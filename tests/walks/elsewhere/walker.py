@@ -151,6 +151,12 @@ def restore(walk, number, in_order):
             world.went_back(version)
         if kind == "place":
             world.journals_stayed(tree)
+        if kind == "place" and not world.place.has_rows:
+            # Notes may be newer than what they are of, which is not asked.
+            visible = world.visible()
+            world.model.unsure(
+                row for each in world.queries.values() for row in each.source.all_rows() if not visible[row]
+            )
         world.accident("table")
         if kind != "place":
             world.accident("journal", "journal-ever")
