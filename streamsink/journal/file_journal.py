@@ -64,11 +64,10 @@ class FileJournal(Journal):
         abandoned: Abandoned | None = None,
         of_table: bool = False,
     ):
-        """retain: how many published records are kept. abandoned: called before a staging folder is deleted. of_table:
-        as in ``Destination.is_table``.
+        """retain: how many published records are kept. abandoned: called before a staging folder is deleted.
 
         keep_staging: keep a link to the files of each retained record, so that a rollback can be mended. deleting:
-        deletes files with final names that got no record; see ``announced.py``.
+        deletes files with final names that got no record; see ``announced.py``. of_table: see ``Destination``.
         """
         self._io = file_io
         self._keep_staging = keep_staging
@@ -169,12 +168,8 @@ class FileJournal(Journal):
 
     def newest(self) -> Committable | None:
         """The newest record as it is in the store now. Nothing is claimed."""
-        newest = self.newest_number()
-        return self.load(newest) if newest else None
-
-    def newest_number(self) -> int:
-        """The number of the newest record as it is in the store now; 0 for none."""
-        return max(self._listing.numbers("record-", ".json"), default=0)
+        sequences = self._listing.numbers("record-", ".json")
+        return self.load(sequences[-1]) if sequences else None
 
     def is_marked(self, sequence: int) -> bool:
         return self._listing.is_marked(sequence)

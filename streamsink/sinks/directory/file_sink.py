@@ -118,7 +118,8 @@ class OpenDirectory(OpenSink):
 
         Rows to come would lie beside theirs. That of the next number may be what a dead driver has left half done.
         """
-        if self.journal.newest_number():
+        self.journal.read_listing()
+        if self.journal.retained():
             return  # the journal tells of all of them
         published = self.committer.history(self.application).state
         next_one = (published.sequence if published else 0) + 1
