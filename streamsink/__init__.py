@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from streamsink import errors
 from streamsink.options import Settings, SinkOptions, names_of
-from streamsink.protocol.sink import VERSION
+from streamsink.protocol.sink import VERSION, Sink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -278,17 +278,26 @@ def retire(
         return of_table(Store(root, given.store_options, given.flush).open(), root, given)
 
 
-def give_up(path: "Path", *, options: SinkOptions | None = None, **settings: "Unpack[Settings]") -> "GivenUp":
+def give_up(path: "Path | Sink", *, options: SinkOptions | None = None, **settings: "Unpack[Settings]") -> "GivenUp":
     """Forget pending records that can never be published (because their files are gone, say), and those behind them.
 
     Their rows are then read again from the source. Returns what was given up; its text says how to go on. The query
-    must not run. path, options, settings: the query's own, ``application`` above all. Raises Misuse, and changes
-    nothing, when a record might be published; Fenced while a query holds the application.
+    must not run. path: of a table, or the sink that ``to_sink`` was given. options, settings: the query's own,
+    ``application`` above all. Raises Misuse, and changes nothing, when a record might be published; Fenced while a
+    query holds the application.
     """
     from streamsink.commands.give_up import give_up as of_journal
     from streamsink.storage.store_failures import told_of
-    from streamsink.storage.stores import Store, table_path
+    from streamsink.storage.stores import Store, journal_place, table_path
 
+    if isinstance(path, Sink):
+        from streamsink.commands.sinks_given_up import give_up_of_sink
+
+        given = SinkOptions.of(path.path, settings, options)
+        _let_go(path.path, given.application)
+        place = journal_place(path.journal) if path.journal else path.path
+        with told_of(path.path, "give_up"):
+            return give_up_of_sink(Store(place, given.store_options, given.flush).open(), path, given)
     root = table_path(path)
     given = SinkOptions.of(root, settings, options)
     _let_go(root, given.application)

@@ -27,7 +27,7 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.table import is_table, open_table
 
 # Stands for this command in the record of who owns the application, where queries have their ids.
-_CLAIMED_BY = "give-up"
+CLAIMED_BY = "give-up"
 
 # The way on where all retained snapshots name the files, so that there is none to which the table could go back.
 _WHERE_ALL_NAME_THEM = (
@@ -67,7 +67,7 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
     committer, journal = _open(file_io, path, options)
     look = Unpublishable(path, committer, journal, options, limits=file_io.name_limits(path))
     state = look.history().state
-    writer = journal.claim(_CLAIMED_BY, state.epoch if state else 0)
+    writer = journal.claim(CLAIMED_BY, state.epoch if state else 0)
     try:
         state, records = look.doomed()
         known = [record for record in (readable(journal, sequence) for sequence in records) if record is not None]
@@ -91,7 +91,7 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
 
 def _open(file_io: FileIO, path: str, options: SinkOptions) -> tuple[TableCommitter | ManyTables, RepairJournal]:
     def journal() -> RepairJournal:
-        return RepairJournal(file_io, path, options.application, options.journal_retain)
+        return RepairJournal(file_io, path, options.application, options.journal_retain, of_table=True)
 
     if is_table(file_io, path):
         return TableCommitter(open_table(file_io, path, for_writing=True), options), journal()

@@ -121,7 +121,7 @@ class _Journal:
 
 def _of_several_tables(file_io: FileIO, root: str, application: str, wanted: Wanted) -> str:
     """Where a query into several tables is: its journal's newest record is published or will be."""
-    newest = FileJournal(file_io, root, application, 2).newest()
+    newest = FileJournal(file_io, root, application, 2, of_table=True).newest()
     if newest is None or not newest.state.recorded:
         raise Misuse(
             f"{root}: no Kafka positions are recorded for application '{application}' in its journal",

@@ -5,6 +5,13 @@ from streamsink.journal.file_journal import FileJournal
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import is_table
 
+# What there is instead, by the command's name. Without the last full stop.
+_INSTEAD = {
+    "give_up": "Call streamsink.give_up(sink, application='...') with the sink that to_sink was given",
+    "retire": "Remove what the destination remembers of the application, and its journal, when no query writes here",
+    "starting_offsets": "Start the query with its new checkpoint: the error that it gets has the offsets themselves",
+}
+
 
 def check_of_tables(file_io: FileIO, path: str, application: str, command: str) -> None:
     """Raises Misuse when the application writes here by a sink that has no Paimon tables, or its one table is gone.
@@ -18,9 +25,9 @@ def check_of_tables(file_io: FileIO, path: str, application: str, command: str) 
         return
     if newest is not None and "kind" not in newest.payload:
         raise Misuse(
-            f"{path}: application '{application}' writes here by a sink of its author's own, and streamsink.{command} "
-            "knows Paimon tables alone. Nothing was changed. Restore what the query's error names, in the destination "
-            f"or in the journal {journal.place}, and start the query again",
+            f"{path}: application '{application}' writes here by a sink that has no Paimon tables, and "
+            f"streamsink.{command} is given such tables. Nothing was changed. {_INSTEAD[command]}. The journal is "
+            f"{journal.place}",
             kind="sink.no-tables",
         )
     if newest is not None and "heads" not in newest.payload:

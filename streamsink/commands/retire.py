@@ -47,7 +47,7 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
     if said is None and not has_journal:
         return _of_another_form(table, application, options)
     last = AppState.from_json(said) if said is not None else None
-    journal = RepairJournal(file_io, root, application, options.journal_retain)
+    journal = RepairJournal(file_io, root, application, options.journal_retain, of_table=True)
     journal.claim(f"retire-{IdSource().new_id()}", last.epoch if last else 0)
     try:
         _check_settled(root, journal, last)
@@ -66,7 +66,7 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
 
 def _of_several_tables(file_io: FileIO, folder: str, application: str, options: SinkOptions) -> bool:
     """As ``retire``. The tables that the newest record knows are all that the application has written."""
-    journal = RepairJournal(file_io, folder, application, options.journal_retain)
+    journal = RepairJournal(file_io, folder, application, options.journal_retain, of_table=True)
     newest = journal.newest()
     journal.claim(f"retire-{IdSource().new_id()}", newest.state.epoch if newest else 0)
     try:

@@ -54,7 +54,7 @@ class _Journal:
         said = states.by_application.get(application)
         self._is_known = said is not None or states.complete
         self._published = AppState.from_json(said).sequence if said is not None else 0
-        self._log = FileJournal(table.file_io, table.root, application, 2)
+        self._log = FileJournal(table.file_io, table.root, application, 2, of_table=True)
 
     def look(self) -> None:
         self._log.read_listing()

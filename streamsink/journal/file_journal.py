@@ -62,11 +62,12 @@ class FileJournal(Journal):
         keep_staging: bool = False,
         deleting: Deleting | None = None,
         abandoned: Abandoned | None = None,
+        of_table: bool = False,
     ):
         """retain: how many published records are kept. abandoned: called before a staging folder is deleted.
 
         keep_staging: keep a link to the files of each retained record, so that a rollback can be mended. deleting:
-        deletes files with final names that got no record; see ``announced.py``.
+        deletes files with final names that got no record; see ``announced.py``. of_table: see ``Destination``.
         """
         self._io = file_io
         self._keep_staging = keep_staging
@@ -79,7 +80,7 @@ class FileJournal(Journal):
         self.attempts = Attempts(self._staging)
         self._runs = Runs(file_io, self._path("runs"))
         self._listing = Listing(file_io, self._dir)
-        self._records = Records(file_io, self._dir, application, self._listing)
+        self._records = Records(file_io, self._dir, application, self._listing, of_table=of_table)
         # The bytes of the record that is staged, by the record's id: one at a time.
         self._staged: dict[str, bytes] = {}
         self._identity = identity.OwnIdentity(file_io, self._dir)

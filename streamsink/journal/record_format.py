@@ -30,23 +30,26 @@ def encode_record(committable: Committable) -> bytes:
     return json.dumps(header).encode() + b"\n" + body + b"\n"
 
 
-def decode_record(data: bytes, path: str) -> Committable:
-    """The record, checked as a whole. Raises Corrupt, which names ``path`` and says what to do."""
+def decode_record(data: bytes, path: str, of_table: bool = True) -> Committable:
+    """The record, checked as a whole. Raises Corrupt, which names ``path`` and says what to do.
+
+    of_table: as in ``Destination.is_table``.
+    """
     first, separator, rest = data.partition(b"\n")
     try:
         header = json.loads(first)
         if header["format"] != _FORMAT:
-            raise corrupt(path, "it is not a pending record")
+            raise corrupt(path, "it is not a pending record", of_table)
         if header["version"] not in _VERSIONS:
             raise _newer(path, int(header["version"]))
         body = rest[:-1]
         if not separator or len(body) != header["length"] or rest[-1:] != b"\n":
-            raise corrupt(path, f"it has {len(rest)} body bytes, expected {header['length'] + 1}")
+            raise corrupt(path, f"it has {len(rest)} body bytes, expected {header['length'] + 1}", of_table)
         if hashlib.sha256(body).hexdigest() != header["sha256"]:
-            raise corrupt(path, "its checksum does not match")
+            raise corrupt(path, "its checksum does not match", of_table)
         return Committable.from_json(json.loads(body))
     except (ValueError, KeyError, TypeError, AttributeError) as broken:
-        raise corrupt(path, f"it cannot be decoded ({type(broken).__name__})") from broken
+        raise corrupt(path, f"it cannot be decoded ({type(broken).__name__})", of_table) from broken
 
 
 def _newer(path: str, version: int) -> Corrupt:
@@ -59,11 +62,11 @@ def _newer(path: str, version: int) -> Corrupt:
     )
 
 
-def corrupt(path: str, what: str) -> Corrupt:
-    """The error of a record that cannot be used. what: is wrong with it."""
+def corrupt(path: str, what: str, of_table: bool) -> Corrupt:
+    """The error of a record that cannot be used. what: is wrong with it. of_table: as of ``decode_record``."""
     root, _, application, _ = path.rsplit("/", 3) if path.count("/") > 2 else ("", "", "", "")
     return Corrupt(
         f"{path}: the pending record is damaged: {what}. Nothing was written. Restore the file from a backup. "
-        f"{ways.give_up(root, application)}",
+        f"{ways.give_up(root, application, of_table)}",
         kind="journal.corrupt",
     )

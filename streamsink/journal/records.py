@@ -17,12 +17,13 @@ _MOST_LOADED = 256
 class Records:
     """Loads records, each of which is written once and never changed."""
 
-    def __init__(self, file_io: FileIO, folder: str, application: str, listing: Listing):
-        """folder: of the journal."""
+    def __init__(self, file_io: FileIO, folder: str, application: str, listing: Listing, *, of_table: bool):
+        """folder: of the journal. of_table: as of ``decode_record``."""
         self._io = file_io
         self._folder = folder
         self._application = application
         self._listing = listing
+        self._of_table = of_table
         self._kept: dict[int, Committable] | None = None  # within ``loading``
 
     def path(self, sequence: int) -> str:
@@ -39,9 +40,9 @@ class Records:
             data = self._io.read(path)
         except FileNotFoundError:
             return None
-        committable = decode_record(data, path)
+        committable = decode_record(data, path, self._of_table)
         if committable.state.sequence != sequence or committable.application != self._application:
-            raise corrupt(path, "it is the record of another checkpoint")
+            raise corrupt(path, "it is the record of another checkpoint", self._of_table)
         if kept is not None and len(kept) < _MOST_LOADED:
             kept[sequence] = committable
         return committable

@@ -11,6 +11,13 @@ from streamsink.journal.file_journal import FileJournal
 class RepairJournal(FileJournal):
     """The journal of an application whose query does not run, claimed by the command."""
 
+    @classmethod
+    def of(cls, journal: FileJournal) -> "RepairJournal":
+        """The same journal, as whoever has opened it has made it."""
+        made = cls.__new__(cls)
+        made.__dict__ = journal.__dict__
+        return made
+
     def runs(self) -> list[str]:
         """The ids of the bounded runs that were marked published."""
         return self._runs.names()

@@ -30,11 +30,13 @@ class Destination:
 
     way_back: what the user can do when the destination no longer has, or knows, what was published, as whole sentences
     without the last full stop. "" where the ways of tables are right: restore it, ``on_rollback``, ``give_up``.
+    is_table: commands know it by its path. Else ``give_up`` is given the sink, and errors say offsets themselves.
     """
 
     path: str
     table_id: str
     way_back: str = ""
+    is_table: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ class Committer(ABC):
 
     settles_later: bool = False
     """Whether ``publish`` may leave ``Published.settle`` to be done beside the next batch."""
+    tells_apart: bool = False
+    """Whether ``history`` is kept apart from the rows, so that it may be lost while they stay."""
     marked_at_once: int = 1
     """After how many publishings a restart marks the records: more than one where each mark takes a round trip."""
 
@@ -255,6 +259,9 @@ class Committer(ABC):
         A try carries the name of the last record that it stood for, and the record may since have been published in
         another group. Returns the paths of what was deleted.
         """
+
+    def give_up(self, application: str, sequence: int) -> None:
+        """Remove what tries to publish this record have left: its number is given again. By default nothing."""
 
     @abstractmethod
     def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:

@@ -25,16 +25,21 @@ def second_part(batch: str) -> str:
     )
 
 
-def give_up(path: str, application: str) -> str:
-    """What to do with records that can never be published unless something is mended. Ends without a full stop."""
-    return f"If that cannot be mended, {give_up_at_once(path, application)}"
+def give_up(path: str, application: str, is_table: bool = True) -> str:
+    """What to do with records that can never be published unless something is mended. Ends without a full stop.
+
+    is_table: else the command is given the sink.
+    """
+    return f"If that cannot be mended, {give_up_at_once(path, application, is_table)}"
 
 
-def give_up_at_once(path: str, application: str) -> str:
-    """What to do with records that can never be published, where nothing can be mended. Ends without a full stop."""
+def give_up_at_once(path: str, application: str, is_table: bool) -> str:
+    """What to do with records that can never be published, where nothing can be mended. As ``give_up``."""
+    of = repr(path) if is_table else "sink"
+    said = "" if is_table else ", with the sink that to_sink was given"
     return (
-        f"stop the query and call streamsink.give_up({path!r}, application={application!r}): it forgets what can never "
-        "be published, with what was recorded after it, and says from where the source is read again"
+        f"stop the query and call streamsink.give_up({of}, application={application!r}){said}: it forgets what can "
+        "never be published, with what was recorded after it, and says from where the source is read again"
     )
 
 

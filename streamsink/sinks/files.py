@@ -10,6 +10,7 @@ from typing import cast
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Misuse
 from streamsink.journal.file_journal import JOURNAL_DIR
+from streamsink.protocol import ways
 from streamsink.protocol.committable import Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group
@@ -130,7 +131,9 @@ def place_files(file_io: FileIO, path: str, record: Committable, *, keep: bool =
             file_io.place(f"{path}/{file.staged}", f"{path}/{file.final}", keep)
         except FileNotFoundError as gone:
             raise Corrupt(
-                f"{path}/{file.final} is gone. Nothing was published. Restore it", kind="pending.files-gone"
+                f"{path}/{file.final} is gone. Nothing was published. Restore it. "
+                f"{ways.give_up(path, record.application, is_table=False)}",
+                kind="pending.files-gone",
             ) from gone
     for folder in sorted({os.path.dirname(f"{path}/{file.final}") for file in record.files}):
         file_io.sync_dir(folder)

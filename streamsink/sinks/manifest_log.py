@@ -73,6 +73,14 @@ class ManifestLog:
         """What the manifest of a record says. Raises Corrupt when it is damaged; FileNotFoundError without one."""
         return self._read(self._name(application, number))[0]
 
+    def first_missing(self, application: str) -> int:
+        """The number of the first manifest that is missing before the last one, of a log that keeps all; 0 for none.
+
+        It costs a listing.
+        """
+        there = {int(name.removesuffix(_SUFFIX)) for name in self._names(application)}
+        return next((number for number in range(1, max(there, default=0)) if number not in there), 0)
+
     def has(self, record: Committable) -> bool:
         """Whether the record is published and its manifest is kept. Raises as ``newest``."""
         path = self._path(record)

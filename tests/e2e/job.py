@@ -15,8 +15,8 @@ from streamsink.sink import FanOut, FileSink, PaimonTable, to_sink
 from tests.sinks.shown import json_lines, plain_files
 
 ROWS_PER_FILE = 10
-# By name, the sinks that pages of the docs show.
-SHOWN: dict[str, Callable] = {"plain files": plain_files, "json lines": json_lines}
+# By name, the sinks that pages of the docs show, and directories of files.
+SHOWN: dict[str, Callable] = {"plain files": plain_files, "json lines": json_lines, "files": FileSink}
 POSITIONS = ("topic", "partition", "offset")
 # As a type and not as text: Spark's parser of SQL costs a driver a tenth of a second.
 _ROWS = StructType([StructField("id", LongType()), StructField("name", StringType())])

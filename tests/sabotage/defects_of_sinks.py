@@ -12,6 +12,7 @@ _KAFKA, _REFUSALS = "tests/sinks/test_kafka_sink.py", "tests/sinks/test_kafka_re
 _PUBLISHING = "sinks/kafka/publishing.py:Publishing"
 _DIRECTORY = "sinks/directory/file_sink.py:DirectoryCommitter"
 
+_GIVEN_UP, _WALKS = "tests/sinks/test_given_up.py", "tests/walks/test_walks.py::test_a_walk_that_once_went_wrong"
 _DEATHS, _REFUSED = "tests/databases/test_deaths.py", "tests/databases/test_refused.py"
 _ROWS = "tests/databases/test_rows.py"
 _DATABASE = "sinks/databases/sink.py:DatabaseSink"
@@ -92,7 +93,7 @@ OF_SINKS = (
            "            self._memory.create(committable, {})\n", "", (_FORM,)),
     Defect("a query of another destination is taken for this one",
            "sinks/transactions/committer.py:TransactionCommitter.others",
-           "if last.state.table_id == self._to.table_id", "", (_FORM,)),
+           'if f"/{last.state.table_id}".endswith(own)', "", (_FORM,)),
     Defect("a journal of another destination is taken", "sinks/transactions/sink.py:OpenTransactions._check_destination",
            "before not in (None, self._sink.path)", "False", (_FORM,)),
     Defect("the folder of a batch goes before its transactions are aborted", "journal/staging.py:Staging._may_go",
@@ -115,6 +116,23 @@ OF_SINKS = (
            "rows.num_columns == 1 and", "False and", (_ODD_FILES,)),
     Defect("files of a lost journal stay beside those of the record", f"{_DIRECTORY}._end",
            "in sorted(others)", "in ()", (_ODD_FILES,)),
+    Defect("files of a record that is given up stay", f"{_DIRECTORY}.give_up",
+           'self._io.delete_tree(f"{self._sink.path}/{folder_of(application, sequence)}")', "pass", (_GIVEN_UP,)),
+    Defect("rows are written beside folders that nothing knows", "sinks/directory/file_sink.py:OpenDirectory._check_left_over",
+           "if numbers:", "if False:", (_GIVEN_UP,)),
+    Defect("a directory of others is written into", "sinks/directory/file_sink.py:_check_foreign",
+           "if found:", "if False:", (_GIVEN_UP,)),
+    Defect("a manifest among others is not missed", "sinks/directory/file_sink.py:OpenDirectory._check_manifests",
+           "if missing:", "if False:", (_GIVEN_UP,)),
+    Defect("what was committed is given up with its note", "commands/sinks_given_up.py:_check_apart",
+           "committed and opened.committer.tells_apart", "False", (_GIVEN_UP,)),
+    Defect("a record that could be published is given up", "commands/sinks_given_up.py:_can_be_published",
+           "not opened.committer.files_in_place(record)[2]", "False", (_GIVEN_UP,)),
+    Defect("a destination that was made anew gets the first record of the one before",
+           "sinks/transactions/committer.py:TransactionCommitter.publish", "if expect == 0:", "if False:", (_GIVEN_UP,)),
+    Defect("a query of a destination that was made anew is not known by its first name",
+           "sinks/transactions/committer.py:TransactionCommitter.others",
+           'if f"/{last.state.table_id}".endswith(own)', "if last.state.table_id == self._to.table_id", (_WALKS,)),
     Defect("files become larger than the store can name", "sinks/directory/file_sink.py:OpenDirectory.writing",
            "int(_ENDS_AT * largest) if largest else sys.maxsize", "sys.maxsize", (_ODD_FILES,)),
 )

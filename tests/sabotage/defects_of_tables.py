@@ -343,7 +343,7 @@ OF_TABLES = (
     Defect("another name goes on behind the journal, not behind the tables", "sinks/paimon/past/progress.py:TableProgress._newest_of_all",
            "max(", "min(", ("tests/advice/test_lost_tables.py", "tests/advice/test_many_tables.py")),
     Defect("B8: giving up claims nothing", "commands/give_up.py:give_up",
-           "writer = journal.claim(_CLAIMED_BY, state.epoch if state else 0)", 'writer = type("W", (), {"epoch": max(journal._listing.numbers("owner-", ""))}); journal.read_listing()', (_GIVE_UP,)),
+           "writer = journal.claim(CLAIMED_BY, state.epoch if state else 0)", 'writer = type("W", (), {"epoch": max(journal._listing.numbers("owner-", ""))}); journal.read_listing()', (_GIVE_UP,)),
     Defect("B8: a mark outlives its record", "journal/repair.py:RepairJournal.give_up",
            "self._io.delete(self._done(sequence))", "pass", (_GIVE_UP,)),
     Defect("B8: records before the bad one are given up too", "commands/unpublishable.py:Unpublishable._from",

@@ -128,7 +128,7 @@ def test_notes_of_what_was_committed_can_be_made_again(gone):
     else:
         world.io().delete(f"/journals/commits/streamsink/{gone}")
     said = told("table.rolled-back", lambda: world.run(3, 5, 6)).says("Nothing was written", "ten digits")
-    assert "give_up" not in said.message and "on_rollback" not in said.message
+    assert "give_up('" not in said.message and "on_rollback" not in said.message
     number = said.find(r"record (\d+) was published")
     record = said.find(r"second line of the file (\S+),").replace("<number>", number)
     note = said.find(r"into a file (\S+),").replace("<number>", f"{int(number):010}")
@@ -248,7 +248,7 @@ def test_a_database_that_was_emptied_is_written_anew_when_its_journal_is_removed
     kept = {name: world.io.read(f"/db/streamsink/{name}") for name in world.io.names("/db/streamsink")}
     world.io.delete_tree("/db")
     said = told("table.rolled-back", lambda: world.run(3, 5, 6)).says("Restore the destination", "Nothing was written")
-    assert "give_up" not in said.message and "on_rollback" not in said.message
+    assert "give_up('" not in said.message and "on_rollback" not in said.message
     world.io.delete_tree(said.find(r"remove the journal (\S+),"))
     world.checkpoint = SparkCheckpoint("another")
     world.run(3, 5, 6)

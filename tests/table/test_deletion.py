@@ -60,6 +60,7 @@ ALLOWED = {
     "streamsink/journal/staging.py:_delete": "folders that no record names, or whose number is published or taken",
     "streamsink/sinks/databases/changes.py:apply": "rows of a database by their key, which the user's rows say",
     "streamsink/sinks/directory/file_formats.py:abort": "this writer's own staged files",
+    "streamsink/sinks/directory/file_sink.py:give_up": "files of a record that is given up, on purpose only",
     "streamsink/sinks/directory/file_sink.py:_end": "files of a published number that its manifest does not name",
     "streamsink/sinks/manifest_log.py:create": "the oldest manifest beyond those that are kept",
     "streamsink/sinks/delta/states.py:keep_last": "states of records before those that are kept",

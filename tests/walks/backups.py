@@ -36,6 +36,7 @@ def begin_at_latest(walk, which):
         visible = world.visible()
         if not any(visible[row] for row in query.source.all_rows()):
             world.model.unsure(query.source.all_rows())
+        world.model.unsure(query.taken)
         if query.is_known_by_name:
             world.new_checkpoint(query, query.source.behind(lambda row: True))
 

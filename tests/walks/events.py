@@ -53,8 +53,8 @@ def query_of(world: World, number: int) -> Query:
 
 
 def any_of(world: World, number: int) -> Query:
-    """One of the streams, or the application that bounded runs write as."""
-    return world.queries[JOBS] if number % 5 == 4 else query_of(world, number)
+    """One of the streams, or the application that bounded runs write as, where there is one."""
+    return world.queries[JOBS] if number % 5 == 4 and JOBS in world.queries else query_of(world, number)
 
 
 # -- what is meant to happen -----------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ class Judge:
         # A new checkpoint would double rows of which some are here, so those that are not here are given up.
         if way == "adopt":
             return is_stream and _is_here(self._world, query)
-        if way == "new_checkpoint" and "if rows are missing here" in str(query.said):
+        if way == "new_checkpoint" and "if rows are missing, start" in str(query.said):
             return is_stream and not _is_here(self._world, query)
         if way in ("new_application", "behind_here") and "leave that option out" in str(query.said):
             return self._misses_adopted(query, visible) == (way == "behind_here")

@@ -14,6 +14,9 @@ REASONS: dict[str, tuple[str, ...]] = {
         "names of options as an object are taken as they are",
         "a closed run of the usual kind goes on", "a folder that has lost its identity gets another one",
     ),
+    "It is about a destination that is no table, into which those walks that are asked do not go (``elsewhere/``).": (
+        "what was committed is given up with its note", "a record that could be published is given up",
+    ),
     "A guard behind it: who reads the record finds no part of several tables in it, and ends with a KeyError.": (
         "the journal of a table that is gone is of several tables",
     ),

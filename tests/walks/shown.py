@@ -5,6 +5,7 @@ They are not drawn. That a walk finds these defects is shown here; how soon draw
 reports.
 """
 
+from tests.walks.elsewhere.shown import ELSEWHERE
 from tests.walks.shown_several import OF_SEVERAL
 from tests.walks.shown_written import WRITTEN
 from tests.walks.walker import Walk
@@ -36,6 +37,7 @@ _TWO_TAKEN = [
 # The name of a defect, and the walk that goes wrong with it.
 SHOWN: dict[str, Walk] = {
     **OF_SEVERAL,
+    **ELSEWHERE,
     **WRITTEN,
     "an older mark denies what is published behind a record that came again": [
         ("setup", 4, 0, 0, 1, 0, 3), ("produce", 0, 3, 0), ("batch", 0, 1), ("produce", 0, 3, 0), ("batch", 0, 1),

@@ -138,6 +138,7 @@ class Process(CrashingCalls):
         self.has_erred = False
         self._turn = 0
         self._pause: tuple[int, Callable[[], None]] | None = None
+        self._is_awake = False
         self.io = store.io(self, root)
 
     def fail_in(self, calls: int, mode: Mode) -> None:
@@ -146,6 +147,15 @@ class Process(CrashingCalls):
 
     def pause_in(self, calls: int, meanwhile: Callable[[], None]) -> None:
         self._pause = (self._turn + calls, meanwhile)
+
+    @contextlib.contextmanager
+    def awake(self) -> Iterator[None]:
+        """Within it, it is not paused, because it holds what everybody else would wait for; it is paused behind it."""
+        self._is_awake = True
+        try:
+            yield
+        finally:
+            self._is_awake = False
 
     def calm(self) -> None:
         """What was chosen and has not come about will not."""
@@ -171,7 +181,7 @@ class Process(CrashingCalls):
 
     def _do(self, name, action, torn=None):
         self._turn += 1
-        if self._pause is not None and self._turn >= self._pause[0]:
+        if self._pause is not None and self._turn >= self._pause[0] and not self._is_awake:
             meanwhile, self._pause = self._pause[1], None
             meanwhile()
         if self._store.said is not None:

@@ -11,13 +11,15 @@ import pytest
 
 from tests.walks.events import KINDS, NOT_YET
 from tests.walks.several_walker import KINDS as OF_SEVERAL
-from tests.walks.walking import ON_S3, SEVERAL, draw, outcome, shrink, tell, walk_all
+from tests.walks.walking import ELSEWHERE, ON_S3, SEVERAL, draw, outcome, shrink, tell, walk_all
 
 IN_THE_GATE, IN_THE_SOAK = 330, 20_000
 # How many walks over several tables the gate has.
 OF_SEVERAL_IN_THE_GATE = 120
 # How many walks on S3 the gate has: of one table, and of several.
 ON_S3_IN_THE_GATE = {"": 50, SEVERAL: 25}
+# How many walks into each destination that is no table.
+ELSEWHERE_IN_THE_GATE = 60
 _PIECE = 250
 # One walk again, alone: STREAMSINK_WALK=<seed>-<number>.
 ONE = os.environ.get("STREAMSINK_WALK")
@@ -234,6 +236,44 @@ _JUDGED = {
         ("pause_at", 0, 0, 0, 1),
         ("drop", 0),
     ],
+    "a destination is dropped while its first record waits": [
+        ("kept", 1, 0, 0, 0, 2, 0),
+        ("produce", 0, 0, 0),
+        ("crash", 0, 0, 0, 0),
+        ("drop", 1),
+        ("rename", 0),
+    ],
+    "a destination is an earlier one, without an identity, when its query comes back under another name": [
+        ("kept", 0, 0, 0, 0, 0, 0),
+        ("produce", 0, 0, 0),
+        ("copy", 2, 0),
+        ("batch", 0, 0),
+        ("rename_at_once", 0),
+        ("restore", 0, 0),
+    ],
+    "manifests are deleted while a driver is about to create the next one": [
+        ("files", 0, 1, 0, 1, 0, 0),
+        ("produce", 0, 0, 0),
+        ("produce", 0, 1, 0),
+        ("copied_job", 0, 0, 0, 1),
+        ("copied_job", 0, 2, 0, 1),
+        ("pause", 0, 0, 416),
+        ("lose_known", 1),
+    ],
+    "manifests and journal of a directory are lost, and its files are there": [
+        ("files", 0, 1, 0, 0, 0, 0),
+        ("produce", 0, 2, 0),
+        ("crash", 0, 0, 0, 0),
+        ("batch", 0, 0),
+        ("lose_journal", 0),
+        ("lose_known", 1),
+    ],
+    "a lost checkpoint is told where to begin by the error itself": [
+        ("files", 0, 1, 0, 1, 3, 0),
+        ("produce", 0, 0, 0),
+        ("batch", 0, 0),
+        ("lose_checkpoint", 0),
+    ],
     "a driver sleeps before the first hint, while its table is dropped": [
         ("setup", 0, 0, 0, 0, 0, 0),
         ("produce", 0, 0, 0),
@@ -271,8 +311,16 @@ def test_walks_of_accidents_on_s3(seed):
     _report(wrong, Counter())
 
 
+@pytest.mark.parametrize("kind", list(ELSEWHERE))
+def test_walks_of_accidents_into_other_destinations(seed, kind):
+    """The same holds for directories of files, a database, and sinks in Flink's form, by what outside readers see."""
+    wrong, counts = walk_all([f"{kind}-{seed}-{number}" for number in range(ELSEWHERE_IN_THE_GATE)])
+    _report(wrong, counts)
+    assert counts["batch"] and counts["drop"] + counts["restore"]
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("tables", ["", SEVERAL, ON_S3, ON_S3 + SEVERAL])
+@pytest.mark.parametrize("tables", ["", SEVERAL, ON_S3, ON_S3 + SEVERAL, *(f"{kind}-" for kind in ELSEWHERE)])
 def test_walks_of_accidents_for_long(seed, tables):
     """WALKS=100000 says how many; they use all cores."""
     number = int(os.environ.get("WALKS") or IN_THE_SOAK)

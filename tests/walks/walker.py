@@ -48,6 +48,8 @@ class Walker:
     kinds = KINDS
     setup = "setup"
     stores = Store
+    # How one accident leads to the next in such walks alone; see ``walking.py``.
+    stories: tuple[list[str], ...] = ()
     ways = WAYS
     # The time between falling asleep and the first thing that happens meanwhile.
     sleep_ms = 60_000

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tests.walks.distant_walker import DistantSeveralWalker, DistantWalker
+from tests.walks.elsewhere.walker import DatabaseWalker, ElsewhereWalker, KeptWalker, NotesWalker
 from tests.walks.events import NOT_YET, Kind
 from tests.walks.model import Wrong
 from tests.walks.several_walker import SeveralWalker
@@ -61,12 +62,16 @@ _STORIES = tuple(
 SEVERAL = "several-"
 # Seeds with this prefix, which stands before the other one, are walks on S3.
 ON_S3 = "s3-"
+# Seeds with the prefix "<setup>-" of one of these are walks into a destination that is no table.
+ELSEWHERE = {walker.setup: walker for walker in (ElsewhereWalker, DatabaseWalker, NotesWalker, KeptWalker)}
 # "1-17~3" is a bred walk: 1-17, changed in one to three places that a generator with this seed chooses.
 BRED = "~"
 
 
 def walker_of(seed: str) -> type[Walker]:
     """The class that walks it."""
+    if (kind := seed.partition("-")[0]) in ELSEWHERE:
+        return ELSEWHERE[kind]
     is_several = seed.removeprefix(ON_S3).startswith(SEVERAL)
     if seed.startswith(ON_S3):
         return DistantSeveralWalker if is_several else DistantWalker
@@ -93,16 +98,19 @@ def draw(seed: str, kinds: Mapping[str, Kind] | None = None, fewest: int = FEWES
         weights[number] = 10
     chosen = chance.choices(kinds, weights, k=chance.randint(fewest, most))
     if chance.randrange(2):
-        chosen = _of_stories(chance, {kind.name: kind for kind in kinds}, len(chosen))
+        stories = (*_STORIES, *walker_of(seed).stories)
+        chosen = _of_stories(chance, stories, {kind.name: kind for kind in kinds}, len(chosen))
     numbers = lambda count: tuple(chance.randrange(_NUMBERS) for _ in range(count))  # noqa: E731
     return [(walker_of(seed).setup, *numbers(SETUP)), *((kind.name, *numbers(kind.size)) for kind in chosen)]
 
 
-def _of_stories(chance: random.Random, kinds: Mapping[str, Kind], most: int) -> list[Kind]:
+def _of_stories(
+    chance: random.Random, stories: Sequence[list[str]], kinds: Mapping[str, Kind], most: int
+) -> list[Kind]:
     """One or several stories, from which an event may be left out, and between whose events another one may come."""
     told: list[str] = ["produce", "batch"]
     while len(told) < min(most, _LONGEST // 2):
-        for name in chance.choice(_STORIES):
+        for name in chance.choice(stories):
             between = chance.choices([*kinds, ""], [*(kind.weight for kind in kinds.values()), 400])
             told += [*between, *([name] if chance.randrange(12) else [])]
     return [kinds[name] for name in told if name in kinds]
@@ -137,7 +145,7 @@ def _bred(seed: str, walk: Walk) -> Walk:
 def outcome(walk: Walk, said: list | None = None) -> tuple[str, str]:
     """('', '') when all is well; otherwise what went wrong, in stable words, and in all words.
     said: gets every I/O call."""
-    walkers = (Walker, SeveralWalker, DistantWalker, DistantSeveralWalker)
+    walkers = (Walker, SeveralWalker, DistantWalker, DistantSeveralWalker, *ELSEWHERE.values())
     walker = next(each for each in walkers if each.setup == walk[0][0])
     return walked(walker(walk), said)
 

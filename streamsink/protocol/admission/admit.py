@@ -56,7 +56,8 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     past, seen = _settled(batch, past, options, changed)
     # When the recorded topic itself has lost messages, the user has said by now what is to become of them.
     lowered = any(not change.other_topic for change in changed)
-    short = None if lowered else position_errors.beyond(past.table, batch, options, recorded_in(past), past.is_lowered)
+    said = past.is_lowered or past.says_offsets
+    short = None if lowered else position_errors.beyond(past.table, batch, options, recorded_in(past), said=said)
     if short:
         raise short
     last, generation = past.last, _generation(batch, past.last)
@@ -182,6 +183,7 @@ def _settled(batch: Batch, past: Past, options: SinkOptions, changed: tuple[Chan
         word=word,
         as_new=as_new(past, word),
         is_other=is_other(batch, past),
+        said=past.says_offsets,
     )
 
 
@@ -199,7 +201,11 @@ def recreated_meanwhile(batch: Batch, now: Batch, past: Past, options: SinkOptio
     if recorded.of_topic(topic):
         past = replace(past, answers=words_in(options.accept_as_new, past.table_id, past.last, _topics(now)))
         word = as_new(past, Answer(frozenset((topic,))).word(past.table_id, past.last))
-    return position_errors.recreated_meanwhile(past.table, (batch, now), topic, options, recorded=recorded, word=word)
+    said = past.says_offsets
+    batches = (batch, now)
+    return position_errors.recreated_meanwhile(
+        past.table, batches, topic, options, recorded=recorded, word=word, said=said
+    )
 
 
 def _topics(batch: Batch) -> tuple[str, ...]:

@@ -58,9 +58,9 @@ def check_gap(batch: Batch, past: Past, last: AppState, options: SinkOptions, re
 
 def _begin(batch: Batch, past: Past, last: AppState, options: SinkOptions) -> str:
     """The ``startingOffsets`` of a new checkpoint that reads only what is not recorded."""
-    if past.is_lowered:  # the call would read what the table records
-        return position_errors.literal_offsets(batch, last.recorded)
-    return position_errors.starting_offsets(past.table, batch, options, last.recorded)
+    # The call would read what the table records.
+    said = past.is_lowered or past.says_offsets
+    return position_errors.starting_offsets(past.table, batch, options, last.recorded, said=said)
 
 
 def admit_opaque(batch: Batch, past: Past, last: AppState, options: SinkOptions, generation: int) -> Decision:

@@ -27,6 +27,7 @@ class Past:
     begins: this start of the query has recorded nothing yet.
     answers: words of ``accept_as_new`` that say which recorded positions hold; they are to stay in it until a batch is
     recorded. is_lowered: by such an answer ``last`` records less of a topic than the table.
+    says_offsets: ``streamsink.starting_offsets`` does not know the destination, so errors say where to begin.
     """
 
     table: str
@@ -41,6 +42,7 @@ class Past:
     begins: bool = True
     answers: tuple[str, ...] = ()
     is_lowered: bool = False
+    says_offsets: bool = False
 
 
 def recorded_in(past: Past) -> Recorded:

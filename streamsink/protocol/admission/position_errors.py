@@ -30,18 +30,20 @@ def changed(
     word: str,
     as_new: str,
     is_other: bool,
+    said: bool = False,
 ) -> Misuse:
     """The error for topics whose recorded positions no longer hold. found: the changes, at least one.
 
     recorded: what is recorded. word: the word that answers for all of these topics. as_new: what ``accept_as_new`` must
-    be to say it. is_other: the batch is of another checkpoint than the record.
+    be to say it. is_other: the batch is of another checkpoint than the record. said: as of ``starting_offsets``.
     """
     says = "; ".join(f"topic '{change.topic}': {change.found}" for change in found[:_MOST_NAMED])
     more = f"; and {len(found) - _MOST_NAMED} more topics" if len(found) > _MOST_NAMED else ""
     first = found[0]
     if first.other_topic or not first.lowered:
         why = _WHY.get(first.kind, "the topic was deleted and created again, or has lost messages at its end")
-        begin = starting_offsets(table, batch, options, recorded, from_beginning=[change.topic for change in found])
+        anew = [change.topic for change in found]
+        begin = starting_offsets(table, batch, options, recorded, from_beginning=anew, said=said)
         ways = (
             "Recorded offsets of one topic say nothing of another one. To write everything that the topic holds now, "
             f"start a new checkpoint with startingOffsets={begin} and set accept_as_new='{as_new}', which drops the "
@@ -55,7 +57,8 @@ def changed(
         )
         ways = (
             "Restore the checkpoint that wrote last, or start a new checkpoint with "
-            f"startingOffsets={starting_offsets(table, batch, options, recorded)}. accept_as_seen='{word}' leaves the "
+            f"startingOffsets={starting_offsets(table, batch, options, recorded, said=said)}. "
+            f"accept_as_seen='{word}' leaves the "
             "record as it is and writes none of this batch's rows."
         )
     else:
@@ -72,7 +75,7 @@ def changed(
             ways += (
                 " The checkpoint is another one than wrote last: if it is an older one, from before the topic was "
                 "created again, restore the one that wrote last, or start a new checkpoint with "
-                f"startingOffsets={starting_offsets(table, batch, options, recorded)}."
+                f"startingOffsets={starting_offsets(table, batch, options, recorded, said=said)}."
             )
     return Misuse(f"{table}: batch {batch.batch_id}: {says}{more}: {why}. Nothing was written. {ways}", kind=first.kind)
 
@@ -86,12 +89,19 @@ def changed_meanwhile(batch: Batch, now: Batch) -> Iterator[str]:
 
 
 def recreated_meanwhile(
-    table: str, batches: tuple[Batch, Batch], topic: str, options: SinkOptions, *, recorded: Recorded, word: str | None
+    table: str,
+    batches: tuple[Batch, Batch],
+    topic: str,
+    options: SinkOptions,
+    *,
+    recorded: Recorded,
+    word: str | None,
+    said: bool = False,
 ) -> Misuse:
     """The error for a topic that was deleted and created again while a batch of it was written.
 
     batches: the batch as it was described when it began, and now. word: what ``accept_as_new`` must be to drop the
-    topic's record; None when it has no record.
+    topic's record; None when it has no record. said: as of ``starting_offsets``.
     """
     batch, now = batches
     ids = ((before.topic_id(topic), after.topic_id(topic)) for before, after in zip(batch.sources, now.sources))
@@ -99,7 +109,7 @@ def recreated_meanwhile(
     if word is None:
         way_on = "startingOffsets='earliest'"
     else:
-        begin = starting_offsets(table, now, options, recorded, from_beginning=[topic])
+        begin = starting_offsets(table, now, options, recorded, from_beginning=[topic], said=said)
         way_on = (
             f"startingOffsets={begin} and set accept_as_new='{word}', which drops the table's record of that topic and "
             "of no other"
@@ -112,10 +122,10 @@ def recreated_meanwhile(
     )
 
 
-def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded, is_lowered: bool) -> Misuse | None:
+def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded, *, said: bool) -> Misuse | None:
     """The error for messages that were gone again before the batch was read; None when there are none.
 
-    is_lowered: as in ``Past``.
+    said: as of ``starting_offsets``.
     """
     found = list(continuity.beyond(batch.sources))
     if not found:
@@ -125,11 +135,7 @@ def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded, i
         for _, topic, part, end, at in found[:_MOST_NAMED]
     )
     counting = {topic for _, topic, *_ in found}
-    begin = (
-        literal_offsets(batch, recorded)
-        if is_lowered
-        else starting_offsets(table, batch, options, recorded, counting=counting)
-    )
+    begin = starting_offsets(table, batch, options, recorded, counting=counting, said=said)
     return Misuse(
         f"{table}: batch {batch.batch_id}: {says}: since Spark planned the batch, the topic was deleted and created "
         "again, or has lost messages at its end, and what comes to these offsets now would never be read. Nothing was "
@@ -228,14 +234,18 @@ def starting_offsets(
     *,
     from_beginning: Iterable[str] = (),
     counting: Iterable[str] = (),
+    said: bool = False,
 ) -> str:
     """The call whose result says where a new checkpoint is to begin, for the option startingOffsets.
 
     For several sources it is one call each, because Spark wants exactly the partitions of that source.
 
     from_beginning: topics to be read from their beginning. counting: topics whose partitions are to be counted, besides
-    those that have more of them than the record knows.
+    those that have more of them than the record knows. said: the offsets themselves are wanted, because the call would
+    not find what is recorded here.
     """
+    if said:
+        return _literal_offsets(batch, recorded, frozenset(from_beginning))
     arguments = [repr(table)]
     if options.application != SinkOptions.application:
         arguments.append(f"application={options.application!r}")
@@ -249,13 +259,13 @@ def starting_offsets(
     return _for_each(batch, begins)
 
 
-def literal_offsets(batch: Batch, recorded: Recorded) -> str:
-    """The same as offsets, for a record that is not the table's: an answer about it is recorded with a batch only."""
+def _literal_offsets(batch: Batch, recorded: Recorded, anew: frozenset[str]) -> str:
+    """The same as offsets. anew: topics to be read from their beginning."""
     begins = {}
     for place, source in numeric_ones(batch.sources):
         offsets = {}
         for topic, end in source.end.items():
-            known = recorded.known(place, source, topic)
+            known = recorded.known(place, source, topic) if topic not in anew else ()
             offsets[topic] = {
                 part: min((record.next[part] for record in known if part in record.next), default=EARLIEST)
                 for part in {*end, *(source.newest or {}).get(topic, ())}

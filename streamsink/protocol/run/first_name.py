@@ -23,7 +23,9 @@ def is_cut_off(record: Committable, committer: Committer) -> bool:
     return bool(record.state.leads_on) and not committer.has_what_was_before(record)
 
 
-def check_name_before(table: str, publish: Sequence[Committable], committer: Committer, options: SinkOptions) -> None:
+def check_name_before(
+    to: Destination, publish: Sequence[Committable], committer: Committer, options: SinkOptions
+) -> None:
     """Raises Misuse when the table was rolled back past the change of the query's name.
 
     publish: the next records to be published. Those before a record that cannot be published are published all the
@@ -33,12 +35,12 @@ def check_name_before(table: str, publish: Sequence[Committable], committer: Com
         if record.state.leads_on and is_cut_off(record, committer):
             name, sequence = record.state.leads_on
             raise Misuse(
-                f"{table}: record {record.state.sequence} of application '{options.application}' goes on from record "
+                f"{to.path}: record {record.state.sequence} of application '{options.application}' goes on from record "
                 f"{sequence} of '{name}', which was the query's name before, and the table does not say any more that "
                 f"it has that: it was rolled back further than the journal of '{options.application}' remembers. "
                 "Nothing of it was written. Restore the "
                 f"table{_from_the_first_name(name, sequence, committer, options)}. "
-                f"{ways.give_up(table, options.application)}",
+                f"{ways.give_up(to.path, options.application, to.is_table)}",
                 kind="table.rolled-back-too-far",
             )
 
@@ -82,7 +84,7 @@ def check_gone_on(to: Destination, records: Sequence[Committable], committer: Co
             f"not, goes on from record {sequence} of '{name}', which was the query's name before, and the query has "
             f"gone on under that name since, up to record {other.state.sequence}: published now, rows would be there "
             f"a second time. Nothing was written. {ways.go_on_under(name)}; or, to go on under "
-            f"'{options.application}', {ways.give_up_at_once(to.path, options.application)}",
+            f"'{options.application}', {ways.give_up_at_once(to.path, options.application, to.is_table)}",
             kind="table.rolled-back-too-far",
         )
 

@@ -98,7 +98,7 @@ def cannot_follow(
         f"{table}: the table's last record of application '{options.application}' is number {base}, and of those up to "
         f"{newest} the journal does not have number {missing}"
     )
-    way_on = ways.give_up(table, options.application)
+    way_on = ways.give_up(table, options.application, to.is_table)
     if lost and to.way_back:
         return Misuse(
             f"{found}: what the destination knows was lost, or put back to an earlier state than the journal remembers "
@@ -124,6 +124,7 @@ def rolled_back(to: Destination, found: str, newest: int, options: SinkOptions) 
 
     found: what the table says. newest: number of the last record that was published.
     """
+    name = options.application
     if to.way_back:
         return Misuse(
             f"{to.path}: {found}, but record {newest} was published: what the destination knows was lost, or put back "
@@ -133,20 +134,20 @@ def rolled_back(to: Destination, found: str, newest: int, options: SinkOptions) 
     return Misuse(
         f"{to.path}: {found}, but record {newest} was published: the table was rolled back, restored, recreated or "
         "lost its metadata. Nothing was written. Restore the table, or set on_rollback='republish' to publish the lost "
-        f"batches again from the journal. {ways.give_up(to.path, options.application)}",
+        f"batches again from the journal. {ways.give_up(to.path, name, to.is_table)}",
         kind="table.rolled-back",
     )
 
 
-def rolled_back_past_the_journal(table: str, oldest: int, newest: int, options: SinkOptions) -> Misuse:
+def rolled_back_past_the_journal(to: Destination, oldest: int, newest: int, options: SinkOptions) -> Misuse:
     """The error for a table that may have lost records which the journal does not retain.
 
     oldest: number of the first record that the journal has. newest: number of the last one that was published.
     """
     return Misuse(
-        f"{table}: no snapshot names application '{options.application}', snapshots have expired, and record {newest} "
-        f"was published: the table was rolled back, and the journal remembers nothing before record {oldest} "
+        f"{to.path}: no snapshot names application '{options.application}', snapshots have expired, and record "
+        f"{newest} was published: the table was rolled back, and the journal remembers nothing before record {oldest} "
         f"(journal_retain={options.journal_retain}), so whether what was before it is in the table cannot be told. "
-        f"Nothing was written. Restore the table. {ways.give_up(table, options.application)}",
+        f"Nothing was written. Restore the table. {ways.give_up(to.path, options.application, to.is_table)}",
         kind="table.rolled-back-too-far",
     )

@@ -43,6 +43,7 @@ class RecordedPast:
             self._journal.identity().id,
             self._journal.identity().behind,
             begins=self.begins,
+            says_offsets=not self._to.is_table,
         )
 
     def record_of(

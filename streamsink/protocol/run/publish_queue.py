@@ -173,7 +173,7 @@ class PublishQueue:
         def ask() -> None:
             self._journal.check_owner(self._writer)
             # The table may have gone back since the records were made.
-            check_name_before(self._to.path, records, self._committer, self._options)
+            check_name_before(self._to, records, self._committer, self._options)
             before()
 
         fence = Fence(ask, self._journal.questions(self._writer))

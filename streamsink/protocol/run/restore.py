@@ -94,7 +94,7 @@ def plan_restore(
         unsure[: _decide(table, unsure, committer, options, rolled_back=True)] if unsure else (), committer
     )
     publish = tuple(alone.get(s) or to_publish(loaded[s] or load(journal, s), replaced, committer) for s in ahead)
-    check_name_before(table, publish[:1], committer, options)
+    check_name_before(to, publish[:1], committer, options)
     behind = tuple(load(journal, s) for s in retained if s <= base and not journal.is_marked(s))
     return RestorePlan(
         publish, behind, history.state, marked, tuple(sorted(set(replaced.values()))), base if there else None
@@ -106,6 +106,7 @@ def _check_identity(to: Destination, found: AppState | None, journal: Journal, o
 
     They may be of a table that had the same path before.
     """
+    remembered = "" if to.is_table else ", and what the destination remembers of the application,"
     newest = (
         journal.load(journal.retained()[-1])
         if journal.retained() and (found is None or journal.last_sequence() > found.sequence)
@@ -117,8 +118,8 @@ def _check_identity(to: Destination, found: AppState | None, journal: Journal, o
                 f"{to.path}: record {state.sequence} of application '{options.application}' was made for the table "
                 f"with the id {state.table_id}, and the table that is there has the id {to.table_id}: it was dropped "
                 "and recreated, or restored from elsewhere. Nothing was written. Restore the first table; or remove "
-                f"the journal {journal.place} of the dropped one and start a new checkpoint, which reads the source "
-                "from its beginning",
+                f"the journal {journal.place} of the dropped one{remembered} and start a new checkpoint, which reads "
+                "the source from its beginning, or behind those of its rows that are here already",
                 kind="table.recreated",
             )
 
@@ -189,8 +190,8 @@ def _from_journal(
         alone |= states_of([c for c in asked[:known] if c not in records[:published]], committer)
     records = [alone.get(c.state.sequence, c) for c in records]
     if lost and not published and not alone and retained[0] > 1:
-        raise rolled_back_past_the_journal(table, retained[0], lost[-1], options)
-    check_name_before(table, records[published : published + 1], committer, options)
+        raise rolled_back_past_the_journal(to, retained[0], lost[-1], options)
+    check_name_before(to, records[published : published + 1], committer, options)
     mark = tuple(c for c in records[:published] if c.state.sequence not in telling)
     last = records[published - 1].state if published else None
     again = tuple(

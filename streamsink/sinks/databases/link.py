@@ -90,4 +90,8 @@ class Link:
             )
         if refused:
             return Misuse(f"{said}. {refused}", kind="database.rows-refused")
-        return Misuse(f"{said}. Check the URL, user, password_env, and the rights of the user", kind="database.refused")
+        return Misuse(
+            f"{said}. Check the URL, user, password_env, the rights of the user, and whether somebody has dropped what "
+            "it names; then start the query again",
+            kind="database.refused",
+        )

@@ -49,8 +49,11 @@ def check_columns(path: str, form: str, fields: Sequence[DataField], partition: 
 
 @dataclass(frozen=True)
 class DirectoryWriting(Writing):
-    """Files of one checkpoint. form: of ``FORMATS``. most_bytes: a file that has become larger ends."""
+    """Files of one checkpoint. path: of the directory, for messages. form: of ``FORMATS``. most_bytes: a file that has
+    become larger ends.
+    """
 
+    path: str
     staging: str
     form: str
     fields: tuple[DataField, ...]
@@ -84,8 +87,9 @@ class _Output(Protocol):
 class _Lines:
     """JSON lines, or CSV with a header."""
 
-    def __init__(self, stream: BinaryIO, form: str):
+    def __init__(self, stream: BinaryIO, form: str, path: str):
         self._stream = stream
+        self._path = path
         self._form = form
         self._header = True
 
@@ -96,9 +100,9 @@ class _Lines:
             return
         if rows.num_columns == 1 and rows.column(0).null_count:
             raise Misuse(
-                f"column '{rows.column_names[0]}' is null in a row, and it is the only one: in a CSV file that row "
-                "would be an empty line, which readers leave out. Nothing was recorded or published. Leave such rows "
-                "out of the query, add a column, or write format='json' or 'parquet'",
+                f"{self._path}: column '{rows.column_names[0]}' is null in a row, and it is the only one: in a CSV "
+                "file that row would be an empty line, which readers leave out. Nothing was recorded or published. "
+                "Leave such rows out of the query, add a column, or write format='json' or 'parquet'",
                 kind="files.empty-line",
             )
         out = pa.BufferOutputStream()
@@ -148,7 +152,7 @@ class DirectoryWriter:
             output: _Output = (
                 ParquetOutput(stream, self._of.fields, first, _COMPRESSION)
                 if self._of.form == PARQUET
-                else _Lines(stream, self._of.form)
+                else _Lines(stream, self._of.form, self._of.path)
             )
             self._open = (name, stream, output)
         return self._open

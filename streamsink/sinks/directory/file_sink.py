@@ -17,6 +17,7 @@ from streamsink.events import Event
 from streamsink.journal.file_journal import FileJournal
 from streamsink.journal.others import last_of_others
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.protocol import ways
 from streamsink.protocol.committable import Batch, Committable, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group
@@ -80,19 +81,62 @@ class FileSink(Sink):
 class OpenDirectory(OpenSink):
     """The directory of one start of a query."""
 
+    journal: FileJournal
+
     def __init__(self, sink: FileSink, file_io: FileIO, options: SinkOptions):
         self._sink, self._io, self._options = sink, file_io, options
         journals = f"{sink.path}/{_JOURNALS}"
         way_back = (
             f"Restore {sink.path}/{_COMMITS}, and the folders of files that are gone, or set on_rollback='republish' "
-            "to publish the lost batches again from the journal, as far back as that remembers them"
+            "to publish the lost batches again from the journal, as far back as that remembers them. "
+            f"{ways.give_up(sink.path, options.application, is_table=False)}"
         )
+        _check_foreign(file_io, sink.path)
         known = open_folder(file_io, journals, visible=f"../{_COMMITS}").table_id
         self.to = Destination(sink.path, known, way_back)
         self.application = self.known_as = options.application
         keeps = options.on_rollback == ON_ROLLBACK_REPUBLISH
         self.journal = FileJournal(file_io, journals, options.application, options.journal_retain, keep_staging=keeps)
         self.committer = DirectoryCommitter(sink, file_io, keeps)
+        self._check_manifests()
+        self._check_left_over()
+
+    def _check_manifests(self) -> None:
+        """Raises Misuse when one is gone, as where somebody has deleted them while a driver was about to publish."""
+        manifests = ManifestLog(self._io, f"{self._sink.path}/{_COMMITS}")
+        missing = manifests.first_missing(self.application)
+        if missing:
+            folder = folder_of(self.application, missing)
+            raise Misuse(
+                f"{self._sink.path}: the manifest {_COMMITS}/{self.application}/{missing:010}.json is missing, and "
+                "there are later ones: who reads manifests does not see its rows. Nothing was written. Restore it. "
+                'Without a backup create it with the text {"files": ["..."]}, which names the part files that are in '
+                f'the folder {folder}, each as "{folder}/part-..."; none where there are none, or no such folder',
+                kind="files.manifest-missing",
+            )
+
+    def _check_left_over(self) -> None:
+        """Raises Misuse for folders of this application that neither a manifest nor the journal knows any more.
+
+        Rows to come would lie beside theirs. That of the next number may be what a dead driver has left half done.
+        """
+        self.journal.read_listing()
+        if self.journal.retained():
+            return  # the journal tells of all of them
+        published = self.committer.history(self.application).state
+        next_one = (published.sequence if published else 0) + 1
+        prefix = f"{_PARTITION}={self.application}-"
+        names = [entry.name for entry in self._io.entries(self._sink.path) if entry.name.startswith(prefix)]
+        numbers = sorted(int(n) for name in names if (n := name.removeprefix(prefix)).isdigit() and int(n) > next_one)
+        if numbers:
+            raise Misuse(
+                f"{self._sink.path}: the folder {folder_of(self.application, numbers[0])} has rows of application "
+                f"'{self.application}', of which neither a manifest nor the journal {self.journal.place} knows: who "
+                "lists the directory would see them beside those that are written now. Nothing was written. Restore "
+                f"{self._sink.path}/{_COMMITS}; or, to have these rows written again, remove the folders of this "
+                f"application from number {next_one} on, {len(names)} or fewer, and start the query again",
+                kind="files.left-over",
+            )
 
     def group(self) -> AbstractContextManager[Group]:
         return self._io.flush_group()
@@ -101,13 +145,28 @@ class OpenDirectory(OpenSink):
         check_columns(self._sink.path, self._sink.format, fields, _PARTITION)
         largest = self._io.largest_file  # a larger file could never get its final name
         most = min(self._options.target_file_bytes, int(_ENDS_AT * largest) if largest else sys.maxsize)
-        return DirectoryWriting(checkpoint.staging, self._sink.format, tuple(fields), most)
+        return DirectoryWriting(self._sink.path, checkpoint.staging, self._sink.format, tuple(fields), most)
 
     def stage(
         self, checkpoint: Checkpoint, written: Sequence[Any], group: Group
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         folder = folder_of(self.application, checkpoint.sequence)
         return stage_files(self._io, self._sink.path, checkpoint, written, group, folder=folder), {}
+
+
+def _check_foreign(file_io: FileIO, path: str) -> None:
+    """Raises Misuse for a directory that is no sink's yet, or not any more, and in which readers see files."""
+    if file_io.exists(f"{path}/{_JOURNALS}/id") or file_io.entries(f"{path}/{_COMMITS}"):
+        return
+    found = sorted(entry.name for entry in file_io.entries(path) if entry.name[0] not in "_.")
+    if found:
+        raise Misuse(
+            f"{path}: there are {len(found)} files or folders (first: {found[0]}), and neither '{_JOURNALS}' nor "
+            f"'{_COMMITS}' says that a sink wrote them: who reads the directory would take them for rows of this "
+            "query. Nothing was written. Give the sink a directory of its own, or move them away; if a sink wrote "
+            f"them, restore '{_JOURNALS}' and '{_COMMITS}' first",
+            kind="files.foreign",
+        )
 
 
 def folder_of(application: str, number: int) -> str:
@@ -152,6 +211,10 @@ class DirectoryCommitter(Committer):
         """As ``Committer.sweep``. A driver may have died between a manifest and its marker."""
         left = [path for record in published for path in self._end(record.application, record.state.sequence)]
         return left + self._manifests.sweep(published)
+
+    def give_up(self, application: str, sequence: int) -> None:
+        """Files of the record may have their names, and who lists the directory would see them beside those to come."""
+        self._io.delete_tree(f"{self._sink.path}/{folder_of(application, sequence)}")
 
     def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
         fence()

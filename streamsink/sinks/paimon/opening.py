@@ -114,12 +114,12 @@ def open_one(
     _check_partitions(table, options)
     keep = options.on_rollback == ON_ROLLBACK_REPUBLISH
     deleting = functools.partial(delete_unrecorded, file_io, functools.partial(_table_at, file_io, table))
+    retain = options.journal_retain
     journal = FileJournal(
-        file_io, path, options.application, options.journal_retain, keep_staging=keep, deleting=deleting
+        file_io, path, options.application, retain, keep_staging=keep, deleting=deleting, of_table=True
     )
-    return OpenTable(
-        TableCommitter(table, options, emit=emit), journal, Destination(path, table.table_id), options, file_io, table
-    )
+    to = Destination(path, table.table_id, is_table=True)
+    return OpenTable(TableCommitter(table, options, emit=emit), journal, to, options, file_io, table)
 
 
 def open_with_letters(
@@ -160,12 +160,13 @@ def open_many(
     place = open_place(file_io, path, options.application, IdSource().new_id)
     deleting = functools.partial(delete_unrecorded, file_io, functools.partial(_table_at, file_io, None))
     journal, reader = (
-        FileJournal(file_io, path, options.application, options.journal_retain, deleting=deleting) for _ in range(2)
+        FileJournal(file_io, path, options.application, options.journal_retain, deleting=deleting, of_table=True)
+        for _ in range(2)
     )
     committer = ManyTables(place, reader, options, emit)
     tables = RoutedTables(committer, routing, options, FinalNames.of(file_io, journal, options))
     committer.expect_tables(tables.existing)
-    return OpenTables(committer, journal, Destination(path, place.journal_id), options, file_io, tables)
+    return OpenTables(committer, journal, Destination(path, place.journal_id, is_table=True), options, file_io, tables)
 
 
 def _table_at(file_io: FileIO, table: Table | None, root: str) -> Table | None:

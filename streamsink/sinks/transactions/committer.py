@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streamsink.errors import Misuse
+from streamsink.errors import Misuse, Retryable
 from streamsink.journal.others import last_of_others
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.sink import Committer, Destination, History, Published
@@ -50,6 +50,7 @@ class TransactionCommitter(Committer):
         self._to = to
         self._timeouts = timeouts
         self._session = session
+        self.tells_apart = not function.remembers
         self._memory: Memory = (
             InDestination(function, self._session)
             if function.remembers
@@ -80,8 +81,9 @@ class TransactionCommitter(Committer):
     def others(self, application: str) -> Mapping[str, LastOfOther]:
         known = self._memory.applications()
         found = last_of_others(self._io, self._folder, application, known, self._memory.newest)
-        # Journals of other destinations may lie in the same folder.
-        return {name: last for name, last in found.items() if last.state.table_id == self._to.table_id}
+        # Journals of other destinations may lie in the same folder. One that was in the place of this one counts.
+        own = f"/{self._to.path}"
+        return {name: last for name, last in found.items() if f"/{last.state.table_id}".endswith(own)}
 
     def mentions(self, committable: Committable) -> bool:
         return self._memory.has(committable)
@@ -91,7 +93,8 @@ class TransactionCommitter(Committer):
 
     def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         """A destination is not asked for a transaction: committing finds out."""
-        return 0, len(committable.files), ()
+        gone = tuple(path for each in self._transactions(committable) for path in self._function.missing(each))
+        return 0, len(committable.files), gone
 
     def sweep(self, published: Sequence[Committable]) -> list[str]:
         return self._memory.sweep(published)
@@ -100,11 +103,30 @@ class TransactionCommitter(Committer):
         fence()
         state = committable.state
         if not self._memory.is_published(committable, expect):
+            if expect == 0:
+                self._check_same(state)
             what = f"{state.checkpoint_name} (record {state.sequence}) could not be committed, and is committed again"
             with of_the_author(self._function.path, what):
                 self._function.commit_checkpoint(self._pending(committable, expect, restored, fence))
             self._memory.create(committable, {})
         return Published(state.checkpoint_id, state.sequence, 1)
+
+    def _check_same(self, state: AppState) -> None:
+        """Raises Retryable when another destination has come in the place of the one that this start has opened.
+
+        It remembers nothing, and so does that one before its first record.
+        """
+        if not self._function.remembers:
+            return
+        with of_the_author(self._function.path, "the destination could not be asked which one it is"):
+            found = self._function.identity(self._session)
+        if self._to.table_id not in (found, f"{found}/{self._to.path}"):
+            raise Retryable(
+                f"{self._to.path}: another destination has come in the place of the one that this start of the query "
+                f"has opened, as it is called {found}. Nothing of {state.checkpoint_name} was committed there; it is "
+                "safe in the journal. The restart of the query says what can be done",
+                kind="destination.history-changed",
+            )
 
     def _pending(self, record: Committable, expect: int, restored: bool, fence: Any) -> PendingCheckpoint[Any]:
         state = record.state

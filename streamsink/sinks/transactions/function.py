@@ -190,6 +190,13 @@ class TwoPhaseCommitFunction(ABC, Generic[T]):
         session: what the sink keeps in one start of the query; used by one thread at a time.
         """
 
+    def missing(self, pending: PendingTransaction[T]) -> Sequence[str]:
+        """Paths of files that are gone, and without which this can never be committed. By default none.
+
+        Asked for ``streamsink.give_up`` alone.
+        """
+        return ()
+
     def user_context(self, before: Context, transactions: Sequence[T]) -> Context:
         """What the record of this checkpoint keeps for the next one: a JSON object. By default what there was before.
 

@@ -13,6 +13,7 @@ from streamsink.events import Event
 from streamsink.format.arrow_types import to_arrow_schema
 from streamsink.journal.file_journal import FileJournal
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.protocol import ways
 from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group
@@ -105,10 +106,12 @@ class OpenTransactions(OpenSink):
             return (
                 f"Restore the destination{again if self._sink.commits_again else ''}. If it was emptied on purpose, "
                 "and all is to be written anew, remove what it remembers of the application, remove the journal "
-                f"{place}, and start the query with a new checkpoint, which reads the source from its beginning"
+                f"{place}, and start the query with a new checkpoint, which reads the source from its beginning. "
+                f"{ways.give_up(self._sink.path, self.application, is_table=False)}"
             )
         return (
-            f"Restore the folder {notes}, which notes what was committed. If there is no backup of it, write the "
+            f"Restore the folder {notes}, which notes what was committed, and the destination, if that has gone back "
+            "as well: it is not asked for its rows. If there is no backup of the folder, write the "
             f"second line of the file {place}/record-<number>.json, of the record that was published last, into a file "
             f"{notes}/<number>.json, whose number has ten digits: that the record, and all before it, were committed "
             "is known by the journal"

@@ -6,13 +6,14 @@ what it remembers (a database). Executors need no access to it.
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from streamsink.errors import Corrupt
+from streamsink.protocol import ways
 from streamsink.sinks.transactions.function import PendingCheckpoint, PendingTransaction, TransactionContext
 from streamsink.sinks.transactions.sink import TwoPhaseCommitSink
 
@@ -100,24 +101,29 @@ class StagedRowsSink(TwoPhaseCommitSink[StagedRows]):
         One file is in memory at a time, compressed, and of it one batch as it is. Raises Corrupt when the file is gone
         or is not what was written.
         """
-        path, size = path_of(pending.context), pending.transaction.size
+        path, size, of = path_of(pending.context), pending.transaction.size, pending.context.application
         try:
             data = pending.context.file_io.read(path)
         except FileNotFoundError as gone:
-            raise self._damaged(path, "it is gone") from gone
+            raise self._damaged(path, "it is gone", of) from gone
         if len(data) != size:
-            raise self._damaged(path, f"it has {len(data)} bytes, expected {size}")
+            raise self._damaged(path, f"it has {len(data)} bytes, expected {size}", of)
         try:
             reader = pa.ipc.open_file(pa.BufferReader(data))
             for number in range(reader.num_record_batches):
                 yield reader.get_batch(number)
         except (pa.ArrowInvalid, OSError) as broken:  # OSError where it cannot be decompressed
-            raise self._damaged(path, "it is no Arrow file") from broken
+            raise self._damaged(path, "it is no Arrow file", of) from broken
 
-    def _damaged(self, path: str, found: str) -> Corrupt:
+    def missing(self, pending: PendingTransaction[StagedRows]) -> Sequence[str]:
+        path, size = path_of(pending.context), pending.transaction.size
+        return () if pending.context.file_io.size(path) == size else (path,)
+
+    def _damaged(self, path: str, found: str, application: str) -> Corrupt:
         return Corrupt(
             f"{self.path}: the rows of a recorded checkpoint are in {path}, and {found}. Nothing of this checkpoint, "
-            "or after it, was committed. Restore the file from a backup, and start the query again",
+            "or after it, was committed. Restore the file from a backup, and start the query again. "
+            f"{ways.give_up(self.path, application, is_table=False)}",
             kind="pending.files-gone",
         )
 

@@ -5,14 +5,17 @@ Runs on the driver.
 
 from collections.abc import Callable
 
+from pyspark import serializers
 from pyspark.sql import DataFrame
 
 from streamsink import events
+from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import check_application
 from streamsink.protocol.run.batch_rows import BatchRows
 from streamsink.protocol.sink import OpenSink, Sink
+from streamsink.sinks.transactions.function import TwoPhaseCommitFunction
 from streamsink.spark.rows.frame_rows import FrameRows
 from streamsink.spark.rows.kept_columns import fields_of
 from streamsink.spark.runs import Run
@@ -25,6 +28,7 @@ class SparkSink:
     def __init__(self, sink: Sink, options: SinkOptions):
         """Opens the store. Raises Misuse when the option ``application`` is no name that an application can have."""
         check_application(sink.path, options.application)
+        _check_travels(sink)
         self.path = sink.path
         self.options = options
         self._sink = sink
@@ -53,3 +57,21 @@ class SparkSink:
     def rows(self, df: DataFrame, run: Run) -> BatchRows:
         """The rows of one batch, which can write themselves into files."""
         return FrameRows(df, run, self.options, self._store, self.io)
+
+
+def _check_travels(sink: Sink) -> None:
+    """Raises Misuse for a sink whose methods executors call and that cannot be sent to them.
+
+    Otherwise that would be found when the first large batch comes.
+    """
+    if not isinstance(sink, TwoPhaseCommitFunction):
+        return
+    try:
+        serializers.CloudPickleSerializer().dumps(sink)  # type: ignore[no-untyped-call]
+    except serializers.pickle.PickleError as failed:  # type: ignore[attr-defined]
+        raise Misuse(
+            f"{sink.path}: {type(sink).__name__} cannot be sent to executors, where its methods write rows of large "
+            f"batches ({failed}). Nothing was written. Let it hold no connection, lock or open file: open them in "
+            "begin_transaction, keep them in 'session' on the driver, or leave them out by __getstate__",
+            kind="sink.not-sendable",
+        ) from failed

@@ -142,7 +142,7 @@ def record_of(table: Table, application: str, sequence: int) -> Committable | No
 
 def journal_of(table: Table, application: str) -> FileJournal:
     """The journal of a query of one table, to be read and not written."""
-    return FileJournal(table.file_io, table.root, application, 2)
+    return FileJournal(table.file_io, table.root, application, 2, of_table=True)
 
 
 def where_marked(journal: FileJournal, sequence: int) -> Mark | None:

@@ -1,0 +1,101 @@
+"""The world of a walk whose queries write into a destination that is no table; see ``places.py``."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from streamsink.protocol.committable import Batch
+from streamsink.table.creation import fields_of
+from streamsink.testing.driver import Driven
+from tests.walks.elsewhere.database import Database
+from tests.walks.elsewhere.places import Files, Kept, Notes
+from tests.walks.model import Wrong
+from tests.walks.queries import SCHEMA, Query, Run
+from tests.walks.store import Process
+from tests.walks.world import World
+
+ROOT = "/lake/shop"
+PLACES = {"files": Files, "database": Database, "notes": Notes, "kept": Kept}
+
+
+class _Run(Run):
+    """One start of a query."""
+
+    place = None
+
+    def open(self, batch_id):
+        if self.sink is None:
+            batch = Batch(batch_id, self._query_id, "")
+            sink, options, io = self.place.sink(self.process), self.driver.options, self.process.io
+            self.opened = sink.open(io, options, batch, lambda: fields_of(SCHEMA), lambda event: None)
+            self.sink = Driven(self.driver, io, self.opened, self._query_id)
+
+
+@dataclass
+class Elsewhere(World):
+    """kind: of the destination. before: what was there before it was lost or replaced last, and how many batches had
+    been written by then; None when it never was. batches: how many were written. has_lost_journals: at some time."""
+
+    kind: str = "files"
+    has_lost_journals: bool = False
+    before: tuple | None = None
+    batches: int = 0
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.others = self.place = PLACES[self.kind](self.store, self.root)
+
+    def journal_of(self, query: Query) -> str:
+        return f"{self.place.journals}/streamsink/{query.name}"
+
+    def start(self, query: Query) -> Run:
+        self.serial += 1
+        process, settings = Process(self.store, self.root), query.settings(self.root)
+        run = _Run(process, self.root, settings, query.checkpoint.query, self.parts, query.options.get("delay", 0))
+        run.place, query.live = self.place, run
+        return run
+
+    def visible(self) -> Counter:
+        return self.in_table()
+
+    def look(self) -> None:
+        self.model.check_never_twice(self.visible())
+
+    def batch(self, query, most, fault=None):
+        done = super().batch(query, most, fault)
+        self.batches += done
+        return done
+
+    def check_whole(self) -> None:
+        """Readers of every kind see the same, nothing is left open, and the account is exact."""
+        listed = self._read(self.place.listed)
+        if listed != self.visible():
+            raise Wrong(
+                "readers differ",
+                f"{sorted((listed - self.visible()).items())} are listed besides, "
+                f"{sorted((self.visible() - listed).items())} are not listed",
+            )
+        # The names of transactions go with a journal.
+        if (left := self.place.open_transactions()) and not self.has_lost_journals:
+            raise Wrong("left open", str(left))
+        self.model.check_account(self.visible())
+
+    def accident(self, *what, query=None):
+        super().accident(*what, query=query)
+        self.has_lost_journals |= "journal-ever" in what
+        if not self.place.has_rows:  # Nobody asks such a destination what it has.
+            visible, known = self.visible(), self.place.applications()
+            for each in self.queries.values():
+                if each.name not in known and not self.is_known(each):
+                    self.model.unsure([row for row in each.source.all_rows() if visible[row]], most=2)
+
+    def replace_place(self, change) -> None:
+        """Somebody loses the destination, or puts an earlier one in its place, by calling ``change``."""
+        self.before = (self.place.copy(), self.backup(), self.batches)
+        change()
+
+    def deleted(self, rows: Iterable[int]) -> None:
+        """Somebody deletes rows on purpose."""
+        visible = self.visible()
+        gone = self.place.delete(rows)
+        self.model.overwritten([row for row in gone if visible[row]], [row for row in gone if not visible[row]])
