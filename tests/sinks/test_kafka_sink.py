@@ -122,6 +122,18 @@ def test_a_record_that_is_too_large_for_one_transaction_goes_into_several(world,
     assert dying.log.count("commit_transaction") > 4
 
 
+def test_a_part_that_is_published_stays_when_the_rest_fits_into_one_transaction(world, clients):
+    """A driver dies behind the first part, and the next start may make larger transactions."""
+    world.run(3)
+    clients(Dying(1, after=True, only="commit_transaction"))
+    with pytest.raises(InjectedCrash):
+        world.run(3, 43, max_transaction_bytes=1000)
+    clients(None)
+    assert 0 < len(list(itertools.chain(*world.seen(settled=False)))) - 3 < 40
+    world.run(3, 43)
+    check(world.seen(), 43)
+
+
 def test_the_open_transaction_of_another_hides_no_marker(world, clients):
     """It lies before the last marker. Whether that record is published is known when it ends, and not guessed before.
 
