@@ -117,10 +117,14 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--out", default="build/bench", help="folder of report.md and report.svg (default: %(default)s)"
     )
-    parser.add_argument("--write", action="store_true", help="make this the run that the documentation quotes")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="make this the run that the documentation quotes; with --only, these parts of it",
+    )
     options = parser.parse_args(argv)
-    if options.write and (options.quick or options.only or options.no_peers):
-        parser.error("--write is for a whole run: leave --quick, --only and --no-peers out")
+    if options.write and (options.quick or options.no_peers and not options.only):
+        parser.error("--write is for a whole run, or for parts of one: leave --quick and --no-peers out")
     return options
 
 
@@ -151,7 +155,7 @@ def main(argv: list[str]) -> None:
         spark.stop()
     finish(parts, about, options)
     if options.write:
-        pages.keep(pages.Run.of(about, day, parts))
+        (pages.keep_parts if options.only else pages.keep)(pages.Run.of(about, day, parts))
 
 
 def finish(parts: dict[str, list], about: str, options: argparse.Namespace) -> None:
@@ -165,7 +169,7 @@ def finish(parts: dict[str, list], about: str, options: argparse.Namespace) -> N
     (out / "report.md").write_text(
         f"# Benchmarks\n\n{goals}\n\n{body}{report.text(items)}\n\n{about}.\n", encoding="utf-8"
     )
-    for path in [out / "report.svg", *([pages.PICTURE] if options.write else [])]:
+    for path in [out / "report.svg", *([pages.PICTURE] if options.write and not options.only else [])]:
         picture.draw(items, path)
     print(f"{out}/report.md, {out}/report.svg")
 

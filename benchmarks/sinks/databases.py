@@ -80,9 +80,9 @@ def databases(spark, folder: Path, sizes: Sizes) -> list:
             continue
         finally:
             del os.environ[_PASSWORD_ENV]
-        against = turns.ratio(speed, OURS, BATCHED), turns.ratio(speed, ASYNC, BATCHED)
-        found += [large, micro, at_least(f"{kind.title}, rows/s: against df.write.jdbc, rewritten", against[0], 1.5)]
-        found.append(at_least("the same, async", against[1], 1.5))
+        sync, later = (turns.ratio(speed, way, BATCHED) for way in (OURS, ASYNC))
+        what = f"{kind.title}{{}}: rows/s against df.write.jdbc, rewritten statements"
+        found += [large, micro, at_least(what.format(""), sync, 1.5), at_least(what.format(", async"), later, 1.5)]
     return found
 
 

@@ -31,10 +31,10 @@ def kafka(spark, folder: Path, sizes: Sizes) -> list:
     return [
         large,
         micro,
-        at_least("Kafka, rows/s: against Spark's own sink", turns.ratio(speed, SYNC, SPARK), 0.6),
-        at_least("the same, async", turns.ratio(speed, ASYNC, SPARK), 0.9),
-        at_most("Kafka, ms of a micro-batch: against Spark's own sink", turns.ratio(took, SYNC, SPARK), 1.5),
-        at_most("the same, async", turns.ratio(took, ASYNC, SPARK), 1.5),
+        at_least("Kafka: rows/s against Spark's own sink", turns.ratio(speed, SYNC, SPARK), 0.6),
+        at_least("Kafka, async: rows/s against Spark's own sink", turns.ratio(speed, ASYNC, SPARK), 0.9),
+        at_most("Kafka: ms of a micro-batch against Spark's own sink", turns.ratio(took, SYNC, SPARK), 1.5),
+        at_most("Kafka, async: ms of a micro-batch against Spark's own sink", turns.ratio(took, ASYNC, SPARK), 1.5),
     ]
 
 
