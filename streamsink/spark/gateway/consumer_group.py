@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from streamsink.protocol.positions import Offsets
 
 # The longest time that the broker has for an answer, and that is waited for it.
-_ANSWER_MS = 10_000
-_WAIT_S = 12
+_ANSWER_MS = 5_000
+_WAIT_S = 6
 # What a broker says of a group that has members, of which the sender is none.
 _IN_USE = {"UnknownMemberIdException", "StaleMemberEpochException", "FencedMemberEpochException"}
 _MOST_MEMBERS = 5

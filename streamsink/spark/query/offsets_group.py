@@ -31,7 +31,7 @@ RETRY_MS = 10_000
 # Partitions that stand still are told again after this time: a broker forgets them (by default after seven days).
 AGAIN_MS = 3_600_000
 # The end of a run waits for the last try so long.
-PATIENCE_MS = 15_000
+PATIENCE_MS = 8_000
 
 
 def tell_group(run: Run) -> None:
