@@ -56,7 +56,7 @@ class Sizes:
     s3_batches: int = 4
     s3_delays: tuple[int, ...] = (0, 20, 50)
     s3_rows: int = 2_000_000
-    sink_batches: int = 5
+    sink_batches: int = 3
     sink_rows: int = 200_000
     grown_files: tuple[int, ...] = (2_500, 5_000, 10_000)
     grown_s3_files: tuple[int, ...] = (250, 500, 1_000)

@@ -251,24 +251,17 @@ def _grown(run: Run) -> list[list[str]]:
     return rows
 
 
-def _of_sinks(*names: str) -> Callable[[Run], list[str]]:
-    """The tables of these destinations, side by side, and their goals."""
+def _of_sinks(part: str, *names: str) -> Callable[[Run], list[str]]:
+    """The tables of a part, side by side, and its goals, which begin with these names."""
 
     def block(run: Run) -> list[str]:
-        tables = [
-            table for table in run.tables.get("sinks", ()) if table.title.startswith(tuple(f"Into {n}" for n in names))
-        ]
-        if not tables:
+        if part not in run.tables:
             return ["Not measured in the run on record."]
-        found = [f"Measured on {run.apart.get('sinks', f'{run.day}: {run.about}')}."]
-        for table in tables:
+        found = [f"Measured on {run.apart.get(part, f'{run.day}: {run.about}')}."]
+        for table in run.tables[part]:
             found += ["", f"**{table.title}**", "", *lines(table.head, table.rows)]
-        goals = [goal for goal in run.goals if goal.what.startswith(names)]
-        return [
-            *found,
-            "",
-            *lines(("goal", "target", "measured", "in earlier runs", ""), [_goal(run, g) for g in goals]),
-        ]
+        goals = [_goal(run, goal) for goal in run.goals if goal.what.startswith(names)]
+        return [*found, "", *lines(("goal", "target", "measured", "in earlier runs", ""), goals)]
 
     return block
 
@@ -280,8 +273,8 @@ def _ratio(run: Run, way: str, base: str) -> str:
 BLOCKS: Mapping[str, Mapping[str, Callable[[Run], list[str]]]] = {
     "README.md": {"speed": _speed},
     "docs/BENCHMARKS.md": {"run": _about, "goals": _goals, "micro": _micro, "large": _large},
-    "docs/KAFKA_SINK.md": {"speed": _of_sinks("Kafka")},
-    "docs/DATABASES.md": {"speed": _of_sinks("PostgreSQL", "MariaDB")},
+    "docs/KAFKA_SINK.md": {"speed": _of_sinks("kafka", "Kafka")},
+    "docs/DATABASES.md": {"speed": _of_sinks("databases", "PostgreSQL", "MariaDB")},
     "docs/TUNING.md": {"ways": _ways, "settings": _settings},
 }
 

@@ -41,7 +41,7 @@ from benchmarks.data import Sizes  # noqa: E402
 from benchmarks.grows import part as grows  # noqa: E402
 from benchmarks.s3 import compare, listing  # noqa: E402
 from benchmarks.s3 import sinks as s3_sinks  # noqa: E402
-from benchmarks.sinks import part as other_sinks  # noqa: E402
+from benchmarks.sinks import databases, kafka  # noqa: E402
 from streamsink.spark import worker_daemon  # noqa: E402
 from tools.jars import jars as jars_of  # noqa: E402
 from tools.sparkconf import local_conf  # noqa: E402
@@ -59,7 +59,8 @@ MAIN = {
     "s3": compare.s3,
     "freshness": freshness.freshness,
     "grows": grows.grows,
-    "sinks": other_sinks.sinks,
+    "kafka": kafka.kafka,
+    "databases": databases.databases,
 }
 DETAILS = {
     "operations": operations.operations,
@@ -83,9 +84,9 @@ def session(folder: Path, compared: bool, parts: Collection[str] = ()) -> SparkS
     settings, jars = peers.conf(folder) if compared else ({}, [])
     if compared and "s3" in parts:
         jars += s3_sinks.jars()
-    if {"freshness", "sinks"}.intersection(parts):
+    if {"freshness", "kafka"}.intersection(parts):
         jars = [*jars, *jars_of("kafka")]
-    if "sinks" in parts:
+    if "databases" in parts:
         jars = [*jars, *jars_of("jdbc")]
     builder = SparkSession.builder.appName("streamsink-benchmarks").config("spark.driver.memory", _MEMORY)
     ours = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.python.daemon.module": worker_daemon.MODULE}

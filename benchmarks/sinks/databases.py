@@ -69,7 +69,7 @@ def databases(spark, folder: Path, sizes: Sizes) -> list:
     found = []
     for kind in (_POSTGRESQL, _MARIADB):
         os.environ[_PASSWORD_ENV] = kind.password
-        at = folder / kind.title
+        at = folder / "databases" / kind.title
         try:
             with kind.server(at / "server") as server:
                 place = _place(kind, server)

@@ -21,6 +21,7 @@ _WAIT_S = 0.5
 
 def kafka(spark, folder: Path, sizes: Sizes) -> list:
     """Messages with a key and a JSON value; each way has topics of its own."""
+    folder /= "kafka"
     try:
         with KafkaBroker(folder / "broker") as broker:
             place = _place(broker.bootstrap)

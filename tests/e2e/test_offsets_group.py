@@ -15,7 +15,7 @@ from tests.e2e.kafka_data import new_topic, recreate, send
 from tests.services.kafka_sasl import SaslBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-in_turn = pytest.mark.in_turn("what a group is told", 3)
+in_turn = pytest.mark.in_turn("what a group is told", 2)
 PARTITIONS = 2
 _WAIT_S = 30
 
@@ -73,7 +73,6 @@ def test_each_publishing_of_a_table_is_told_and_none_before_it(spark, job, topic
     assert outcome.of("OffsetsNotCommitted") == []
 
 
-@in_turn
 def test_what_is_recorded_and_cannot_be_published_is_not_told(spark, job, topic, group, kafka_broker, monkeypatch):
     """Under 'async' the batch has returned; its group knows nothing of it until the next start has published it."""
 
