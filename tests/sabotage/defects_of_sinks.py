@@ -61,6 +61,9 @@ OF_SINKS = (
     Defect("a part that is published is published again", f"{_PUBLISHING}._lacking",
            "marker.part_rows if marker.part_of == checkpoint.record_id else 0", "0",
            (f"{_KAFKA}::test_a_record_that_is_too_large_for_one_transaction_goes_into_several",)),
+    Defect("the marker that was committed last is taken for the newest one", "sinks/kafka/markers.py:Markers.newest",
+           "own[0] + 1 <= self._offsets(publisher)[1] <= own[0] + 2", "True",
+           (f"{_KAFKA}::test_the_marker_of_the_record_before_does_not_stand_for_an_outcome_that_is_not_known",)),
     Defect("a consumer group is told what is recorded only", "spark/query/offsets_group.py:_Teller._follow",
            "state = self._queue.published",
            "waiting = self._queue.pending()\n            "

@@ -18,6 +18,7 @@ from streamsink.errors import Misuse, Retryable, StreamsinkError
 from streamsink.sinks.kafka import client
 from streamsink.sinks.kafka.markers import ANEW, Marker, Markers
 from streamsink.sinks.kafka.messages import Message, alike, messages
+from streamsink.sinks.transactions.committer import SHARED
 from streamsink.sinks.transactions.function import PendingCheckpoint
 
 _TRIES, _PAUSE_MS, _ABORT_S = 4, 500, 5.0
@@ -117,7 +118,8 @@ class Publishing:
     def of(cls, session: dict[str, Any], target: Target) -> "Publishing":
         """The one of this session."""
         if "publishing" not in session:
-            markers = Markers(target.path, target.servers, target.options, target.marker_topic)
+            own = session.get(SHARED, session).setdefault("markers of ours", {})
+            markers = Markers(target.path, target.servers, target.options, target.marker_topic, own)
             session["publishing"] = cls(target, markers)
         found: Publishing = session["publishing"]
         return found
@@ -315,8 +317,19 @@ class Publishing:
         producer = publisher.producer
         if len(producer) > _MANY:
             producer.flush(client.transaction_timeout_ms(self.target.options) / 1000)
-        producer.produce(self.target.marker_topic, marker.encode(), application.encode(), partition=number)
+        where: list[int] = []
+        producer.produce(
+            self.target.marker_topic,
+            marker.encode(),
+            application.encode(),
+            number,
+            on_delivery=lambda failed, message: None if failed else where.append(message.offset()),
+        )
         producer.commit_transaction(client.transaction_timeout_ms(self.target.options) / 1000)
+        if not where:
+            producer.poll(0)
+        if where:  # else the marker is read
+            self.markers.own[number, application] = where[0], marker
         publisher.is_open, publisher.marker, publisher.bytes = False, marker, 0
 
     def _throw_away(self, number: int, publisher: _Publisher) -> None:
