@@ -43,9 +43,9 @@ OF_SINKS = (
     Defect("a database is given rows that were not tried", f"{_DATABASE}.check_transactions",
            "check_values(self._data(rows), info, dialect, self.path)", "pass", (_REFUSED,)),
     Defect("the marker is outside of the transaction", f"{_PUBLISHING}._end",
-           "        producer.produce(self.target.marker_topic,",
+           "        producer.produce(\n            self.target.marker_topic,",
            "        producer.commit_transaction(60)\n        producer.begin_transaction()\n"
-           "        producer.produce(self.target.marker_topic,",
+           "        producer.produce(\n            self.target.marker_topic,",
            (f"{_KAFKA}::test_an_outcome_that_is_not_known_is_looked_up",)),
     Defect("the marker is not read again behind init_transactions", f"{_PUBLISHING}._publisher",
            "self.markers.newest(number, application, lambda: None)",
