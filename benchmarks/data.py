@@ -29,6 +29,7 @@ class Sizes:
 
     There are micro_rounds of micro_batches each; more_rounds is for measurements of which a round gives one value only.
     s3_delays: milliseconds by which answers of S3 are held back, without delay first.
+    sink_batches of sink_rows go into Kafka and databases.
     ``quick`` is for trying the program: its numbers mean nothing.
     """
 
@@ -55,6 +56,8 @@ class Sizes:
     s3_batches: int = 4
     s3_delays: tuple[int, ...] = (0, 20, 50)
     s3_rows: int = 2_000_000
+    sink_batches: int = 3
+    sink_rows: int = 200_000
     grown_files: tuple[int, ...] = (2_500, 5_000, 10_000)
     grown_s3_files: tuple[int, ...] = (250, 500, 1_000)
     grown_partitions: tuple[int, ...] = (750, 1_500, 3_000)
@@ -86,6 +89,8 @@ class Sizes:
             s3_batches=2,
             s3_delays=(0, 20),
             s3_rows=50_000,
+            sink_batches=2,
+            sink_rows=5_000,
             grown_files=(20, 40, 80),
             grown_s3_files=(20, 40, 80),
             grown_partitions=(10, 20, 40),

@@ -1,14 +1,15 @@
 """The numbers that the documentation quotes, all of one run.
 
 ``make bench ARGS=--write`` keeps its run in ``docs/benchmarks.json`` and writes what the pages quote of it between
-``<!-- begin NAME -->`` and ``<!-- end NAME -->``. ``python -m benchmarks.pages`` writes the same once more without
-measuring, after a block has been given another form here. A test compares the pages with the file.
+``<!-- begin NAME -->`` and ``<!-- end NAME -->``. With ``--only PART`` it keeps that part alone, and the page says when
+it was measured. ``python -m benchmarks.pages`` writes the same once more without measuring, after a block has been
+given another form here. A test compares the pages with the file.
 """
 
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from benchmarks import peers
@@ -21,8 +22,8 @@ PICTURE = ROOT / "docs" / "benchmarks.svg"
 # Of so many runs before the one on record the goals are kept, to show how far they differ.
 _MOST_EARLIER = 8
 _NOT_MEASURED = "-"
-# Goals that begin so are one line of the page.
-_MEMORY = "peak memory"
+# Goals that begin so are one line of the page. Those of a destination stand on its own page.
+_MEMORY, _SINKS = ("peak memory",), ("Kafka", "PostgreSQL", "MariaDB")
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Run:
     """One run: its tables by part and its goals.
 
     about: the versions and the machine. day: of its begin, as 2026-11-26. earlier: goals of runs before, oldest first,
-    each a mapping from the goal to what was measured.
+    each a mapping from the goal to what was measured. apart: when and where parts were measured that had a run of their
+    own.
     """
 
     about: str
@@ -38,6 +40,7 @@ class Run:
     tables: Mapping[str, Sequence[Table]]
     goals: Sequence[Goal]
     earlier: Sequence[Mapping[str, str]] = ()
+    apart: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, about: str, day: str, parts: Mapping[str, Sequence]) -> "Run":
@@ -63,7 +66,8 @@ def read(path: Path = RECORD) -> Run:
     """The run on record."""
     found = json.loads(path.read_text(encoding="utf-8"))
     tables = {part: [Table(**table) for table in listed] for part, listed in found["tables"].items()}
-    return Run(found["about"], found["day"], tables, [Goal(**goal) for goal in found["goals"]], found["earlier"])
+    goals = [Goal(**goal) for goal in found["goals"]]
+    return Run(found["about"], found["day"], tables, goals, found["earlier"], found.get("apart", {}))
 
 
 def keep(run: Run) -> None:
@@ -71,6 +75,16 @@ def keep(run: Run) -> None:
     before = read()
     earlier = [*before.earlier, {goal.what: goal.measured for goal in before.goals}][-_MOST_EARLIER:]
     RECORD.write_text(json.dumps({**asdict(run), "earlier": earlier}, indent=1) + "\n", encoding="utf-8")
+    write(read())
+
+
+def keep_parts(run: Run) -> None:
+    """Put the parts of this run in the place of those on record, and write what the pages quote."""
+    before, new = read(), {goal.what for goal in run.goals}
+    goals = [*(goal for goal in before.goals if goal.what not in new), *run.goals]
+    apart = {**before.apart, **dict.fromkeys(run.tables, f"{run.day}: {run.about}")}
+    kept = replace(before, tables={**before.tables, **run.tables}, goals=goals, apart=apart)
+    RECORD.write_text(json.dumps(asdict(kept), indent=1) + "\n", encoding="utf-8")
     write(read())
 
 
@@ -110,17 +124,19 @@ def _about(run: Run) -> list[str]:
 
 def _goals(run: Run) -> list[str]:
     head = ("goal", "target", "measured", "in earlier runs", "")
-    rows = [
-        [g.what, g.target, g.measured, _range(run, g), "met" if g.met else "**not met**"]
-        for g in run.goals
-        if not g.what.startswith(_MEMORY)
-    ]
-    memory = [goal for goal in run.goals if goal.what.startswith(_MEMORY)]
-    if memory:
-        met, all_of_them = sum(goal.met for goal in memory), len(memory)
-        said = "met" if met == all_of_them else "**not met**"
-        rows.append([f"{_MEMORY}: goals that are met", f">= {all_of_them}", str(met), _NOT_MEASURED, said])
+    summed = {"peak memory: goals that are met": _MEMORY, "into Kafka and databases: goals that are met": _SINKS}
+    rows = [_goal(run, goal) for goal in run.goals if not goal.what.startswith((*_MEMORY, *_SINKS))]
+    for what, begin in summed.items():
+        goals = [goal for goal in run.goals if goal.what.startswith(begin)]
+        if goals:
+            met, all_of_them = sum(goal.met for goal in goals), len(goals)
+            said = "met" if met == all_of_them else "**not met**"
+            rows.append([what, f">= {all_of_them}", str(met), _NOT_MEASURED, said])
     return lines(head, rows)
+
+
+def _goal(run: Run, goal: Goal) -> list[str]:
+    return [goal.what, goal.target, goal.measured, _range(run, goal), "met" if goal.met else "**not met**"]
 
 
 def _range(run: Run, goal: Goal) -> str:
@@ -235,6 +251,21 @@ def _grown(run: Run) -> list[list[str]]:
     return rows
 
 
+def _of_sinks(part: str, *names: str) -> Callable[[Run], list[str]]:
+    """The tables of a part, side by side, and its goals, which begin with these names."""
+
+    def block(run: Run) -> list[str]:
+        if part not in run.tables:
+            return ["Not measured in the run on record."]
+        found = [f"Measured on {run.apart.get(part, f'{run.day}: {run.about}')}."]
+        for table in run.tables[part]:
+            found += ["", f"**{table.title}**", "", *lines(table.head, table.rows)]
+        goals = [_goal(run, goal) for goal in run.goals if goal.what.startswith(names)]
+        return [*found, "", *lines(("goal", "target", "measured", "in earlier runs", ""), goals)]
+
+    return block
+
+
 def _ratio(run: Run, way: str, base: str) -> str:
     return f"{float(run.median('large', way, 'trigger s')) / float(run.median('large', base, 'trigger s')):.2f}"
 
@@ -242,6 +273,8 @@ def _ratio(run: Run, way: str, base: str) -> str:
 BLOCKS: Mapping[str, Mapping[str, Callable[[Run], list[str]]]] = {
     "README.md": {"speed": _speed},
     "docs/BENCHMARKS.md": {"run": _about, "goals": _goals, "micro": _micro, "large": _large},
+    "docs/KAFKA_SINK.md": {"speed": _of_sinks("kafka", "Kafka")},
+    "docs/DATABASES.md": {"speed": _of_sinks("databases", "PostgreSQL", "MariaDB")},
     "docs/TUNING.md": {"ways": _ways, "settings": _settings},
 }
 

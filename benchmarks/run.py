@@ -41,6 +41,7 @@ from benchmarks.data import Sizes  # noqa: E402
 from benchmarks.grows import part as grows  # noqa: E402
 from benchmarks.s3 import compare, listing  # noqa: E402
 from benchmarks.s3 import sinks as s3_sinks  # noqa: E402
+from benchmarks.sinks import databases, kafka  # noqa: E402
 from streamsink.spark import worker_daemon  # noqa: E402
 from tools.jars import jars as jars_of  # noqa: E402
 from tools.sparkconf import local_conf  # noqa: E402
@@ -58,6 +59,8 @@ MAIN = {
     "s3": compare.s3,
     "freshness": freshness.freshness,
     "grows": grows.grows,
+    "kafka": kafka.kafka,
+    "databases": databases.databases,
 }
 DETAILS = {
     "operations": operations.operations,
@@ -81,8 +84,10 @@ def session(folder: Path, compared: bool, parts: Collection[str] = ()) -> SparkS
     settings, jars = peers.conf(folder) if compared else ({}, [])
     if compared and "s3" in parts:
         jars += s3_sinks.jars()
-    if "freshness" in parts:
+    if {"freshness", "kafka"}.intersection(parts):
         jars = [*jars, *jars_of("kafka")]
+    if "databases" in parts:
+        jars = [*jars, *jars_of("jdbc")]
     builder = SparkSession.builder.appName("streamsink-benchmarks").config("spark.driver.memory", _MEMORY)
     ours = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.python.daemon.module": worker_daemon.MODULE}
     for name, value in {**local_conf("", jars), **settings, **ours}.items():
@@ -113,10 +118,14 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--out", default="build/bench", help="folder of report.md and report.svg (default: %(default)s)"
     )
-    parser.add_argument("--write", action="store_true", help="make this the run that the documentation quotes")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="make this the run that the documentation quotes; with --only, these parts of it",
+    )
     options = parser.parse_args(argv)
-    if options.write and (options.quick or options.only or options.no_peers):
-        parser.error("--write is for a whole run: leave --quick, --only and --no-peers out")
+    if options.write and (options.quick or options.no_peers and not options.only):
+        parser.error("--write is for a whole run, or for parts of one: leave --quick and --no-peers out")
     return options
 
 
@@ -147,7 +156,7 @@ def main(argv: list[str]) -> None:
         spark.stop()
     finish(parts, about, options)
     if options.write:
-        pages.keep(pages.Run.of(about, day, parts))
+        (pages.keep_parts if options.only else pages.keep)(pages.Run.of(about, day, parts))
 
 
 def finish(parts: dict[str, list], about: str, options: argparse.Namespace) -> None:
@@ -161,7 +170,7 @@ def finish(parts: dict[str, list], about: str, options: argparse.Namespace) -> N
     (out / "report.md").write_text(
         f"# Benchmarks\n\n{goals}\n\n{body}{report.text(items)}\n\n{about}.\n", encoding="utf-8"
     )
-    for path in [out / "report.svg", *([pages.PICTURE] if options.write else [])]:
+    for path in [out / "report.svg", *([pages.PICTURE] if options.write and not options.only else [])]:
         picture.draw(items, path)
     print(f"{out}/report.md, {out}/report.svg")
 

@@ -86,6 +86,36 @@ class CheckpointPublished(Event):
 
 
 @dataclass(frozen=True)
+class OffsetsCommitted(Event):
+    """The consumer group of ``offsets_group`` has the ends of a published checkpoint.
+
+    partitions: how many were told; those that stand where they stood are not told each time.
+    """
+
+    level = logging.DEBUG
+
+    checkpoint_id: int
+    group: str
+    partitions: int
+
+
+@dataclass(frozen=True)
+class OffsetsNotCommitted(Event):
+    """The consumer group of ``offsets_group`` could not be told the ends of a published checkpoint.
+
+    Nothing of the query depends on it. why: the broker's error, and who is in the group. retry_ms: when it is tried
+    again, with what is published by then; None when this was the last try of the run.
+    """
+
+    level = logging.WARNING
+
+    checkpoint_id: int
+    group: str
+    why: str
+    retry_ms: int | None
+
+
+@dataclass(frozen=True)
 class TablePublished(Event):
     """One of several tables has its part of a checkpoint; ``CheckpointPublished`` follows when all of them have."""
 

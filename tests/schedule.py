@@ -28,6 +28,7 @@ UNITS = {
         "e2e/test_position_columns",
         "e2e/test_kafka_to_kafka",
         "e2e/test_fan_out",
+        "e2e/test_offsets_group",
         "sinks/test_kafka_sink",
         "sinks/test_kafka_conformance",
         "sinks/test_kafka_refusals",

@@ -162,6 +162,10 @@ class PublishingOptions:
     publish_queue: int = option(100, least=1, expert=True)
     """`"async"`: while so many checkpoints are pending, a batch waits before it writes. At least
     `publish_every_batches`."""
+    offsets_group: str | None = option(None, text=A_NAME)
+    """A consumer group that is told, after each publishing, up to where the query's Kafka topics are published, so that
+    lag tools see it, [see below](#a-consumer-group-for-lag-tools). One group for each query, which no consumer is in.
+    """
 
     @property
     def publishes_later(self) -> bool:

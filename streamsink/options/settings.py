@@ -42,6 +42,7 @@ class Settings(TypedDict, total=False):
     publish_interval_ms: int
     publish_as: Literal["snapshot-per-checkpoint", "one-snapshot"]
     publish_queue: int
+    offsets_group: str | None
     commit_max_retries: int | None
     commit_min_wait_ms: int | None
     commit_max_wait_ms: int | None

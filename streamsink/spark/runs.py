@@ -54,6 +54,7 @@ class Run:
         self.id = batch.run
         self.query = batch.query
         self.sizes = Sizes()
+        self.at_end: Callable[[], None] = _nothing  # what else waits for the last publishing
         self._columns: tuple[StructType, Sequence[DataField]] | None = None
         self._has_ended = has_ended
         self._is_bounded = batch.batch_id == END_OF_INPUT
@@ -68,7 +69,10 @@ class Run:
     def close(self) -> None:
         """Publish what is pending, and release the application. Raises what publishing raises."""
         self._is_closed = True
-        self.started.close()
+        try:
+            self.started.close()
+        finally:
+            self.at_end()
 
     def let_go(self) -> None:
         """Release the application, and publish nothing: for a query that has ended. Idempotent, from any thread."""
@@ -193,6 +197,10 @@ def _close(run: Run) -> Exception | None:
     return None
 
 
+def _nothing() -> None:
+    """What ends with most runs."""
+
+
 def _finish_all() -> None:
     """Publish what is pending, because the interpreter exits.
 
@@ -203,6 +211,7 @@ def _finish_all() -> None:
             run.started.finish()
         except (StreamsinkError, OSError) as failed:
             log.warning("what is pending could not be published at exit: %s", failed)
+        run.at_end()
 
 
 atexit.register(_finish_all)

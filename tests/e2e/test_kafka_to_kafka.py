@@ -9,7 +9,9 @@ import time
 
 import pytest
 
-from tests.e2e.harness import Driver, run_driver, run_here
+from tests.e2e import task_faults
+from tests.e2e.cluster import Cluster
+from tests.e2e.harness import Driver, run_driver, run_here, until
 from tests.e2e.kafka_data import new_topic, send
 from tests.services.kafka import KafkaBroker
 from tests.sinks.kafka_world import read
@@ -68,6 +70,20 @@ def _kill(ground, job, rng: random.Random, number: int) -> str:
     return f"after {after_ms} ms"
 
 
+def _lose(ground, job, cluster: Cluster, rng: random.Random) -> str:
+    """A driver whose tasks write, and which loses an executor in each batch, dies as well: at the latest a moment after
+    the first executor, or at the end of the source."""
+    marks = ground.root / "marks"
+    env = task_faults.environment("task.end:lose-executor:1:0", marks)
+    lost, after_ms = len(list(marks.iterdir())), rng.randint(0, LATEST_MS)
+    job = job.but(options={"driver_max_rows": 0}, conf=cluster.conf(env) | task_faults.CONF)
+    with Driver(ground, job) as driver:
+        until(lambda: len(list(marks.iterdir())) > lost or driver.process.poll() is not None)
+        time.sleep(after_ms / 1000)
+        driver.kill()
+    return f"{len(list(marks.iterdir())) - lost} executors lost, {after_ms} ms after the first"
+
+
 def _job(ground, bootstrap: str, source: str, target: str, per_batch: int):
     to = {"bootstrap_servers": bootstrap, "topic": target, "journal": str(ground.root / "journal")}
     of = {"kind": "kafka", "bootstrap": bootstrap, "topic": source}
@@ -91,8 +107,9 @@ def test_drivers_that_are_killed_publish_each_message_once(spark, ground, kafka_
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("messages", "kills"), [(300_000, 20)])
 def test_a_long_way_from_kafka_to_kafka(ground, tmp_path, spark_settings, rng, messages, kills):
-    """Many kills of drivers, a broker that is killed twice, and 1, 4 and 2 publishers."""
-    with KafkaBroker(tmp_path / "broker") as broker:
+    """Many kills of drivers, every third of them on a cluster that loses executors, a broker that is killed twice, and
+    1, 4 and 2 publishers."""
+    with KafkaBroker(tmp_path / "broker") as broker, Cluster(tmp_path / "cluster") as cluster:
         source, target = (new_topic(broker.bootstrap, PARTITIONS) for _ in range(2))
         send(broker.bootstrap, source, range(messages), PARTITIONS)
         reader = Reader(broker.bootstrap, target)
@@ -104,7 +121,9 @@ def test_a_long_way_from_kafka_to_kafka(ground, tmp_path, spark_settings, rng, m
             if number in (kills // 3, 2 * kills // 3):
                 again = threading.Timer(rng.random() * 10, lambda: (broker.kill(), broker.start()))
                 again.start()
-            print(f"kill {number + 1}: {_kill(ground, job, rng, number)}, {publishers} publishers")
+            how = _lose(ground, job, cluster, rng) if number % 3 == 2 else _kill(ground, job, rng, number)
+            there = sum(map(len, reader.found))
+            print(f"kill {number + 1}: {how}, {publishers} publishers; a reader has {there:,}", flush=True)
             if number in (kills // 3, 2 * kills // 3):
                 again.join()
         outcome = run_driver(ground, job.but(per_batch=30_000))

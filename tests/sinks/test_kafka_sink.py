@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from streamsink.errors import StreamsinkError
+from streamsink.sinks.kafka.markers import Markers
 from streamsink.testing.faults import InjectedCrash
 from tests.services.kafka import KafkaBroker
 from tests.sinks.kafka_world import Dying, KafkaWorld, check, forget_facts, open_transaction, set_config
@@ -122,6 +123,18 @@ def test_a_record_that_is_too_large_for_one_transaction_goes_into_several(world,
     assert dying.log.count("commit_transaction") > 4
 
 
+def test_a_part_that_is_published_stays_when_the_rest_fits_into_one_transaction(world, clients):
+    """A driver dies behind the first part, and the next start may make larger transactions."""
+    world.run(3)
+    clients(Dying(1, after=True, only="commit_transaction"))
+    with pytest.raises(InjectedCrash):
+        world.run(3, 43, max_transaction_bytes=1000)
+    clients(None)
+    assert 0 < len(list(itertools.chain(*world.seen(settled=False)))) - 3 < 40
+    world.run(3, 43)
+    check(world.seen(), 43)
+
+
 def test_the_open_transaction_of_another_hides_no_marker(world, clients):
     """It lies before the last marker. Whether that record is published is known when it ends, and not guessed before.
 
@@ -166,6 +179,38 @@ def test_an_outcome_that_is_not_known_is_looked_up(world, clients, after):
         if not failed:
             break
     assert at > 10
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["not-done", "done"])
+def test_the_marker_of_the_record_before_does_not_stand_for_an_outcome_that_is_not_known(world, clients, after):
+    """The driver has committed that one itself, and need not read it again. Now it must read."""
+    failed = []
+
+    def report():
+        failed.append(1)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    clients(Dying(2, after, act=report, only="commit_transaction"))
+    world.run(3, 7, 12)
+    assert failed == [1]
+    check(world.seen(), 12)
+
+
+def test_a_driver_reads_no_marker_that_it_has_written_itself(world, monkeypatch):
+    """Reading one takes longer than publishing a small record: only the first look reads."""
+    assigned = []
+    real = Markers._polls
+
+    def counted(*args):
+        assigned.append(args)
+        return real(*args)
+
+    monkeypatch.setattr(Markers, "_polls", counted)
+    world.run(3)
+    assigned.clear()
+    world.run(3, 6, 9, 12, 15, 18)
+    check(world.seen(), 18)
+    assert len(assigned) <= 2
 
 
 def test_small_batches_fit_into_a_topic_that_takes_no_large_ones(world):

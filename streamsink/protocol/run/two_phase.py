@@ -32,7 +32,7 @@ class TwoPhaseCommit:
     """One application's way through its checkpoints, for one run of its query.
 
     The batch function calls the methods one after another; ``finish`` and ``close`` may come from any thread.
-    ``publish_queue.py`` says what a thread that publishes at the same time may touch.
+    ``publish_queue.py`` says what a thread beside it may touch of ``queue``.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class TwoPhaseCommit:
         self._emit = emit
         self._clock = Clock()
         publishes = committer.for_background() if options.publishes_later else committer
-        self._queue = PublishQueue(destination, journal, publishes, options, emit)
-        self._reconciler = Reconciler(destination, journal, publishes, options, emit, queue=self._queue)
+        self.queue = PublishQueue(destination, journal, publishes, options, emit)
+        self._reconciler = Reconciler(destination, journal, publishes, options, emit, queue=self.queue)
         self._schedule = PublishSchedule(
-            destination.path, self._queue, options, background, settles_later=publishes.settles_later
+            destination.path, self.queue, options, background, settles_later=publishes.settles_later
         )
         self._recorded = RecordedPast(destination, journal, committer, options)
         self._writer = Writer(options.application, "", 0)  # until ``restore`` has claimed: nobody's epoch
@@ -117,7 +117,7 @@ class TwoPhaseCommit:
         """
         self._check_settled()
         self._schedule.check()
-        expected = self._queue.expected()
+        expected = self.queue.expected()
         with self._committer.asking(self._journal.questions(self._writer), others=self._recorded.begins):
             # The table first: a dropped table takes the journal along, and then the error must name the table.
             history = self._committer.history(self._options.application)
@@ -176,7 +176,7 @@ class TwoPhaseCommit:
         again, and the next start settles it.
         """
         batch = checkpoint.batch
-        if any(entry.committable.state.checkpoint_id == batch.batch_id for entry in self._queue.pending()):
+        if any(entry.committable.state.checkpoint_id == batch.batch_id for entry in self.queue.pending()):
             raise Misuse(
                 f"{self._to.path}: checkpoint {batch.batch_id} is repeatedly committed: it is pending already",
                 kind="checkpoint.repeated",
@@ -195,7 +195,7 @@ class TwoPhaseCommit:
         try:
             self._create_record(committable)
             self._recorded.last, self._recorded.begins = committable.state, False
-            self._queue.add(QueuedRecord(committable, checkpoint.begun_ms, self._clock.monotonic_ms()))
+            self.queue.add(QueuedRecord(committable, checkpoint.begun_ms, self._clock.monotonic_ms()))
         except (Fenced, Retryable):
             # Another driver's record has the number, or its sweep took what was staged: no record will name this
             # folder.
@@ -229,7 +229,7 @@ class TwoPhaseCommit:
         """
         self._check_settled()
         published = self._schedule.publish_up_to(checkpoint_id)
-        self._queue.settle()
+        self.queue.settle()
         return published
 
     def abort(self, checkpoint: Checkpoint, group: Group, failed: BaseException | None = None) -> None:

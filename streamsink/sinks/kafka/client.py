@@ -111,9 +111,14 @@ def new_producer(settings: Settings) -> Any:
     return kafka().Producer(dict(settings), logger=_log)
 
 
+# What may wait in a producer. With the client's own number of messages (100,000) a large batch waits for the broker
+# again and again, and cannot be read meanwhile; with its own bytes (1 GiB) it takes more memory than a driver may have.
+_QUEUE = {"queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 256 << 10}
+
+
 def producer_settings(servers: str, options: Settings) -> dict[str, Any]:
     """The settings of any producer. It partitions by key as Spark's sink and Java's clients do."""
-    return {"bootstrap.servers": servers, "partitioner": "murmur2_random", "linger.ms": 5, **options}
+    return {"bootstrap.servers": servers, "partitioner": "murmur2_random", "linger.ms": 5, **_QUEUE, **options}
 
 
 def transactional_settings(servers: str, options: Settings, transactional_id: str) -> dict[str, Any]:

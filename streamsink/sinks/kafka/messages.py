@@ -1,8 +1,9 @@
 """The columns of rows that become messages, as Spark's own Kafka sink takes them. EXECUTOR and driver."""
 
 import functools
+import itertools
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -102,6 +103,35 @@ def messages(rows: pa.RecordBatch) -> Iterator[Message]:
         yield Message(topic, key, value, pairs, _ANY_PARTITION if partition is None else partition)
 
 
+def alike(rows: pa.RecordBatch) -> tuple[Iterator[tuple[str, Any, Any, int]], int] | None:
+    """(topic, value, key, partition) of each row that ``normal`` has made, in order, and the bytes of all, as a topic
+    counts them or a few more; None where rows have headers.
+
+    A client takes ten times as many of these in a second as of ``messages``, which need an object each.
+    """
+    if _has_headers(rows):
+        return None
+    topics = rows.column("topic")
+    one = pc.unique(topics).to_pylist()
+    keys = rows.column("key").to_pylist() if "key" in rows.schema.names else itertools.repeat(None)
+    numbers: Iterable[int] = itertools.repeat(_ANY_PARTITION)
+    if "partition" in rows.schema.names:
+        numbers = pc.fill_null(rows.column("partition"), _ANY_PARTITION).to_pylist()
+    names = itertools.repeat(one[0]) if len(one) == 1 else topics.to_pylist()
+    total = pc.sum(_sizes(rows)).as_py() or 0
+    return zip(names, rows.column("value").to_pylist(), keys, numbers), total
+
+
+def _has_headers(rows: pa.RecordBatch) -> bool:
+    return "headers" in rows.schema.names and rows.column("headers").null_count < rows.num_rows
+
+
+def _sizes(rows: pa.RecordBatch) -> pa.Array:
+    """The bytes of each message, without its headers."""
+    lengths = [pc.fill_null(pc.binary_length(rows.column(n)), 0) for n in ("key", "value") if n in rows.schema.names]
+    return pc.add(functools.reduce(pc.add, lengths).cast(pa.int64()), _OVERHEAD)
+
+
 def check(path: str, rows: pa.RecordBatch, facts: Callable[[str], TopicFacts | None]) -> None:
     """Raises Misuse for a message that its topic cannot take. rows: as ``normal`` has made them.
 
@@ -113,11 +143,12 @@ def check(path: str, rows: pa.RecordBatch, facts: Callable[[str], TopicFacts | N
             "null, and the sink has no topic of its own. Nothing was written. Give it topic='...', or these rows one",
             kind="kafka.no-topic",
         )
-    for topic in pc.unique(rows.column("topic")).to_pylist():
+    topics = pc.unique(rows.column("topic")).to_pylist()
+    for topic in topics:
         found = facts(topic)
         if found is None:
             raise no_topic(path, topic)
-        of_topic = rows.filter(pc.equal(rows.column("topic"), topic))
+        of_topic = rows.filter(pc.equal(rows.column("topic"), topic)) if len(topics) > 1 else rows
         _check_partitions(path, of_topic, found)
         _check_sizes(path, of_topic, found)
 
@@ -145,13 +176,10 @@ def _check_partitions(path: str, rows: pa.RecordBatch, of: TopicFacts) -> None:
 
 
 def _check_sizes(path: str, rows: pa.RecordBatch, of: TopicFacts) -> None:
-    if "headers" in rows.schema.names and rows.column("headers").null_count < rows.num_rows:
+    if _has_headers(rows):
         largest = max(message.bytes for message in messages(rows))
     else:
-        lengths = [
-            pc.fill_null(pc.binary_length(rows.column(n)), 0) for n in ("key", "value") if n in rows.schema.names
-        ]
-        largest = pc.max(functools.reduce(pc.add, lengths)).as_py() + _OVERHEAD
+        largest = pc.max(_sizes(rows)).as_py()
     if largest > of.message_bytes:
         raise Misuse(
             f"{path}: a message has {largest} bytes with its key and headers, and the topic '{of.name}' takes "

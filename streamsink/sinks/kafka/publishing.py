@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from streamsink.clock import Clock
 from streamsink.errors import Misuse, Retryable, StreamsinkError
 from streamsink.sinks.kafka import client
 from streamsink.sinks.kafka.markers import ANEW, Marker, Markers
-from streamsink.sinks.kafka.messages import Message
+from streamsink.sinks.kafka.messages import Message, alike, messages
+from streamsink.sinks.transactions.committer import SHARED
 from streamsink.sinks.transactions.function import PendingCheckpoint
 
 _TRIES, _PAUSE_MS, _ABORT_S = 4, 500, 5.0
@@ -24,8 +27,8 @@ _BATCH_BYTES = 1_000_000  # of the client
 # So many messages on their way are waited for before the marker, which holds back readers of other markers.
 _MANY = 1_000
 _FULL_S, _MOST_WAITS = 0.1, 10_000
-# The messages of a record, in an order that is always the same.
-Messages = Callable[[], Iterable[Message]]
+# The messages of a record, as ``normal`` makes them, in an order that is always the same.
+Rows = Callable[[], Iterable[pa.RecordBatch]]
 # What a further try does not change, by the names of the codes.
 _FINAL = frozenset(
     {
@@ -115,7 +118,8 @@ class Publishing:
     def of(cls, session: dict[str, Any], target: Target) -> "Publishing":
         """The one of this session."""
         if "publishing" not in session:
-            markers = Markers(target.path, target.servers, target.options, target.marker_topic)
+            own = session.get(SHARED, session).setdefault("markers of ours", {})
+            markers = Markers(target.path, target.servers, target.options, target.marker_topic, own)
             session["publishing"] = cls(target, markers)
         found: Publishing = session["publishing"]
         return found
@@ -145,7 +149,7 @@ class Publishing:
     def _settle(self, application: str) -> None:
         self._new_producer(application, 0)
 
-    def commit(self, checkpoint: PendingCheckpoint[Any], share: Share, messages: Messages) -> None:
+    def commit(self, checkpoint: PendingCheckpoint[Any], share: Share, rows: Rows) -> None:
         """Publish a record. Idempotent.
 
         Raises Fenced when this driver is superseded; Misuse for what the brokers refuse; Retryable for other failures.
@@ -158,7 +162,7 @@ class Publishing:
                 Clock().sleep_ms(_PAUSE_MS * attempt)
                 checkpoint.fence()
             try:
-                return self._commit(checkpoint, share.publishers, messages)
+                return self._commit(checkpoint, share.publishers, rows)
             except kafka_exception as said:
                 failed = said
                 if said.args[0].name() in _FINAL - _LATE:
@@ -196,13 +200,13 @@ class Publishing:
 
     # -- one try ---------------------------------------------------------------------------------------------------
 
-    def _commit(self, checkpoint: PendingCheckpoint[Any], count: int, messages: Messages) -> None:
+    def _commit(self, checkpoint: PendingCheckpoint[Any], count: int, rows: Rows) -> None:
         lacking = self._lacking(checkpoint, count)
         if 0 not in lacking:
             return
         try:
             if checkpoint.transactions:
-                self._send(checkpoint, count, lacking, messages)
+                self._send(checkpoint, count, lacking, rows)
             # The last one is publisher 0, whose marker says that the record is published.
             for number, publisher in sorted(lacking.items(), reverse=True):
                 if publisher.rows or not number:
@@ -256,10 +260,38 @@ class Publishing:
         producer.init_transactions(client.REQUEST_TIMEOUT_S)
         return producer
 
-    def _send(
-        self, checkpoint: PendingCheckpoint[Any], count: int, lacking: dict[int, _Publisher], messages: Messages
+    def _send(self, checkpoint: PendingCheckpoint[Any], count: int, lacking: dict[int, _Publisher], rows: Rows) -> None:
+        before = 0
+        for batch in rows():
+            if count > 1 or not self._sent_at_once(lacking[0], batch):
+                self._send_one_by_one(checkpoint, count, lacking, enumerate(messages(batch), before))
+            before += batch.num_rows
+
+    def _sent_at_once(self, publisher: _Publisher, batch: pa.RecordBatch) -> bool:
+        """Give the one publisher all of these messages; nothing, and False, unless they fit into its transaction."""
+        found = alike(batch) if publisher.rows >= publisher.skip else None
+        if found is None or publisher.bytes + found[1] > self.target.part_bytes:
+            return False
+        self._begin(publisher)
+        give = publisher.producer.produce
+        for topic, value, key, partition in found[0]:
+            try:
+                give(topic, value, key, partition)
+            except BufferError:
+                produce(publisher.producer, Message(topic, key, value, None, partition))
+        publisher.rows += batch.num_rows
+        publisher.bytes += found[1]
+        return True
+
+    def _send_one_by_one(
+        self,
+        checkpoint: PendingCheckpoint[Any],
+        count: int,
+        lacking: dict[int, _Publisher],
+        given: Iterable[tuple[int, Message]],
     ) -> None:
-        for number, message in enumerate(messages()):
+        """given: messages, each with its number in the record."""
+        for number, message in given:
             by = message.publisher(count, number)
             publisher = lacking.get(by)
             if publisher is None:
@@ -270,8 +302,7 @@ class Publishing:
             if publisher.bytes >= self.target.part_bytes:
                 part = publisher.marker.after_part(checkpoint.record_id, publisher.rows - 1)
                 self._end(checkpoint.application, by, publisher, part)
-            if not publisher.is_open:
-                self._begin(publisher)
+            self._begin(publisher)
             produce(publisher.producer, message)
             publisher.bytes += message.bytes
 
@@ -286,8 +317,19 @@ class Publishing:
         producer = publisher.producer
         if len(producer) > _MANY:
             producer.flush(client.transaction_timeout_ms(self.target.options) / 1000)
-        producer.produce(self.target.marker_topic, marker.encode(), application.encode(), partition=number)
+        where: list[int] = []
+        producer.produce(
+            self.target.marker_topic,
+            marker.encode(),
+            application.encode(),
+            number,
+            on_delivery=lambda failed, message: None if failed else where.append(message.offset()),
+        )
         producer.commit_transaction(client.transaction_timeout_ms(self.target.options) / 1000)
+        if not where:
+            producer.poll(0)
+        if where:  # else the marker is read
+            self.markers.own[number, application] = where[0], marker
         publisher.is_open, publisher.marker, publisher.bytes = False, marker, 0
 
     def _throw_away(self, number: int, publisher: _Publisher) -> None:

@@ -133,10 +133,8 @@ class KafkaSink(StagedRowsSink):
         writers = [p.transaction.share for p in checkpoint.transactions if isinstance(p.transaction, StagedMessages)]
         self._publishing(checkpoint.session).commit(checkpoint, Share.of(writers), lambda: self._read(checkpoint))
 
-    def _read(self, checkpoint: PendingCheckpoint[StagedRows]) -> Iterator[messages.Message]:
-        for pending in checkpoint.transactions:
-            for rows in self.read_rows(pending):
-                yield from messages.messages(rows)
+    def _read(self, checkpoint: PendingCheckpoint[StagedRows]) -> Iterator[pa.RecordBatch]:
+        return (rows for pending in checkpoint.transactions for rows in self.read_rows(pending))
 
     def last_committed(self, application: str, session: dict[str, Any]) -> str | None:
         return self._publishing(session).last_committed(application)

@@ -22,6 +22,9 @@ from streamsink.storage.file_io import FileIO
 
 # Keys in the payload of a record, and in what a state carries on. The payload has the user context of before, once.
 TRANSACTIONS, USER_CONTEXT = "transactions", "user_context"
+# Key of a session: what a function shares with its session of the other thread, where checkpoints are committed beside
+# the batches. Each of its values is replaced as a whole.
+SHARED = "shared"
 # How many of the last checkpoints a folder remembers; at least as many records as the journal keeps.
 _REMEMBERED = 100
 
@@ -58,7 +61,8 @@ class TransactionCommitter(Committer):
         )
 
     def for_background(self) -> "TransactionCommitter":
-        return TransactionCommitter(self._function, self._io, self._folder, self._to, self._timeouts, session={})
+        session = {SHARED: self._session.setdefault(SHARED, {})}
+        return TransactionCommitter(self._function, self._io, self._folder, self._to, self._timeouts, session=session)
 
     def history(self, application: str) -> History:
         state = self._memory.newest(application)

@@ -66,9 +66,10 @@ class PendingCheckpoint(Generic[T]):
     expect: number of the record that must be the last committed one: 0 for none. state: a text (JSON) that a sink which
     ``remembers`` keeps in its destination.
     session: what the sink keeps from one checkpoint to the next, such as a connection: empty at first, and used by one
-    thread. within_timeout: entered while one of them is committed; it warns of a transaction that grows old, and says
-    what is to be done when it cannot be committed. fence: raises Fenced when a newer driver has taken over. It was
-    called before; a sink that tries to commit more than once calls it before each further try.
+    thread; but ``session["shared"]``, where it is there, is a dictionary that the thread of the batches has as well.
+    within_timeout: entered while one of them is committed; it warns of a transaction that grows old, and says what is
+    to be done when it cannot be committed. fence: raises Fenced when a newer driver has taken over. It was called
+    before; a sink that tries to commit more than once calls it before each further try.
     """
 
     path: str

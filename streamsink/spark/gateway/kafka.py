@@ -19,7 +19,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from streamsink.protocol.committable import Batch
-from streamsink.protocol.positions import Offsets, SourceRange
+from streamsink.protocol.positions import Offsets, SourceRange, same_id
+from streamsink.spark.gateway.consumer_group import error_name
 
 log = logging.getLogger("streamsink")
 
@@ -37,8 +38,9 @@ class KafkaSources:
     """
 
     def __init__(self, spark: SparkSession, execution: JavaObject, table: str):
-        self._table = table
+        self.spark, self._table = spark, table
         self._said = False
+        self._names: list[str] = []  # of the sources of the last batch
         self._streams: list[int] = []  # by line: the index of the first line with the same stream
         self._kafka: dict[int, _Topics] = {}
         try:
@@ -66,6 +68,7 @@ class KafkaSources:
         had not seen: in each call for that batch, because each sink and each new attempt judges them.
         """
         found, asked = list(sources), self._of(sources)
+        self._names = [source.name for source in sources]
         if any(source.numeric and place not in asked for place, source in enumerate(sources)):
             self._not_known("Spark reads a source in a way that does not show its client")
         for place, (source, topics) in asked.items():
@@ -90,6 +93,30 @@ class KafkaSources:
         for place, (source, topics) in self._of(batch.sources).items():
             found[place] = source.told(topic_ids=topics.ids_of(_offsets(source)))
         return replace(batch, sources=tuple(found))
+
+    def ends(self, sources: tuple[SourceRange, ...]) -> list[tuple[JavaObject, Offsets]]:
+        """Where these ranges end: of each topic that is still the one which the range was read from, with one of
+        Spark's readers of its cluster.
+
+        sources: of a published checkpoint, perhaps of an earlier start of the query. A topic that several of them have
+        read ends where the first of them does.
+        """
+        found: dict[str | int, tuple[JavaObject, dict[str, dict[str, int]]]] = {}
+        for place, (source, topics) in self._of(sources).items():
+            if self._names[place : place + 1] != [source.name] or not same_id(source.cluster, topics.cluster):
+                continue
+            _, mine = found.setdefault(topics.cluster or self._streams[place], (topics.reader, {}))
+            known = topics.ids_of(_offsets(source))
+            for topic, ended in _offsets(source).items():
+                if same_id(source.topic_id(topic), known.get(topic, "")):
+                    other = mine.get(topic, {})
+                    mine[topic] = {**other, **{part: min(at, other.get(part, at)) for part, at in ended.items()}}
+        return list(found.values())
+
+    @property
+    def has_any(self) -> bool:
+        """Whether the query has a Kafka source that shows its client."""
+        return bool(self._kafka)
 
     def _of(self, sources: tuple[SourceRange, ...]) -> "dict[int, tuple[SourceRange, _Topics]]":
         return {
@@ -131,7 +158,7 @@ class _Topics:
 
     def __post_init__(self) -> None:
         jvm: Any = self.spark._jvm
-        self._jvm, self._reader = jvm, self.stream.kafkaOffsetReader()
+        self._jvm, self.reader = jvm, self.stream.kafkaOffsetReader()
         self._seconds = self._jvm.java.util.concurrent.TimeUnit.SECONDS
 
     def ids_of(self, topics: Iterable[str]) -> dict[str, str]:
@@ -157,11 +184,11 @@ class _Topics:
             if planned is not None:
                 newest = planned.json()
             else:
-                newest = offsets(self._reader.fetchLatestOffsets(self._jvm.scala.Option.empty()))
+                newest = offsets(self.reader.fetchLatestOffsets(self._jvm.scala.Option.empty()))
             self.newest = json.loads(newest)
-            self.earliest = json.loads(offsets(self._reader.fetchEarliestOffsets()))
+            self.earliest = json.loads(offsets(self.reader.fetchEarliestOffsets()))
         except (Py4JError, TypeError) as failed:
-            self.not_known(_why(failed))
+            self.not_known(error_name(failed))
 
     def _planned(self) -> JavaObject | None:
         """The offsets up to which Spark has looked; None when it has not looked.
@@ -181,7 +208,7 @@ class _Topics:
             try:
                 self._answer = self._admin().describeTopics(self._collection).allTopicIds()
             except Py4JError as failed:
-                self.not_known(_why(failed))
+                self.not_known(error_name(failed))
 
     def hear(self) -> None:
         """Wait for the answer. Unless it says that all of them exist, ask for the ids by the topics' names."""
@@ -199,7 +226,7 @@ class _Topics:
         try:
             found = self._admin().describeCluster().clusterId().get(_WAIT_S, self._seconds)
         except (Py4JError, TypeError) as failed:
-            self.not_known(_why(failed))
+            self.not_known(error_name(failed))
             return None
         if not found:
             self.not_known("the broker has no cluster id")
@@ -216,10 +243,10 @@ class _Topics:
                 answers = described.allTopicNames().get(_WAIT_S, self._seconds)
                 found = {topic: answers.get(topic).topicId().toString() for topic in topics}
             except Py4JJavaError as failed:
-                self.not_known(_why(failed))
+                self.not_known(error_name(failed))
                 found = self._one_by_one(described.topicNameValues(), topics)
         except (Py4JError, TypeError) as failed:
-            self.not_known(_why(failed))
+            self.not_known(error_name(failed))
             return dict.fromkeys(topics, "")
         if _ZERO_ID in found.values():
             self.not_known("the broker gives topics no ids")
@@ -247,22 +274,13 @@ class _Topics:
                 ids.add(kafka.Uuid.fromString(each))
             self._collection = kafka.TopicCollection.ofTopicIds(ids) if known else None
         except (Py4JError, TypeError) as failed:
-            self.not_known(_why(failed))
+            self.not_known(error_name(failed))
 
     def _admin(self) -> JavaObject:
         """Kafka's client, as Spark's source has it now."""
-        return self._reader.admin()
+        return self.reader.admin()
 
 
 def _offsets(source: SourceRange) -> Offsets:
     """Where a batch ends in a numeric source."""
     return cast(Offsets, source.end)  # ``SourceRange.numeric`` has checked its form
-
-
-def _why(failed: Exception) -> str:
-    """The name of the error. Its text may say more than a log may contain."""
-    if not isinstance(failed, Py4JJavaError):
-        return type(failed).__name__
-    error = failed.java_exception
-    cause = error.getCause()
-    return (error if cause is None else cause).getClass().getSimpleName()

@@ -254,6 +254,12 @@ def execution(run: str) -> JavaObject | None:
     return running.execution if running is not None else None
 
 
+def kafka_sources(run: str) -> KafkaSources | None:
+    """The Kafka sources of this start of a query; None unless ``describe`` has described a batch of it."""
+    running = _RUNNING.get(run)
+    return running.kafka if running is not None else None
+
+
 def running_here(spark: SparkSession) -> JavaObject | None:
     """Spark's own object of the streaming query whose batch function runs in this thread; None outside of one."""
     query = spark.sparkContext.getLocalProperty(_QUERY_ID)

@@ -63,6 +63,8 @@ def write_bounded(
             "Under another name than before a run would be written again"
         )
         refuse(root, "application", given.application, expected)
+    if given.offsets_group is not None:
+        refuse(root, "offsets_group", given.offsets_group, "None for a bounded run, which has no streaming source")
     sink = BatchFunction(SparkSink(PaimonTable(root), given), listener or events.to_log)
     try:
         try:

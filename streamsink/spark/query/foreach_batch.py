@@ -23,6 +23,7 @@ from streamsink.spark.explain import explain
 from streamsink.spark.gateway import running
 from streamsink.spark.gateway.plan import QueryOfRun, described_job, is_of_a_batch
 from streamsink.spark.query.ended import let_go_at_end
+from streamsink.spark.query.offsets_group import tell_group
 from streamsink.spark.query.spark_sink import SparkSink
 from streamsink.spark.rows.kept_columns import check_positions
 from streamsink.spark.runs import Run
@@ -95,14 +96,11 @@ class BatchFunction:
     def close(self) -> None:
         """Publish what is pending, and release the application to other queries. The query must have ended.
 
-        Raises what publishing raises. What could not be published is safe in the journal and is published at the next
-        start.
+        Raises what publishing raises. What could not be published is safe in the journal; the next start publishes it.
         """
         run, self._run = self._run, None
         if run is not None:
             run.close()
-
-    # -- parts -----------------------------------------------------------------------------------------------------
 
     def _beside_others(self, batch: Batch) -> Batch:
         """The batch with the names of other sinks that the batch function has called in this start of the query."""
@@ -145,6 +143,7 @@ class BatchFunction:
             runs.add(self.path, self.options.application, self._run)
             if batch.batch_id != END_OF_INPUT:  # a bounded job is closed by its call
                 let_go_at_end(self._run)
+                tell_group(self._run)
         return self._run
 
     def _joined(self, known: Run) -> Run:
