@@ -5,6 +5,7 @@ from tests.sabotage.defect import Defect
 _FILES, _ICEBERG = "tests/lake_tables/test_files.py", "tests/iceberg/test_accidents.py"
 _TABLES, _SUITE = "tests/iceberg/test_tables.py", "tests/iceberg/test_conformance.py"
 _WRITER, _PLACES = "sinks/lake_tables/writing.py:LakeWriter", "sinks/lake_tables/attempts.py:Places"
+_VALUES, _STATISTICS = "tests/iceberg/test_values.py", "sinks/iceberg/statistics.py"
 _STATE, _COMMIT = "sinks/iceberg/table_state.py", "sinks/iceberg/commit.py"
 _COMMITTER = "sinks/iceberg/committer.py:IcebergCommitter"
 
@@ -55,6 +56,12 @@ OF_LAKES = (
            "number <= said.state.sequence", "False", (_ICEBERG,)),
     Defect("what an attempt leaves is not swept", "sinks/iceberg/sink.py:OpenIceberg._abandoned",
            "self._places.sweep(folder, record, self._may_be_named)", "True", (_ICEBERG,)),
+    Defect("bounds of some row groups count for all", f"{_STATISTICS}:_unbounded", "not found.has_min_max", "False",
+           (_VALUES,)),
+    Defect("a value that Python does not know keeps its record from being published", f"{_STATISTICS}:_unbounded",
+           "_ = found.min, found.max", "pass", (_VALUES,)),
+    Defect("a partition that cannot be told is recorded", "sinks/iceberg/columns.py:check_partitions",
+           "value.as_py()", "pass", (_VALUES,)),
     Defect("metadata is not durable", "sinks/iceberg/file_io.py:DurableStream.close",
            "self._io.close_output(stream)", "stream.close()", (_SUITE,)),
 )

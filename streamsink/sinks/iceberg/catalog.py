@@ -135,6 +135,7 @@ class CatalogTable:
                 ) from failed
             raise Retryable(
                 f"{self.path}: {what}: {type(failed).__name__}. What is recorded is safe in the journal. Look whether "
-                "the catalog answers; the query goes on when it is started again",
+                "the catalog answers, and what pyiceberg says in the log of the driver, below this error; the query "
+                "goes on when it is started again",
                 kind="iceberg.unavailable",
             ) from failed

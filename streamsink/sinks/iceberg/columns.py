@@ -13,6 +13,7 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.types import DataField
 from streamsink.options import SinkOptions
 from streamsink.sinks.iceberg.catalog import CatalogTable
+from streamsink.sinks.lake_tables.parquet_file import LakeFile
 from streamsink.table.write.fit import fit
 
 _FORMAT_VERSION = 2
@@ -78,6 +79,21 @@ def _type(kind: Any, path: str, where: str) -> pa.DataType:
         "such a column",
         kind="iceberg.unsupported",
     )
+
+
+def check_partitions(files: Sequence[LakeFile], path: str) -> None:
+    """Raises Misuse for a time that a catalog cannot be told: the commit has the names of partitions as text."""
+    for file in files:
+        for name, value in file.partition_values.items():
+            try:
+                value.as_py()
+            except (OverflowError, ValueError):
+                raise Misuse(
+                    f"{path}: a row has in the partition column '{name}' a time outside of the years 1 to 9999, as "
+                    "comes of milliseconds that are taken for seconds. Nothing was recorded. Mend or filter such rows "
+                    "in the query, or partition by another column",
+                    kind="iceberg.unsupported",
+                ) from None  # the original message quotes the value
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from streamsink.errors import OutcomeUnknown, StreamsinkError
 from streamsink.format.arrow_types import physical
 from streamsink.protocol.committable import Committable
 from streamsink.sinks.iceberg.catalog import CatalogTable
+from streamsink.sinks.iceberg.statistics import statistics
 from streamsink.sinks.iceberg.table_state import property_of, summary_of
 from streamsink.sinks.lake_tables.parquet_file import LakeFile
 
@@ -26,22 +27,10 @@ class Refused(StreamsinkError):
 
 def data_file(table: Any, file: LakeFile, path: str, schema_id: int, spec_id: int) -> Any:
     """A data file as a manifest has it. path: its URI. schema_id, spec_id: of the table, when it was written."""
-    from pyiceberg.io.pyarrow import (
-        compute_statistics_plan,
-        data_file_statistics_from_parquet_metadata,
-        parquet_path_to_id_mapping,
-    )
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record
 
-    schema = table.schemas().get(schema_id)
-    told: Mapping[str, Any] = {"record_count": file.rows}
-    if schema is not None:  # else another program has removed it since; readers need no statistics
-        told = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=file.metadata,
-            stats_columns=compute_statistics_plan(schema, table.metadata.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
-        ).to_serialized_dict()
+    told = statistics(table.schemas().get(schema_id), table.metadata.properties, file.metadata)
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=path,

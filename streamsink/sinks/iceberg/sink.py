@@ -211,6 +211,7 @@ class OpenIceberg(OpenSink):
     def stage(
         self, checkpoint: Checkpoint, written: Sequence[Any], group: Group
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
+        columns.check_partitions(written, self._sink.path)
         metadata = self._table.metadata
         ids = {SCHEMA_ID: metadata.current_schema_id, SPEC_ID: metadata.default_spec_id, DATA_URI: self._data_uri}
         files, payload = self._places.stage(checkpoint, written, group, **ids)
