@@ -5,6 +5,7 @@ from tests.sabotage.defect import Defect
 _FILES, _ICEBERG = "tests/lake_tables/test_files.py", "tests/iceberg/test_accidents.py"
 _TABLES, _SUITE = "tests/iceberg/test_tables.py", "tests/iceberg/test_conformance.py"
 _WRITER, _PLACES = "sinks/lake_tables/writing.py:LakeWriter", "sinks/lake_tables/attempts.py:Places"
+_BACK = "tests/iceberg/test_put_back.py"
 _VALUES, _STATISTICS = "tests/iceberg/test_values.py", "sinks/iceberg/statistics.py"
 _STATE, _COMMIT = "sinks/iceberg/table_state.py", "sinks/iceberg/commit.py"
 _COMMITTER = "sinks/iceberg/committer.py:IcebergCommitter"
@@ -34,8 +35,14 @@ OF_LAKES = (
     Defect("a published record is committed again", f"{_COMMITTER}.publish",
            "newest is None or newest.record_id != state.record_id", "True", (_ICEBERG, _SUITE)),
     Defect("who owns the application is not asked", f"{_COMMITTER}.publish", "            fence()\n", "", (_SUITE,)),
-    Defect("a commit names files that are gone", f"{_COMMITTER}._commit",
-           "self._places.in_place(record)[2] if restored else ()", "()", (_ICEBERG,)),
+    Defect("a commit names files that are gone", f"{_COMMITTER}._missing", "        if gone:", "        if False:",
+           (_ICEBERG,)),
+    Defect("files are looked for where new ones are written", f"{_COMMITTER}._missing",
+           'table_path(str(more.get(DATA_URI, "")))', '""', (_BACK,)),
+    Defect("a record that was cherry-picked is published again", f"{_COMMITTER}._missing",
+           "table_state.was_picked(table, record)", "False", (_BACK,)),
+    Defect("files that somebody has added are added again", f"{_COMMITTER}._missing",
+           "names_in(table, folder, more.get(BEHIND))", "set()", (_BACK,)),
     Defect("a commit is made whatever came before it", f"{_COMMIT}:commit", "*transaction._requirements", "*()",
            (_ICEBERG, _SUITE)),
     Defect("a refusal is believed although the commit is there", f"{_COMMIT}:commit",

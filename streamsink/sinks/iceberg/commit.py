@@ -50,6 +50,18 @@ def _partition_value(value: pa.Scalar) -> Any:
     return stored // _NANOS_PER_MICRO if stored is not None and pa.types.is_timestamp(value.type) else stored
 
 
+def names_in(table: Any, folder: str, behind: int | None) -> set[str]:
+    """The names of the files that the table has now in the folder of an attempt, wherever that is.
+
+    behind: the snapshot that was current before the attempt: what it had is not read, if that is still known.
+    """
+    current = table.current_snapshot()
+    before = next((each.sequence_number for each in table.metadata.snapshots if each.snapshot_id == behind), 0)
+    manifests = [each for each in current.manifests(table.io) if each.sequence_number > before] if current else []
+    paths = (entry.data_file.file_path for each in manifests for entry in each.fetch_manifest_entry(table.io))
+    return {path.rpartition("/")[2] for path in paths if path.rpartition("/")[0].endswith(f"/{folder}")}
+
+
 def commit(to: CatalogTable, table: Any, record: Committable, files: Sequence[Any], spec_id: int) -> Any:
     """Make the record visible on top of ``table``, or nothing.
 

@@ -18,7 +18,7 @@ from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Destination, OpenSink, Sink
 from streamsink.sinks.iceberg import columns, table_state
 from streamsink.sinks.iceberg.catalog import CatalogTable
-from streamsink.sinks.iceberg.committer import DATA_URI, SCHEMA_ID, SPEC_ID, IcebergCommitter
+from streamsink.sinks.iceberg.committer import BEHIND, DATA_URI, SCHEMA_ID, SPEC_ID, IcebergCommitter
 from streamsink.sinks.lake_tables.attempts import Places
 from streamsink.sinks.lake_tables.writing import LakeWriting
 from streamsink.storage.file_io import FileIO
@@ -150,6 +150,7 @@ class OpenIceberg(OpenSink):
     """The table of one start of a query."""
 
     journal: FileJournal
+    committer: IcebergCommitter
     is_distant = True  # a catalog is asked, and a metadata file read, while Spark computes the rows
 
     def __init__(self, sink: IcebergSink, named: CatalogTable, table: Any, file_io: FileIO, options: SinkOptions):
@@ -213,8 +214,9 @@ class OpenIceberg(OpenSink):
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         columns.check_partitions(written, self._sink.path)
         metadata = self._table.metadata
-        ids = {SCHEMA_ID: metadata.current_schema_id, SPEC_ID: metadata.default_spec_id, DATA_URI: self._data_uri}
-        files, payload = self._places.stage(checkpoint, written, group, **ids)
+        told: dict[str, Any] = {SCHEMA_ID: metadata.current_schema_id, SPEC_ID: metadata.default_spec_id}
+        told |= {DATA_URI: self._data_uri, BEHIND: self.committer.seen}
+        files, payload = self._places.stage(checkpoint, written, group, **told)
         return files, {**payload, _DESTINATION: self._sink.path}
 
     def _abandoned(self, folder: str, record: Committable | None) -> bool:
@@ -253,7 +255,8 @@ def _authority(path: str) -> str:
 
 
 _WAY_BACK = (
-    "Make the snapshot current again that the table had (set_current_snapshot of Spark's procedures or of pyiceberg), "
-    "or set on_rollback='republish' to publish the lost batches again from the journal, as far back as that remembers "
-    "them. If all is to be written anew, give the query another name (application='...') and a new checkpoint"
+    "Make the snapshot current again that the table had (set_current_snapshot of Spark's procedures or of pyiceberg). "
+    "Or, if on_rollback='republish' was set when the lost batches were written, set it again to publish them from the "
+    "journal, as far back as that remembers them; rows that were put back meanwhile by cherrypick_snapshot are not "
+    "doubled. If all is to be written anew, give the query another name (application='...') and a new checkpoint"
 )

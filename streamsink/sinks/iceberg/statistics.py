@@ -34,7 +34,7 @@ def statistics(schema: Any | None, properties: Mapping[str, str], footer: pq.Fil
         wanted = plan[ids[path]]
         if wanted.mode != MetricsMode(MetricModeTypes.NONE):
             plan[ids[path]] = dataclasses.replace(wanted, mode=MetricsMode(MetricModeTypes.COUNTS))
-    return data_file_statistics_from_parquet_metadata(  # type: ignore[no-any-return]
+    return data_file_statistics_from_parquet_metadata(
         parquet_metadata=footer, stats_columns=plan, parquet_column_mapping=ids
     ).to_serialized_dict()
 

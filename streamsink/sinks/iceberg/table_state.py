@@ -17,6 +17,7 @@ from streamsink.table.application_states import PREFIX, state_of_text, text_of_s
 
 # Keys of a snapshot's summary.
 _APPLICATION, _NUMBER, _RECORD = "streamsink.application", "streamsink.number", "streamsink.record"
+_PICKED = "source-snapshot-id"  # of a snapshot that Iceberg's cherrypick_snapshot has made: what it is a copy of
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,15 @@ def _record_in(snapshot: Any, application: str) -> tuple[int, str]:
 def mentions(table: Any, record: Committable) -> bool:
     """Whether one of the snapshots that lead to the current one, and are retained, is the record's."""
     return any(_record_in(each, record.application)[1] == record.state.record_id for each in _lineage(table))
+
+
+def was_picked(table: Any, record: Committable) -> bool:
+    """Whether a snapshot that leads to the current one is a copy of the record's (``cherrypick_snapshot``)."""
+    by_id = {str(each.snapshot_id): each for each in table.metadata.snapshots}
+    copied = (each.summary.additional_properties.get(_PICKED) for each in _lineage(table) if each.summary is not None)
+    return any(
+        _record_in(by_id[each], record.application)[1] == record.state.record_id for each in copied if each in by_id
+    )
 
 
 def _removed(table: Any, application: str, path: str, number: int) -> Misuse:
