@@ -43,6 +43,11 @@ def check(table: Any, path: str) -> None:
     if transforms:
         found = f"it is partitioned by {transforms[0].transform} ({transforms[0].name}), expected columns as they are"
         way = "Partition the table by a column that the query computes"
+    top = {field.field_id for field in table.schema().fields}
+    inner = [field for field in table.spec().fields if field.source_id not in top]
+    if inner:
+        found = f"it is partitioned by a part of a column ({inner[0].name}), expected whole columns"
+        way = "Partition the table by a column that the query computes"
     if "encryption.key-id" in metadata.properties:
         found = "its files are to be encrypted (encryption.key-id)"
     if found:
@@ -136,6 +141,8 @@ def fitted(table: Any, to: CatalogTable, given: Sequence[DataField], options: Si
             kind="schema.contended",
         ) from other
     changed = to.load()
+    if changed is not None:
+        check(changed, to.path)  # another program may have changed it at the same time
     found = from_arrow_schema(file_schema(changed.schema(), to.path)) if changed is not None else []
     wanted = [(field.name, field.type) for field in after.fields]
     if [(field.name, field.type) for field in found] != wanted:
