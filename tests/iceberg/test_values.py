@@ -59,6 +59,15 @@ def test_a_partition_that_cannot_be_told_is_refused_before_its_record(tmp_path, 
     assert query.table().scan().to_arrow().num_rows == 1
 
 
+@pytest.mark.parametrize("text", ["\ud7ff" * 20, "a" * 15 + "\ud7ffb", "\U0010ffff" * 20], ids=ascii)
+def test_a_text_that_no_short_bound_is_above_is_committed(tmp_path, text):
+    """Before the half of a pair, which no text has; and at the end of all characters."""
+    query = Query(tmp_path)
+    query.run(table_of({"id": 1, "text": text}, columns=COLUMNS))
+    assert query.found() == [{"id": 1, "text": text}]
+    assert query.table().scan(row_filter="text > 'a'").to_arrow().num_rows == 1
+
+
 def test_a_wish_for_statistics_that_nobody_knows_stops_no_commit(tmp_path):
     """Somebody sets the property while a record waits, or has set it before."""
     query = Query(tmp_path)

@@ -5,7 +5,7 @@ from tests.sabotage.defect import Defect
 _FILES, _ICEBERG = "tests/lake_tables/test_files.py", "tests/iceberg/test_accidents.py"
 _TABLES, _SUITE = "tests/iceberg/test_tables.py", "tests/iceberg/test_conformance.py"
 _WRITER, _PLACES = "sinks/lake_tables/writing.py:LakeWriter", "sinks/lake_tables/attempts.py:Places"
-_BACK = "tests/iceberg/test_put_back.py"
+_BACK, _COPIES = "tests/iceberg/test_put_back.py", "tests/iceberg/test_copies.py"
 _VALUES, _STATISTICS = "tests/iceberg/test_values.py", "sinks/iceberg/statistics.py"
 _STATE, _COMMIT = "sinks/iceberg/table_state.py", "sinks/iceberg/commit.py"
 _COMMITTER = "sinks/iceberg/committer.py:IcebergCommitter"
@@ -29,7 +29,16 @@ OF_LAKES = (
            "is_whole or any(each.sequence_number <= said.order for each in lineage)", "is_whole", (_ICEBERG,)),
     Defect("a table that was replaced is taken for one whose past has expired", f"{_STATE}:_is_lost",
            "if said.snapshot_id not in log:", "if False:", (_ICEBERG,)),
-    Defect("a property that was removed is none", f"{_STATE}:standing", "if mine[0]:", "if False:", (_ICEBERG,)),
+    Defect("a property that was set back is believed", f"{_STATE}:standing",
+           "mine[0] > (said.state.sequence if said is not None else 0)", "mine[0] and said is None", (_COPIES,)),
+    Defect("a property of another table is believed", f"{_STATE}:_is_lost",
+           "said.state.table_id != str(table.metadata.table_uuid)", "False", (_COPIES,)),
+    Defect("a table in the memory of one connection is written", "sinks/iceberg/sink.py:IcebergSink.open",
+           "named.anew().load() is None", "False", (_COPIES,)),
+    Defect("a partition spec that was removed is named", f"{_COMMITTER}._spec_id", "more[SPEC_ID] in found", "True",
+           (_COPIES,)),
+    Defect("a property that was removed is none", f"{_STATE}:standing",
+           "mine[0] > (said.state.sequence if said is not None else 0)", "False", (_ICEBERG,)),
     Defect("a record is committed over any other", f"{_COMMITTER}._check_expected", "found != expect", "False",
            (_SUITE,)),
     Defect("a published record is committed again", f"{_COMMITTER}.publish",
@@ -66,7 +75,7 @@ OF_LAKES = (
     Defect("bounds of some row groups count for all", f"{_STATISTICS}:_unbounded", "not found.has_min_max", "False",
            (_VALUES,)),
     Defect("a value that Python does not know keeps its record from being published", f"{_STATISTICS}:_unbounded",
-           "_ = found.min, found.max", "pass", (_VALUES,)),
+           "(OverflowError, ValueError)", "FileExistsError", (_VALUES,)),
     Defect("a partition that cannot be told is recorded", "sinks/iceberg/columns.py:check_partitions",
            "value.as_py()", "pass", (_VALUES,)),
     Defect("metadata is not durable", "sinks/iceberg/file_io.py:DurableStream.close",

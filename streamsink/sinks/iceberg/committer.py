@@ -21,6 +21,7 @@ from streamsink.storage.stores import table_path
 _TRIES, _WAIT_MS, _LONGEST_WAIT_MS = 20, 10, 2_000
 # Keys in the description of a record's files.
 SCHEMA_ID, SPEC_ID, DATA_URI, BEHIND = "schema", "spec", "data", "behind"
+PARTITION = "partition"  # ids of the columns that the files are partitioned by
 
 
 class IcebergCommitter(Committer):
@@ -160,7 +161,7 @@ class IcebergCommitter(Committer):
         described, more = self._places.described(record) if record.files else ([], {})
         if restored and described:
             described = self._missing(table, record, described, more)
-        spec_id = int(more.get(SPEC_ID, table.metadata.default_spec_id))
+        spec_id = self._spec_id(table, record, more) if described else table.metadata.default_spec_id
         folder = f"{more.get(DATA_URI, '')}/{self._places.folder_name(record.state.record_id)}"
         with self._catalog.answered("the files of a record could not be described"):
             files = [
@@ -168,6 +169,20 @@ class IcebergCommitter(Committer):
             ]
         fault_point("commit.before_publish")
         self._looked_at = commit(self._catalog, table, record, files, spec_id)
+
+    def _spec_id(self, table: Any, record: Committable, more: Mapping[str, Any]) -> int:
+        """The partition spec by which files were written, or the same one again where that was removed since."""
+        specs = table.metadata.partition_specs
+        found = [each.spec_id for each in specs if [field.source_id for field in each.fields] == more[PARTITION]]
+        if not found:
+            names = [str(table.schema().find_column_name(each) or each) for each in more[PARTITION]]
+            raise Misuse(
+                f"{self._to.path}: record {record.state.sequence} waits for its commit, and its files are partitioned "
+                f"by {', '.join(names) or 'nothing'}, which the table does not know any more. Nothing was published. "
+                "Partition the table so again; when the record is committed, change it back",
+                kind="iceberg.unsupported",
+            )
+        return int(more[SPEC_ID]) if more[SPEC_ID] in found else int(found[-1])
 
     def _missing(
         self, table: Any, record: Committable, described: list[LakeFile], more: Mapping[str, Any]

@@ -18,7 +18,7 @@ from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Destination, OpenSink, Sink
 from streamsink.sinks.iceberg import columns, table_state
 from streamsink.sinks.iceberg.catalog import CatalogTable
-from streamsink.sinks.iceberg.committer import BEHIND, DATA_URI, SCHEMA_ID, SPEC_ID, IcebergCommitter
+from streamsink.sinks.iceberg.committer import BEHIND, DATA_URI, PARTITION, SCHEMA_ID, SPEC_ID, IcebergCommitter
 from streamsink.sinks.lake_tables.attempts import Places
 from streamsink.sinks.lake_tables.writing import LakeWriting
 from streamsink.storage.file_io import FileIO
@@ -110,6 +110,12 @@ class IcebergSink(Sink):
                     kind="iceberg.options",
                 )
             table = named.create(columns_of, options.partition_by, self.place, options.table_options)
+            if named.anew().load() is None:
+                raise Misuse(
+                    f"{self.path}: what is created in this catalog cannot be found by another connection: it is in "
+                    "the memory of this process only. No row was written. Name a catalog that lasts",
+                    kind="iceberg.options",
+                )
         columns.check(table, self.path)
         data = table.properties.get("write.data.path", table.location())
         if _authority(table_path(data)) != _authority(table_path(table.location())):
@@ -216,6 +222,7 @@ class OpenIceberg(OpenSink):
         metadata = self._table.metadata
         told: dict[str, Any] = {SCHEMA_ID: metadata.current_schema_id, SPEC_ID: metadata.default_spec_id}
         told |= {DATA_URI: self._data_uri, BEHIND: self.committer.seen}
+        told[PARTITION] = [field.source_id for field in self._table.spec().fields]
         files, payload = self._places.stage(checkpoint, written, group, **told)
         return files, {**payload, _DESTINATION: self._sink.path}
 

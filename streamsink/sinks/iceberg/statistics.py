@@ -12,6 +12,9 @@ import pyarrow.parquet as pq
 
 from streamsink.events import log
 
+# An upper bound is cut off, and its last character replaced by the next one: pyiceberg takes a half of a pair for it.
+_NO_SUCCESSOR = "\ud7ff"
+
 
 def statistics(schema: Any | None, properties: Mapping[str, str], footer: pq.FileMetaData) -> Mapping[str, Any]:
     """Sizes, counts and bounds of a file's columns, as a ``DataFile`` takes them.
@@ -64,6 +67,8 @@ def _unbounded(footer: pq.FileMetaData) -> Iterator[str]:
                 if found is None or found.null_count != column.num_values and not found.has_min_max:
                     yield column.path_in_schema
                 elif found.has_min_max:
-                    _ = found.min, found.max
+                    _, most = found.min, found.max
+                    if _NO_SUCCESSOR in str(most):
+                        yield column.path_in_schema
             except (OverflowError, ValueError):
                 yield column.path_in_schema
