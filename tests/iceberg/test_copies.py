@@ -99,3 +99,5 @@ def test_a_record_whose_partition_spec_was_removed_is_told_the_way():
         spec.remove_field("id").add_identity("version")
     lake.run((3, 6))
     assert lake.ids() == all_of(6)
+    # The id of the removed one was given again, to a partition by 'id'.
+    assert set(lake.table().inspect.files().column("spec_id").to_pylist()) == {lake.table().spec().spec_id} == {2}
