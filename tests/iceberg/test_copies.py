@@ -5,8 +5,9 @@ import re
 
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import ForbiddenError
 
-from streamsink.testing.conformance import ROOT
+from streamsink.testing.conformance import ROOT, SCHEMA
 from tests.advice.following import told
 from tests.iceberg.lake import TABLE, Lake
 from tests.iceberg.test_accidents import STATE, all_of, expire, snapshots
@@ -77,6 +78,22 @@ def test_a_catalog_in_memory_is_refused(tmp_path):
     query.properties = lasting
     query.run(rows)
     assert query.found() == [{"id": 1}]
+
+
+def test_a_table_that_may_not_be_written_is_told_before_any_record():
+    """Trying again would be of no use."""
+    lake = Lake()
+    lake.catalog().create_table_transaction(TABLE, SCHEMA).commit_transaction()
+
+    def refuse(action):
+        raise ForbiddenError("no rights")
+
+    lake.tables.exchange = refuse
+    told("iceberg.options", lambda: lake.run((3,))).says("whether the table may be written", "Nothing was written")
+    assert not [path for path in lake.io().files_below(f"{ROOT}/streamsink") if "record-" in path]
+    lake.tables.exchange = lambda action: action()
+    lake.run((3,))
+    assert lake.ids() == all_of(3)
 
 
 def test_a_record_whose_partition_spec_was_removed_is_told_the_way():

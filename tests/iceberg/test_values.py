@@ -68,6 +68,16 @@ def test_a_text_that_no_short_bound_is_above_is_committed(tmp_path, text):
     assert query.table().scan(row_filter="text > 'a'").to_arrow().num_rows == 1
 
 
+@pytest.mark.parametrize("value", ["snappy", "uncompressed", "none"])
+def test_a_codec_of_data_files_says_nothing_of_manifests(tmp_path, value):
+    """pyiceberg takes it for theirs, and does not know each. A number that is none counts as not set."""
+    query, codec = Query(tmp_path), "write.avro.compression-codec"
+    options = {codec: value, "commit.manifest.min-count-to-merge": value, "commit.manifest.target-size-bytes": value}
+    query.run(table_of({"id": 1, "text": "a"}, columns=COLUMNS), table_options=options)
+    query.run(table_of({"id": 2, "text": "b"}, columns=COLUMNS))
+    assert [row["id"] for row in query.found()] == [2, 1] and options.items() <= query.table().properties.items()
+
+
 def test_a_wish_for_statistics_that_nobody_knows_stops_no_commit(tmp_path):
     """Somebody sets the property while a record waits, or has set it before."""
     query = Query(tmp_path)

@@ -102,7 +102,7 @@ class CatalogTable:
         """
         from pyiceberg.exceptions import CommitFailedException
 
-        with self.answered("a commit was tried, which the catalog did not take"):
+        with self.answered("a commit was tried, which the catalog did not take", opening=True):
             try:
                 with table.transaction() as trying:
                     trying.set_properties({TRIED: word})
@@ -129,8 +129,8 @@ class CatalogTable:
             if opening and names.intersection(_WRONG):
                 raise Misuse(
                     f"{self.path}: {what}: {type(failed).__name__}. Nothing was written. Look whether the catalog's "
-                    "name and properties, and the name of the table, are right; what pyiceberg says is in the log of "
-                    "the driver, below this error",
+                    "name and properties, and the name of the table, are right, and whether the table may be written; "
+                    "what pyiceberg says is in the log of the driver, below this error",
                     kind="iceberg.options",
                 ) from failed
             raise Retryable(

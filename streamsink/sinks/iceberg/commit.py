@@ -18,6 +18,8 @@ from streamsink.sinks.iceberg.table_state import property_of, summary_of
 from streamsink.sinks.lake_tables.parquet_file import LakeFile
 
 _MERGES = "commit.manifest-merge.enabled"
+_CODEC = "write.avro.compression-codec"
+_NUMBERS = ("commit.manifest.min-count-to-merge", "commit.manifest.target-size-bytes")
 _NANOS_PER_MICRO = 1000
 
 
@@ -110,9 +112,18 @@ def _as_of(table: Any, spec_id: int) -> Any:
     from pyiceberg.table import Table
 
     metadata = table.metadata
-    if metadata.default_spec_id != spec_id:
-        metadata = metadata.model_copy(update={"default_spec_id": spec_id})
+    heeded = {name: value for name, value in metadata.properties.items() if _is_heeded(name, value)}
+    metadata = metadata.model_copy(update={"default_spec_id": spec_id, "properties": heeded})
     return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)
+
+
+def _is_heeded(name: str, value: str) -> bool:
+    """Whether pyiceberg shall see the property when it writes manifests: it would fail for some values, and a record
+    could not be published.
+
+    The codec is meant for data files, and pyiceberg does not know each that Iceberg allows.
+    """
+    return name != _CODEC and (name not in _NUMBERS or str(value).isdecimal())
 
 
 def _transaction(table: Any) -> Any:
