@@ -5,6 +5,7 @@ from tests.sabotage.defect import Defect
 _FILES, _ICEBERG = "tests/lake_tables/test_files.py", "tests/iceberg/test_accidents.py"
 _TABLES, _SUITE = "tests/iceberg/test_tables.py", "tests/iceberg/test_conformance.py"
 _WRITER, _PLACES = "sinks/lake_tables/writing.py:LakeWriter", "sinks/lake_tables/attempts.py:Places"
+_REPLIES = "tests/iceberg/test_replies.py"
 _BACK, _COPIES = "tests/iceberg/test_put_back.py", "tests/iceberg/test_copies.py"
 _VALUES, _STATISTICS = "tests/iceberg/test_values.py", "sinks/iceberg/statistics.py"
 _STATE, _COMMIT = "sinks/iceberg/table_state.py", "sinks/iceberg/commit.py"
@@ -55,10 +56,12 @@ OF_LAKES = (
     Defect("a commit is made whatever came before it", f"{_COMMIT}:commit", "*transaction._requirements", "*()",
            (_ICEBERG, _SUITE)),
     Defect("a refusal is believed although the commit is there", f"{_COMMIT}:commit",
-           "if not _is_there(to, producer.snapshot_id):\n            producer", "if True:\n            producer",
+           "if not _is_there(to, record, producer.snapshot_id):\n            producer", "if True:\n            producer",
            (_ICEBERG,)),
+    Defect("a commit whose snapshot has expired is taken for refused", f"{_COMMIT}:_is_there",
+           "said.state.record_id == record.state.record_id", "False", (_REPLIES,)),
     Defect("a commit without an answer is taken for done", f"{_COMMIT}:commit",
-           "if not _is_there(to, producer.snapshot_id):\n            raise OutcomeUnknown", "if False:\n            raise OutcomeUnknown",
+           "if not _is_there(to, record, producer.snapshot_id):\n            raise OutcomeUnknown", "if False:\n            raise OutcomeUnknown",
            (_ICEBERG,)),
     Defect("files get the partitions that the table has now", f"{_COMMIT}:_as_of",
            '"default_spec_id": spec_id, ', "", (_TABLES,)),

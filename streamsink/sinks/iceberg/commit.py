@@ -14,7 +14,7 @@ from streamsink.format.arrow_types import physical
 from streamsink.protocol.committable import Committable
 from streamsink.sinks.iceberg.catalog import CatalogTable
 from streamsink.sinks.iceberg.statistics import statistics
-from streamsink.sinks.iceberg.table_state import property_of, summary_of
+from streamsink.sinks.iceberg.table_state import property_of, said_of, summary_of
 from streamsink.sinks.lake_tables.parquet_file import LakeFile
 
 _MERGES = "commit.manifest-merge.enabled"
@@ -91,11 +91,11 @@ def commit(to: CatalogTable, table: Any, record: Committable, files: Sequence[An
         with to.answered("a commit was not answered"):
             own._do_commit(updates=transaction._updates, requirements=requirements)
     except CommitFailedException as first:
-        if not _is_there(to, producer.snapshot_id):
+        if not _is_there(to, record, producer.snapshot_id):
             producer._clean_all_uncommitted()
             raise Refused(f"{to.path}: another writer was first", kind="commit.retries") from first
     except (StreamsinkError, OSError) as unknown:
-        if not _is_there(to, producer.snapshot_id):
+        if not _is_there(to, record, producer.snapshot_id):
             raise OutcomeUnknown(
                 f"{to.path}: the catalog did not answer to the commit of {record.state.checkpoint_name} "
                 f"({type(unknown).__name__}), and does not have it now. Nothing was deleted. What was pre-committed is "
@@ -149,6 +149,12 @@ def _merges(properties: Mapping[str, str]) -> bool:
     return str(properties.get(_MERGES, "true")).lower() == "true"
 
 
-def _is_there(to: CatalogTable, snapshot_id: int) -> bool:
+def _is_there(to: CatalogTable, record: Committable, snapshot_id: int) -> bool:
+    """Whether the record is committed. Its snapshot may have expired by now; the property stays."""
     found = to.load()
-    return found is not None and any(each.snapshot_id == snapshot_id for each in found.metadata.snapshots)
+    if found is None:
+        return False
+    said = said_of(found, record.application, to.path)
+    if said is not None and said.state.record_id == record.state.record_id:
+        return True
+    return any(each.snapshot_id == snapshot_id for each in found.metadata.snapshots)
