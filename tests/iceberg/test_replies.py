@@ -1,9 +1,10 @@
-"""Replies that are lost while others commit and let snapshots expire."""
+"""Replies that are lost while others commit and let snapshots expire, and metadata that is gone."""
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
-from tests.iceberg.lake import Lake
+from tests.advice.following import follows, told
+from tests.iceberg.lake import TABLE, Lake
 from tests.iceberg.test_accidents import all_of, expire, snapshots
 
 
@@ -47,3 +48,27 @@ def test_a_refused_commit_leaves_no_manifest():
     named = {each.manifest_path for snapshot in table.metadata.snapshots for each in snapshot.manifests(table.io)}
     assert set(manifests) == named and len(files) > before
     assert lake.ids() == [*all_of(9), 100]
+
+
+@follows("iceberg.metadata-gone")
+@pytest.mark.parametrize("what", ["metadata", "list"])
+def test_metadata_that_is_gone_is_told(what):
+    """Somebody cleans the table's folder by age. What is recorded waits."""
+    lake = Lake()
+    lake.run((3, 6))
+    lake.record((3, 6, 9))
+    table = lake.table()
+    path = table.metadata_location if what == "metadata" else table.current_snapshot().manifest_list
+    data = lake.io().read(path)
+    lake.io().delete(path)
+    said = told("iceberg.metadata-gone", lambda: lake.run((3, 6, 9, 12))).says("Nothing was committed")
+    assert said.find(r"is gone: .*'(\S+)'\.") == path
+    if what == "list":
+        lake.io().write(path, data)  # restored
+    else:
+        lake.catalog().register_table(TABLE, table.metadata.metadata_log[-1].metadata_file)
+        told("table.rolled-back", lambda: lake.run((3, 6, 9, 12)))  # as an older copy
+        lake.io().write(path, data)
+        lake.catalog().register_table(TABLE, path)
+    lake.run((3, 6, 9, 12))
+    assert lake.ids() == all_of(12)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from streamsink.errors import Misuse, Retryable, StreamsinkError
+from streamsink.errors import Corrupt, Misuse, Retryable, StreamsinkError
 
 _DURABLE = {"py-io-impl": "streamsink.sinks.iceberg.file_io.DurableFileIO"}
 # The property that ``try_out`` changes.
@@ -53,7 +53,7 @@ class CatalogTable:
         """The table as it is now; None where there is none. Costs a question to the catalog, and one file."""
         from pyiceberg.exceptions import NoSuchTableError
 
-        with self.answered("the table could not be loaded from its catalog", opening=True):
+        with self.answered("the table could not be loaded from its catalog", opening=True), self.whole():
             try:
                 return self.catalog.load_table(self.identifier)
             except NoSuchTableError:
@@ -108,6 +108,18 @@ class CatalogTable:
                     trying.set_properties({TRIED: word})
             except CommitFailedException:
                 pass  # another program was first
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Within it files of the table's metadata are read. Raises Corrupt when one is gone."""
+        try:
+            yield
+        except FileNotFoundError as gone:
+            raise Corrupt(
+                f"{self.path}: a file of the table's metadata is gone: {gone}. Nothing was committed. Restore it, or "
+                "register the table in its catalog from a metadata file of which all is there",
+                kind="iceberg.metadata-gone",
+            ) from gone
 
     @contextmanager
     def answered(self, what: str, *, opening: bool = False) -> Iterator[None]:

@@ -76,7 +76,7 @@ def commit(to: CatalogTable, table: Any, record: Committable, files: Sequence[An
     from pyiceberg.exceptions import CommitFailedException
     from pyiceberg.table.update import AssertTableUUID
 
-    with to.answered("the files of a commit could not be written"):
+    with to.answered("the files of a commit could not be written"), to.whole():
         own = _as_of(table, spec_id)
         transaction = _transaction(own)
         update = transaction.update_snapshot(snapshot_properties=summary_of(record))

@@ -192,7 +192,7 @@ class IcebergCommitter(Committer):
         Somebody may have added them already, by ``cherrypick_snapshot`` after a rollback, or by name.
         """
         folder, number = self._places.folder_name(record.state.record_id), record.state.sequence
-        with self._catalog.answered("what the table has could not be read"):
+        with self._catalog.answered("what the table has could not be read"), self._catalog.whole():
             is_there = table_state.was_picked(table, record)
             there = set() if is_there else names_in(table, folder, more.get(BEHIND))
         if is_there or len(there) == len(described):
