@@ -175,6 +175,24 @@ def test_columns_are_found_by_their_ids_after_a_rename(tmp_path):
     ]
 
 
+def test_a_partition_may_have_another_name_than_its_column(tmp_path):
+    """As after a rename of the column, or as its creator has named it."""
+    query, columns = Query(tmp_path), {"id": pa.int64(), "day": pa.date32()}
+    query.run(table_of({"id": 1, "day": DAY}, columns=columns), partition_by=["day"])
+    with query.table().update_schema() as update:
+        update.rename_column("day", "date")
+    with query.table().update_spec() as spec:
+        spec.add_field("id", "identity", "number")
+    renamed = {"id": pa.int64(), "date": pa.date32()}
+    query.run(table_of({"id": 2, "date": DAY}, {"id": 3, "date": None}, columns=renamed))
+    assert [field.name for field in query.table().spec().fields] == ["day", "number"]
+    assert query.table().scan(row_filter="date is null").to_arrow().to_pylist() == [{"id": 3, "date": None}]
+    assert sorted(row["id"] for row in query.table().scan(row_filter=f"date = '{DAY}'").to_arrow().to_pylist()) == [
+        1,
+        2,
+    ]
+
+
 @follows("schema.evolution", "schema.missing-column")
 def test_a_schema_changes_by_the_options_of_all_tables(tmp_path):
     """Without them rows that do not fit are refused, and nothing of them is written."""

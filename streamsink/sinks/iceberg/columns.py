@@ -86,6 +86,12 @@ def _type(kind: Any, path: str, where: str) -> pa.DataType:
     )
 
 
+def partition_columns(table: Any) -> list[str]:
+    """The columns that the table is partitioned by; a partition has a name of its own, which stays after a rename."""
+    schema = table.schema()
+    return [str(schema.find_column_name(each.source_id)) for each in table.spec().fields]
+
+
 def check_partitions(files: Sequence[LakeFile], path: str) -> None:
     """Raises Misuse for a time that a catalog cannot be told: the commit has the names of partitions as text."""
     for file in files:
@@ -127,7 +133,7 @@ def fitted(table: Any, to: CatalogTable, given: Sequence[DataField], options: Si
     from pyiceberg.exceptions import CommitFailedException
 
     fields = from_arrow_schema(file_schema(table.schema(), to.path))
-    before = TableSchema.create(fields, [each.name for each in table.spec().fields])
+    before = TableSchema.create(fields, partition_columns(table))
     after = fit(Fitted(to.path, before), given, options)
     if after is before:
         return table

@@ -208,7 +208,7 @@ class OpenIceberg(OpenSink):
             attempt=checkpoint.attempt,
             fields=tuple(from_arrow_schema(schema)),
             schema=schema,
-            partition_by=tuple(_partition_columns(self._table)),
+            partition_by=tuple(columns.partition_columns(self._table)),
             most_bytes=min(target, io.largest_written or target),
             max_open=self._options.max_open_writers,
             memory_bytes=self._options.writer_memory_bytes,
@@ -240,12 +240,6 @@ class OpenIceberg(OpenSink):
         table = self._named.anew().load()
         said = table_state.said_of(table, self.application, self._sink.path) if table is not None else None
         return said is not None and number <= said.state.sequence
-
-
-def _partition_columns(table: Any) -> list[str]:
-    """The columns that the table is partitioned by, as they are."""
-    schema = table.schema()
-    return [str(schema.find_column_name(each.source_id)) for each in table.spec().fields]
 
 
 def _other_store(journal: str, sink: IcebergSink, table: Any, options: SinkOptions) -> Store | None:
