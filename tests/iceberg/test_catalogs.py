@@ -5,6 +5,7 @@ import subprocess
 import sys
 import uuid
 
+import pyarrow as pa
 import pytest
 
 from streamsink.storage.stores import table_path
@@ -146,3 +147,34 @@ def test_spark_reads_each_row_and_writes_beside_the_sink(hive_metastore, spark_s
     query.forget_batch()
     told("table.rolled-back-too-far", lambda: query.run(table_of(empty_row(7))))
     assert [row["id"] for row in query.found()] == [1]
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.slow
+def test_what_spark_has_cherry_picked_is_not_doubled(hive_metastore, spark_settings, tmp_path):
+    """Its summary says of what it is a copy. And it finds a time that Python does not know."""
+    query = Query(tmp_path)
+    _hive(query, hive_metastore)
+    name = f"db{uuid.uuid4().hex[:8]}.orders"
+    query.of_sink = {"table": name}
+    spark = SparkOfIceberg(tmp_path, spark_settings, query.properties)
+
+    def run(number: int) -> None:
+        late = pa.array([1 << 60]).cast(pa.timestamp("us", tz="UTC"))
+        query.run(pa.table({"id": pa.array([number]), "at": late}), on_rollback="republish")
+
+    for number in range(3):
+        run(number)
+    ids = [each.snapshot_id for each in query.table().metadata.snapshots]
+    [found, *_] = spark(
+        f"SELECT count(*) AS n FROM lake.{name} WHERE at > TIMESTAMP '2500-01-01 00:00:00'",
+        f"CALL lake.system.rollback_to_snapshot('{name}', {ids[0]})",
+        f"INSERT INTO lake.{name} VALUES (100, null)",
+        f"CALL lake.system.cherrypick_snapshot('{name}', {ids[2]})",
+        f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('min-input-files', '1'))",
+    )
+    run(3)
+    assert found == [{"n": 3}]
+    ids = query.table().scan(selected_fields=("id",)).to_arrow().column("id").to_pylist()
+    assert sorted(ids) == [0, 1, 2, 3, 100]

@@ -16,6 +16,7 @@ from streamsink.errors import Retryable
 from streamsink.iceberg import IcebergSink
 from streamsink.options import SinkOptions
 from streamsink.storage.stores import store_of
+from streamsink.testing.conformance import ROOT
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from tests.advice.following import advice, follows, told
 from tests.iceberg.lake import TABLE, Lake
@@ -174,6 +175,24 @@ def test_columns_are_found_by_their_ids_after_a_rename(tmp_path):
     ]
 
 
+def test_a_partition_may_have_another_name_than_its_column(tmp_path):
+    """As after a rename of the column, or as its creator has named it."""
+    query, columns = Query(tmp_path), {"id": pa.int64(), "day": pa.date32()}
+    query.run(table_of({"id": 1, "day": DAY}, columns=columns), partition_by=["day"])
+    with query.table().update_schema() as update:
+        update.rename_column("day", "date")
+    with query.table().update_spec() as spec:
+        spec.add_field("id", "identity", "number")
+    renamed = {"id": pa.int64(), "date": pa.date32()}
+    query.run(table_of({"id": 2, "date": DAY}, {"id": 3, "date": None}, columns=renamed))
+    assert [field.name for field in query.table().spec().fields] == ["day", "number"]
+    assert query.table().scan(row_filter="date is null").to_arrow().to_pylist() == [{"id": 3, "date": None}]
+    assert sorted(row["id"] for row in query.table().scan(row_filter=f"date = '{DAY}'").to_arrow().to_pylist()) == [
+        1,
+        2,
+    ]
+
+
 @follows("schema.evolution", "schema.missing-column")
 def test_a_schema_changes_by_the_options_of_all_tables(tmp_path):
     """Without them rows that do not fit are refused, and nothing of them is written."""
@@ -238,17 +257,21 @@ def test_a_record_is_published_although_its_schema_was_removed():
 
 
 @follows("iceberg.unsupported")
-@pytest.mark.parametrize("what", ["transform", "version", "type", "encryption"])
+@pytest.mark.parametrize("what", ["transform", "inner", "version", "type", "encryption"])
 def test_what_is_not_honoured_is_refused_before_anything_is_written(tmp_path, what):
     query = Query(tmp_path)
     named = query.sink().named()
     named.catalog.create_namespace_if_not_exists("shop")
-    schema = pa.schema([("id", pa.int64()), *([("u", pa.uuid())] if what == "type" else [])])
+    more = {"type": pa.uuid(), "inner": pa.struct([("a", pa.int32())])}.get(what)
+    schema = pa.schema([("id", pa.int64()), *([("u", more)] if more is not None else [])])
     properties = {"version": {"format-version": "1"}, "encryption": {"encryption.key-id": "key"}}.get(what, {})
     table = named.catalog.create_table(TABLE, schema, properties=properties)
     if what == "transform":
         with table.update_spec() as spec:
             spec.add_field("id", BucketTransform(4), "id_bucket")
+    if what == "inner":
+        with table.update_spec() as spec:
+            spec.add_identity("u.a")
     rows = table_of({"id": 1}, columns={"id": pa.int64()})
     said = told("iceberg.unsupported", lambda: query.run(rows)).says("Nothing was written", "table")
     assert not list((tmp_path / "ware house").rglob("_streamsink")) and said
@@ -256,6 +279,23 @@ def test_what_is_not_honoured_is_refused_before_anything_is_written(tmp_path, wh
     query.forget_batch()
     query.run(rows)
     assert query.found() == [{"id": 1}]
+
+
+def test_a_table_is_looked_at_again_behind_a_change_of_its_schema():
+    """Another program has given it a transform at the same time: no row is recorded as if that were a column."""
+    lake = Lake()
+    lake.catalog().create_table_transaction(TABLE, pa.schema([("id", pa.int64())])).commit_transaction()
+
+    def exchange(action):
+        action()
+        if "version" in lake.table().schema().column_names:
+            lake.tables.exchange = lambda action: action()
+            with lake.table().update_spec() as spec:
+                spec.add_field("id", BucketTransform(4), "id_bucket")
+
+    lake.tables.exchange = exchange
+    told("iceberg.unsupported", lambda: lake.run((3,), add_columns=True)).says("bucket[4]", "Nothing was written")
+    assert not [path for path in lake.io().files_below(f"{ROOT}/streamsink") if "record-" in path]
 
 
 @follows("iceberg.options", "table.missing")

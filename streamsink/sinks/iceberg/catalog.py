@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from streamsink.errors import Misuse, Retryable, StreamsinkError
+from streamsink.errors import Corrupt, Misuse, Retryable, StreamsinkError
 
 _DURABLE = {"py-io-impl": "streamsink.sinks.iceberg.file_io.DurableFileIO"}
 # The property that ``try_out`` changes.
@@ -53,7 +53,7 @@ class CatalogTable:
         """The table as it is now; None where there is none. Costs a question to the catalog, and one file."""
         from pyiceberg.exceptions import NoSuchTableError
 
-        with self.answered("the table could not be loaded from its catalog", opening=True):
+        with self.answered("the table could not be loaded from its catalog", opening=True), self.whole():
             try:
                 return self.catalog.load_table(self.identifier)
             except NoSuchTableError:
@@ -102,12 +102,24 @@ class CatalogTable:
         """
         from pyiceberg.exceptions import CommitFailedException
 
-        with self.answered("a commit was tried, which the catalog did not take"):
+        with self.answered("a commit was tried, which the catalog did not take", opening=True):
             try:
                 with table.transaction() as trying:
                     trying.set_properties({TRIED: word})
             except CommitFailedException:
                 pass  # another program was first
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Within it files of the table's metadata are read. Raises Corrupt when one is gone."""
+        try:
+            yield
+        except FileNotFoundError as gone:
+            raise Corrupt(
+                f"{self.path}: a file of the table's metadata is gone: {gone}. Nothing was committed. Restore it, or "
+                "register the table in its catalog from a metadata file of which all is there",
+                kind="iceberg.metadata-gone",
+            ) from gone
 
     @contextmanager
     def answered(self, what: str, *, opening: bool = False) -> Iterator[None]:
@@ -129,12 +141,13 @@ class CatalogTable:
             if opening and names.intersection(_WRONG):
                 raise Misuse(
                     f"{self.path}: {what}: {type(failed).__name__}. Nothing was written. Look whether the catalog's "
-                    "name and properties, and the name of the table, are right; what pyiceberg says is in the log of "
-                    "the driver, below this error",
+                    "name and properties, and the name of the table, are right, and whether the table may be written; "
+                    "what pyiceberg says is in the log of the driver, below this error",
                     kind="iceberg.options",
                 ) from failed
             raise Retryable(
                 f"{self.path}: {what}: {type(failed).__name__}. What is recorded is safe in the journal. Look whether "
-                "the catalog answers; the query goes on when it is started again",
+                "the catalog answers, and what pyiceberg says in the log of the driver, below this error; the query "
+                "goes on when it is started again",
                 kind="iceberg.unavailable",
             ) from failed

@@ -13,6 +13,7 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.types import DataField
 from streamsink.options import SinkOptions
 from streamsink.sinks.iceberg.catalog import CatalogTable
+from streamsink.sinks.lake_tables.parquet_file import LakeFile
 from streamsink.table.write.fit import fit
 
 _FORMAT_VERSION = 2
@@ -41,6 +42,11 @@ def check(table: Any, path: str) -> None:
     transforms = [field for field in table.spec().fields if str(field.transform) != "identity"]
     if transforms:
         found = f"it is partitioned by {transforms[0].transform} ({transforms[0].name}), expected columns as they are"
+        way = "Partition the table by a column that the query computes"
+    top = {field.field_id for field in table.schema().fields}
+    inner = [field for field in table.spec().fields if field.source_id not in top]
+    if inner:
+        found = f"it is partitioned by a part of a column ({inner[0].name}), expected whole columns"
         way = "Partition the table by a column that the query computes"
     if "encryption.key-id" in metadata.properties:
         found = "its files are to be encrypted (encryption.key-id)"
@@ -80,6 +86,27 @@ def _type(kind: Any, path: str, where: str) -> pa.DataType:
     )
 
 
+def partition_columns(table: Any) -> list[str]:
+    """The columns that the table is partitioned by; a partition has a name of its own, which stays after a rename."""
+    schema = table.schema()
+    return [str(schema.find_column_name(each.source_id)) for each in table.spec().fields]
+
+
+def check_partitions(files: Sequence[LakeFile], path: str) -> None:
+    """Raises Misuse for a time that a catalog cannot be told: the commit has the names of partitions as text."""
+    for file in files:
+        for name, value in file.partition_values.items():
+            try:
+                value.as_py()
+            except (OverflowError, ValueError):
+                raise Misuse(
+                    f"{path}: a row has in the partition column '{name}' a time outside of the years 1 to 9999, as "
+                    "comes of milliseconds that are taken for seconds. Nothing was recorded. Mend or filter such rows "
+                    "in the query, or partition by another column",
+                    kind="iceberg.unsupported",
+                ) from None  # the original message quotes the value
+
+
 @dataclass(frozen=True)
 class Fitted:
     """The schema of a table as rows of a query find it. root: for messages. schema: in this library's words."""
@@ -106,7 +133,7 @@ def fitted(table: Any, to: CatalogTable, given: Sequence[DataField], options: Si
     from pyiceberg.exceptions import CommitFailedException
 
     fields = from_arrow_schema(file_schema(table.schema(), to.path))
-    before = TableSchema.create(fields, [each.name for each in table.spec().fields])
+    before = TableSchema.create(fields, partition_columns(table))
     after = fit(Fitted(to.path, before), given, options)
     if after is before:
         return table
@@ -120,6 +147,8 @@ def fitted(table: Any, to: CatalogTable, given: Sequence[DataField], options: Si
             kind="schema.contended",
         ) from other
     changed = to.load()
+    if changed is not None:
+        check(changed, to.path)  # another program may have changed it at the same time
     found = from_arrow_schema(file_schema(changed.schema(), to.path)) if changed is not None else []
     wanted = [(field.name, field.type) for field in after.fields]
     if [(field.name, field.type) for field in found] != wanted:

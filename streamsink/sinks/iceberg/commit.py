@@ -13,10 +13,13 @@ from streamsink.errors import OutcomeUnknown, StreamsinkError
 from streamsink.format.arrow_types import physical
 from streamsink.protocol.committable import Committable
 from streamsink.sinks.iceberg.catalog import CatalogTable
-from streamsink.sinks.iceberg.table_state import property_of, summary_of
+from streamsink.sinks.iceberg.statistics import statistics
+from streamsink.sinks.iceberg.table_state import property_of, said_of, summary_of
 from streamsink.sinks.lake_tables.parquet_file import LakeFile
 
 _MERGES = "commit.manifest-merge.enabled"
+_CODEC = "write.avro.compression-codec"
+_NUMBERS = ("commit.manifest.min-count-to-merge", "commit.manifest.target-size-bytes")
 _NANOS_PER_MICRO = 1000
 
 
@@ -26,22 +29,10 @@ class Refused(StreamsinkError):
 
 def data_file(table: Any, file: LakeFile, path: str, schema_id: int, spec_id: int) -> Any:
     """A data file as a manifest has it. path: its URI. schema_id, spec_id: of the table, when it was written."""
-    from pyiceberg.io.pyarrow import (
-        compute_statistics_plan,
-        data_file_statistics_from_parquet_metadata,
-        parquet_path_to_id_mapping,
-    )
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record
 
-    schema = table.schemas().get(schema_id)
-    told: Mapping[str, Any] = {"record_count": file.rows}
-    if schema is not None:  # else another program has removed it since; readers need no statistics
-        told = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=file.metadata,
-            stats_columns=compute_statistics_plan(schema, table.metadata.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
-        ).to_serialized_dict()
+    told = statistics(table.schemas().get(schema_id), table.metadata.properties, file.metadata)
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=path,
@@ -61,6 +52,18 @@ def _partition_value(value: pa.Scalar) -> Any:
     return stored // _NANOS_PER_MICRO if stored is not None and pa.types.is_timestamp(value.type) else stored
 
 
+def names_in(table: Any, folder: str, behind: int | None) -> set[str]:
+    """The names of the files that the table has now in the folder of an attempt, wherever that is.
+
+    behind: the snapshot that was current before the attempt: what it had is not read, if that is still known.
+    """
+    current = table.current_snapshot()
+    before = next((each.sequence_number for each in table.metadata.snapshots if each.snapshot_id == behind), 0)
+    manifests = [each for each in current.manifests(table.io) if each.sequence_number > before] if current else []
+    paths = (entry.data_file.file_path for each in manifests for entry in each.fetch_manifest_entry(table.io))
+    return {path.rpartition("/")[2] for path in paths if path.rpartition("/")[0].endswith(f"/{folder}")}
+
+
 def commit(to: CatalogTable, table: Any, record: Committable, files: Sequence[Any], spec_id: int) -> Any:
     """Make the record visible on top of ``table``, or nothing.
 
@@ -73,7 +76,7 @@ def commit(to: CatalogTable, table: Any, record: Committable, files: Sequence[An
     from pyiceberg.exceptions import CommitFailedException
     from pyiceberg.table.update import AssertTableUUID
 
-    with to.answered("the files of a commit could not be written"):
+    with to.answered("the files of a commit could not be written"), to.whole():
         own = _as_of(table, spec_id)
         transaction = _transaction(own)
         update = transaction.update_snapshot(snapshot_properties=summary_of(record))
@@ -88,11 +91,11 @@ def commit(to: CatalogTable, table: Any, record: Committable, files: Sequence[An
         with to.answered("a commit was not answered"):
             own._do_commit(updates=transaction._updates, requirements=requirements)
     except CommitFailedException as first:
-        if not _is_there(to, producer.snapshot_id):
+        if not _is_there(to, record, producer.snapshot_id):
             producer._clean_all_uncommitted()
             raise Refused(f"{to.path}: another writer was first", kind="commit.retries") from first
     except (StreamsinkError, OSError) as unknown:
-        if not _is_there(to, producer.snapshot_id):
+        if not _is_there(to, record, producer.snapshot_id):
             raise OutcomeUnknown(
                 f"{to.path}: the catalog did not answer to the commit of {record.state.checkpoint_name} "
                 f"({type(unknown).__name__}), and does not have it now. Nothing was deleted. What was pre-committed is "
@@ -109,9 +112,18 @@ def _as_of(table: Any, spec_id: int) -> Any:
     from pyiceberg.table import Table
 
     metadata = table.metadata
-    if metadata.default_spec_id != spec_id:
-        metadata = metadata.model_copy(update={"default_spec_id": spec_id})
+    heeded = {name: value for name, value in metadata.properties.items() if _is_heeded(name, value)}
+    metadata = metadata.model_copy(update={"default_spec_id": spec_id, "properties": heeded})
     return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)
+
+
+def _is_heeded(name: str, value: str) -> bool:
+    """Whether pyiceberg shall see the property when it writes manifests: it would fail for some values, and a record
+    could not be published.
+
+    The codec is meant for data files, and pyiceberg does not know each that Iceberg allows.
+    """
+    return name != _CODEC and (name not in _NUMBERS or str(value).isdecimal())
 
 
 def _transaction(table: Any) -> Any:
@@ -137,6 +149,12 @@ def _merges(properties: Mapping[str, str]) -> bool:
     return str(properties.get(_MERGES, "true")).lower() == "true"
 
 
-def _is_there(to: CatalogTable, snapshot_id: int) -> bool:
+def _is_there(to: CatalogTable, record: Committable, snapshot_id: int) -> bool:
+    """Whether the record is committed. Its snapshot may have expired by now; the property stays."""
     found = to.load()
-    return found is not None and any(each.snapshot_id == snapshot_id for each in found.metadata.snapshots)
+    if found is None:
+        return False
+    said = said_of(found, record.application, to.path)
+    if said is not None and said.state.record_id == record.state.record_id:
+        return True
+    return any(each.snapshot_id == snapshot_id for each in found.metadata.snapshots)

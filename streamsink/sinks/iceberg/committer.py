@@ -11,14 +11,17 @@ from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.sink import Committer, Destination, History, Published
 from streamsink.sinks.iceberg import table_state
 from streamsink.sinks.iceberg.catalog import CatalogTable
-from streamsink.sinks.iceberg.commit import Refused, commit, data_file
+from streamsink.sinks.iceberg.commit import Refused, commit, data_file, names_in
 from streamsink.sinks.iceberg.table_state import Standing
 from streamsink.sinks.lake_tables.attempts import Places
+from streamsink.sinks.lake_tables.parquet_file import LakeFile
+from streamsink.storage.stores import table_path
 
 # Tries of one commit, and the wait between two of them, which doubles up to the last one.
 _TRIES, _WAIT_MS, _LONGEST_WAIT_MS = 20, 10, 2_000
 # Keys in the description of a record's files.
-SCHEMA_ID, SPEC_ID, DATA_URI = "schema", "spec", "data"
+SCHEMA_ID, SPEC_ID, DATA_URI, BEHIND = "schema", "spec", "data", "behind"
+PARTITION = "partition"  # ids of the columns that the files are partitioned by
 
 
 class IcebergCommitter(Committer):
@@ -31,6 +34,8 @@ class IcebergCommitter(Committer):
         self._places = places
         self._load = load
         self._looked_at: Any = None
+        # The snapshot that was current at the last look; None for none.
+        self.seen: int | None = None
 
     def for_background(self) -> "IcebergCommitter":
         return IcebergCommitter(self._to, self._catalog.anew(), self._places, self._load)
@@ -57,10 +62,12 @@ class IcebergCommitter(Committer):
         return self._standing(self._look(), committable.application).is_whole
 
     def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
-        return self._places.in_place(committable)
+        return self._places.in_place(committable, self._data(committable))
 
     def path_of_rows(self, committable: Committable) -> str:
-        return self._places.path(committable, committable.files[0].final) if committable.files else ""
+        if not committable.files:
+            return ""
+        return self._places.path(committable, committable.files[0].final, self._data(committable))
 
     def sweep(self, published: Sequence[Committable]) -> list[str]:
         """Nothing: what a catalog has answered for is durable, and metadata of dead tries has no name that is known."""
@@ -107,7 +114,7 @@ class IcebergCommitter(Committer):
                 "of the dropped one and start a new checkpoint, which reads the source from its beginning",
                 kind="table.recreated",
             )
-        self._looked_at = table
+        self._looked_at, self.seen = table, table.metadata.current_snapshot_id
         return table
 
     def _standing(self, table: Any, application: str) -> Standing:
@@ -143,17 +150,18 @@ class IcebergCommitter(Committer):
                 kind="destination.history-changed",
             )
 
+    def _data(self, record: Committable) -> str:
+        """The folder that had all data files when the record's were written; '' where nobody knows."""
+        try:
+            return table_path(str(self._places.described(record)[1].get(DATA_URI, ""))) if record.files else ""
+        except Corrupt:
+            return ""
+
     def _commit(self, table: Any, record: Committable, restored: bool) -> None:
-        gone = self._places.in_place(record)[2] if restored else ()
-        if gone:
-            raise Corrupt(
-                f"{self._to.path}: {gone[0]} is gone, or not whole: {len(gone)} of the {len(record.files)} data files "
-                f"of record {record.state.sequence}, which waits for its commit. Nothing was published. Restore "
-                "them; something deletes files that no snapshot names, before they are old enough",
-                kind="pending.files-gone",
-            )
         described, more = self._places.described(record) if record.files else ([], {})
-        spec_id = int(more.get(SPEC_ID, table.metadata.default_spec_id))
+        if restored and described:
+            described = self._missing(table, record, described, more)
+        spec_id = self._spec_id(table, record, more) if described else table.metadata.default_spec_id
         folder = f"{more.get(DATA_URI, '')}/{self._places.folder_name(record.state.record_id)}"
         with self._catalog.answered("the files of a record could not be described"):
             files = [
@@ -161,3 +169,48 @@ class IcebergCommitter(Committer):
             ]
         fault_point("commit.before_publish")
         self._looked_at = commit(self._catalog, table, record, files, spec_id)
+
+    def _spec_id(self, table: Any, record: Committable, more: Mapping[str, Any]) -> int:
+        """The partition spec by which files were written, or the same one again where that was removed since."""
+        specs = table.metadata.partition_specs
+        found = [each.spec_id for each in specs if [field.source_id for field in each.fields] == more[PARTITION]]
+        if not found:
+            names = [str(table.schema().find_column_name(each) or each) for each in more[PARTITION]]
+            raise Misuse(
+                f"{self._to.path}: record {record.state.sequence} waits for its commit, and its files are partitioned "
+                f"by {', '.join(names) or 'nothing'}, which the table does not know any more. Nothing was published. "
+                "Partition the table so again; when the record is committed, change it back",
+                kind="iceberg.unsupported",
+            )
+        return int(more[SPEC_ID]) if more[SPEC_ID] in found else int(found[-1])
+
+    def _missing(
+        self, table: Any, record: Committable, described: list[LakeFile], more: Mapping[str, Any]
+    ) -> list[LakeFile]:
+        """Those files of a record of an earlier run that the table must be given: all, or none.
+
+        Somebody may have added them already, by ``cherrypick_snapshot`` after a rollback, or by name.
+        """
+        folder, number = self._places.folder_name(record.state.record_id), record.state.sequence
+        with self._catalog.answered("what the table has could not be read"), self._catalog.whole():
+            is_there = table_state.was_picked(table, record)
+            there = set() if is_there else names_in(table, folder, more.get(BEHIND))
+        if is_there or len(there) == len(described):
+            return []
+        if there:
+            raise Misuse(
+                f"{self._to.path}: {len(there)} of the {len(described)} data files of record {number} are in the "
+                f"table, although it was not committed, or was rolled back: somebody has added them. Nothing was "
+                f"written. Take them out of the table, or add the others as well. They are in the folder {folder}; "
+                f"there is, for instance, {min(there)}",
+                kind="iceberg.partly-there",
+            )
+        gone = self._places.in_place(record, table_path(str(more.get(DATA_URI, ""))))[2]
+        if gone:
+            raise Corrupt(
+                f"{self._to.path}: {gone[0]} is gone, or not whole: {len(gone)} of the {len(record.files)} data files "
+                f"of record {number}, which waits for its commit. Nothing was published. Restore them; something "
+                "deletes files that no snapshot names, before they are old enough",
+                kind="pending.files-gone",
+            )
+        return described

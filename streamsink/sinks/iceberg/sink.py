@@ -18,7 +18,7 @@ from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Destination, OpenSink, Sink
 from streamsink.sinks.iceberg import columns, table_state
 from streamsink.sinks.iceberg.catalog import CatalogTable
-from streamsink.sinks.iceberg.committer import DATA_URI, SCHEMA_ID, SPEC_ID, IcebergCommitter
+from streamsink.sinks.iceberg.committer import BEHIND, DATA_URI, PARTITION, SCHEMA_ID, SPEC_ID, IcebergCommitter
 from streamsink.sinks.lake_tables.attempts import Places
 from streamsink.sinks.lake_tables.writing import LakeWriting
 from streamsink.storage.file_io import FileIO
@@ -110,6 +110,12 @@ class IcebergSink(Sink):
                     kind="iceberg.options",
                 )
             table = named.create(columns_of, options.partition_by, self.place, options.table_options)
+            if named.anew().load() is None:
+                raise Misuse(
+                    f"{self.path}: what is created in this catalog cannot be found by another connection: it is in "
+                    "the memory of this process only. No row was written. Name a catalog that lasts",
+                    kind="iceberg.options",
+                )
         columns.check(table, self.path)
         data = table.properties.get("write.data.path", table.location())
         if _authority(table_path(data)) != _authority(table_path(table.location())):
@@ -150,6 +156,7 @@ class OpenIceberg(OpenSink):
     """The table of one start of a query."""
 
     journal: FileJournal
+    committer: IcebergCommitter
     is_distant = True  # a catalog is asked, and a metadata file read, while Spark computes the rows
 
     def __init__(self, sink: IcebergSink, named: CatalogTable, table: Any, file_io: FileIO, options: SinkOptions):
@@ -201,7 +208,7 @@ class OpenIceberg(OpenSink):
             attempt=checkpoint.attempt,
             fields=tuple(from_arrow_schema(schema)),
             schema=schema,
-            partition_by=tuple(_partition_columns(self._table)),
+            partition_by=tuple(columns.partition_columns(self._table)),
             most_bytes=min(target, io.largest_written or target),
             max_open=self._options.max_open_writers,
             memory_bytes=self._options.writer_memory_bytes,
@@ -211,9 +218,12 @@ class OpenIceberg(OpenSink):
     def stage(
         self, checkpoint: Checkpoint, written: Sequence[Any], group: Group
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
+        columns.check_partitions(written, self._sink.path)
         metadata = self._table.metadata
-        ids = {SCHEMA_ID: metadata.current_schema_id, SPEC_ID: metadata.default_spec_id, DATA_URI: self._data_uri}
-        files, payload = self._places.stage(checkpoint, written, group, **ids)
+        told: dict[str, Any] = {SCHEMA_ID: metadata.current_schema_id, SPEC_ID: metadata.default_spec_id}
+        told |= {DATA_URI: self._data_uri, BEHIND: self.committer.seen}
+        told[PARTITION] = [field.source_id for field in self._table.spec().fields]
+        files, payload = self._places.stage(checkpoint, written, group, **told)
         return files, {**payload, _DESTINATION: self._sink.path}
 
     def _abandoned(self, folder: str, record: Committable | None) -> bool:
@@ -232,12 +242,6 @@ class OpenIceberg(OpenSink):
         return said is not None and number <= said.state.sequence
 
 
-def _partition_columns(table: Any) -> list[str]:
-    """The columns that the table is partitioned by, as they are."""
-    schema = table.schema()
-    return [str(schema.find_column_name(each.source_id)) for each in table.spec().fields]
-
-
 def _other_store(journal: str, sink: IcebergSink, table: Any, options: SinkOptions) -> Store | None:
     """The table's store; None where the journal lies in the same one."""
     root = table_path(table.location())
@@ -252,7 +256,8 @@ def _authority(path: str) -> str:
 
 
 _WAY_BACK = (
-    "Make the snapshot current again that the table had (set_current_snapshot of Spark's procedures or of pyiceberg), "
-    "or set on_rollback='republish' to publish the lost batches again from the journal, as far back as that remembers "
-    "them. If all is to be written anew, give the query another name (application='...') and a new checkpoint"
+    "Make the snapshot current again that the table had (set_current_snapshot of Spark's procedures or of pyiceberg). "
+    "Or, if on_rollback='republish' was set when the lost batches were written, set it again to publish them from the "
+    "journal, as far back as that remembers them; rows that were put back meanwhile by cherrypick_snapshot are not "
+    "doubled. If all is to be written anew, give the query another name (application='...') and a new checkpoint"
 )

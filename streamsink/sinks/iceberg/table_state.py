@@ -17,6 +17,7 @@ from streamsink.table.application_states import PREFIX, state_of_text, text_of_s
 
 # Keys of a snapshot's summary.
 _APPLICATION, _NUMBER, _RECORD = "streamsink.application", "streamsink.number", "streamsink.record"
+_PICKED = "source-snapshot-id"  # of a snapshot that Iceberg's cherrypick_snapshot has made: what it is a copy of
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def said_of(table: Any, application: str, path: str) -> Said | None:
 
 
 def standing(table: Any, application: str, path: str) -> Standing:
-    """How the application stands. Raises Corrupt, and Misuse when its property was removed."""
+    """How the application stands. Raises Corrupt, and Misuse when its property was removed or set back."""
     said = said_of(table, application, path)
     if said is not None and said.snapshot_id == table.metadata.current_snapshot_id:
         return Standing(said.state, False, (said.state.sequence, said.state.record_id), True)
@@ -86,9 +87,9 @@ def standing(table: Any, application: str, path: str) -> Standing:
     mine = next((found for each in lineage if (found := _record_in(each, application))[0]), (0, ""))
     # A writer that lets snapshots expire may take the parent off those that stay. The first of all has the order 1.
     is_whole = not lineage or lineage[-1].parent_snapshot_id is None and lineage[-1].sequence_number == 1
+    if mine[0] > (said.state.sequence if said is not None else 0):
+        raise _removed(table, application, path, mine[0])
     if said is None:
-        if mine[0]:
-            raise _removed(table, application, path, mine[0])
         return Standing(None, False, mine, is_whole)
     return Standing(said.state, _is_lost(table, lineage, said, is_whole=is_whole), mine, is_whole)
 
@@ -98,6 +99,8 @@ def _is_lost(table: Any, lineage: Sequence[Any], said: Said, *, is_whole: bool) 
 
     Where it has expired, and all that came before as well, nothing shows that.
     """
+    if said.state.table_id != str(table.metadata.table_uuid):
+        return True  # a statement that creates a table has copied the properties of another one
     if any(each.snapshot_id == said.snapshot_id for each in lineage):
         return False
     if is_whole or any(each.sequence_number <= said.order for each in lineage):
@@ -137,12 +140,22 @@ def mentions(table: Any, record: Committable) -> bool:
     return any(_record_in(each, record.application)[1] == record.state.record_id for each in _lineage(table))
 
 
+def was_picked(table: Any, record: Committable) -> bool:
+    """Whether a snapshot that leads to the current one is a copy of the record's (``cherrypick_snapshot``)."""
+    by_id = {str(each.snapshot_id): each for each in table.metadata.snapshots}
+    copied = (each.summary.additional_properties.get(_PICKED) for each in _lineage(table) if each.summary is not None)
+    return any(
+        _record_in(by_id[each], record.application)[1] == record.state.record_id for each in copied if each in by_id
+    )
+
+
 def _removed(table: Any, application: str, path: str, number: int) -> Misuse:
     return Misuse(
         f"{path}: the table has record {number} of application '{application}', and the table property "
-        f"'{PREFIX}{application}', which says how far it has come, was removed. Nothing was written. Set the property "
-        "to the value that it has in an earlier metadata file of the table; the newest of these is "
-        f"{_newest_log(table)}. If all is to be written anew, give the query another name (application='...')",
+        f"'{PREFIX}{application}', which says how far it has come, was removed, or set back to an older value. Nothing "
+        "was written. Set the property to the value that it has in the newest of the earlier metadata files that has "
+        f"it with the number of that record; the newest of these is {_newest_log(table)}. If all is to be written "
+        "anew, give the query another name (application='...')",
         kind="iceberg.state-removed",
     )
 

@@ -50,9 +50,9 @@ class Places:
         """Its name below ``data``."""
         return f"{_FOLDER}{attempt}"
 
-    def path(self, record: Committable, name: str) -> str:
-        """Where a data file of the record is. name: ``StagedFile.final``."""
-        return f"{self.folder(record.state.record_id)}/{name}"
+    def path(self, record: Committable, name: str, data: str = "") -> str:
+        """Where a data file of the record is. name: ``StagedFile.final``. data: as of ``in_place``."""
+        return f"{data or self.data}/{self.folder_name(record.state.record_id)}/{name}"
 
     # -- what a record names ---------------------------------------------------------------------------------------
 
@@ -91,13 +91,18 @@ class Places:
         except (FileNotFoundError, KeyError, TypeError, ValueError) as broken:
             raise Corrupt(
                 f"{self.table}: record {record.state.sequence} of application '{record.application}' has its files "
-                f"described in {path}, which is gone or damaged. Nothing was published. Restore that file",
+                f"described in {path}, which is gone or damaged. Nothing was published. Restore that file. "
+                "It is deleted when the record is published, unless on_rollback='republish' is set by then: if the "
+                "table was rolled back since, put it back as it was, and leave that option out",
                 kind="pending.files-gone",
             ) from broken
 
-    def in_place(self, record: Committable) -> tuple[int, int, tuple[str, ...]]:
-        """As ``Committer.files_in_place``; files have one name from the beginning. It costs one listing."""
-        folder = self.folder(record.state.record_id)
+    def in_place(self, record: Committable, data: str = "") -> tuple[int, int, tuple[str, ...]]:
+        """As ``Committer.files_in_place``; files have one name from the beginning. It costs one listing.
+
+        data: what ``Places.data`` was when they were written, where it has another value by now.
+        """
+        folder = f"{data or self.data}/{self.folder_name(record.state.record_id)}"
         found = {entry.name: entry.size for entry in self.io.entries(folder)} if record.files else {}
         gone = tuple(f"{folder}/{file.final}" for file in record.files if found.get(file.final) != file.size)
         return len(record.files) - len(gone), 0, gone

@@ -1,0 +1,120 @@
+"""Properties that were copied or set back, and what else a table or a catalog has forgotten."""
+
+import json
+import re
+
+import pyarrow as pa
+import pytest
+from pyiceberg.exceptions import ForbiddenError
+
+from streamsink.testing.conformance import ROOT, SCHEMA
+from tests.advice.following import told
+from tests.iceberg.lake import TABLE, Lake
+from tests.iceberg.test_accidents import STATE, all_of, expire, snapshots
+from tests.iceberg.test_tables import Query, table_of
+
+
+def set_state(lake, text: str) -> None:
+    with lake.table().transaction() as changing:
+        changing.set_properties({STATE: text})
+
+
+def forget_journal(lake) -> None:
+    lake.io().delete_tree(f"{ROOT}/streamsink")
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_property_that_was_set_back_is_noticed(lost):
+    """A script has saved all properties of the table and set them again, a batch too late; with the journal or without
+    it, where Spark gives that batch once more."""
+    lake = Lake()
+    lake.run((3, 6))
+    older = lake.table().properties[STATE]
+    lake.run((3, 6, 9))
+    set_state(lake, older)
+    if lost:
+        forget_journal(lake)
+        lake.checkpoint.committed -= 1
+    said = told("iceberg.state-removed", lambda: lake.run((3, 6, 9, 12)))
+    said.says("record 3", "set back to an older value", "Nothing was written")
+    text = lake.io().read(said.find(r"the newest of these is (\S+)\.")).decode()
+    set_state(lake, json.loads(re.search(r'"streamsink\.app\.streamsink":("(?:[^"\\]|\\.)*")', text)[1]))
+    lake.run((3, 6, 9, 12))
+    assert lake.ids() == all_of(12)
+
+
+@pytest.mark.parametrize("expired", [False, True])
+def test_properties_that_were_copied_from_another_table_say_nothing(expired):
+    """SHOW CREATE TABLE has them. Where others have written since, and all that is old has expired, an error says
+    which way is left."""
+    lake = Lake()
+    lake.run((3, 6))
+    old = lake.table()
+    lake.catalog().drop_table(TABLE)
+    lake.catalog().create_table_transaction(TABLE, old.schema(), properties=old.properties).commit_transaction()
+    forget_journal(lake)
+    lake.begin_anew()
+    if not expired:
+        lake.run((3, 6))
+        assert lake.ids() == all_of(6)
+        return
+    for number in range(100, 105):
+        lake.append(number, number + 1)
+    expire(lake, *snapshots(lake)[:-1])
+    said = told("table.rolled-back-too-far", lambda: lake.run((3, 6)))
+    said.says("another name (application='...') and a new checkpoint")
+    lake.run((3, 6), application="second")
+    assert lake.ids() == [*all_of(6), *range(100, 105)]
+
+
+def test_a_catalog_in_memory_is_refused(tmp_path):
+    """Its table would be gone with the process; the rows were nowhere."""
+    query, rows = Query(tmp_path), table_of({"id": 1}, columns={"id": pa.int64()})
+    lasting = query.properties
+    for more in ({"type": "in-memory"}, {"type": "sql", "uri": "sqlite:///:memory:"}):
+        query.properties = {**more, "warehouse": lasting["warehouse"]}
+        told("iceberg.options", lambda: query.run(rows)).says("memory of this process", "No row was written")
+        query.forget_batch()
+    query.properties = lasting
+    query.run(rows)
+    assert query.found() == [{"id": 1}]
+
+
+def test_a_table_that_may_not_be_written_is_told_before_any_record():
+    """Trying again would be of no use."""
+    lake = Lake()
+    lake.catalog().create_table_transaction(TABLE, SCHEMA).commit_transaction()
+
+    def refuse(action):
+        raise ForbiddenError("no rights")
+
+    lake.tables.exchange = refuse
+    told("iceberg.options", lambda: lake.run((3,))).says("whether the table may be written", "Nothing was written")
+    assert not [path for path in lake.io().files_below(f"{ROOT}/streamsink") if "record-" in path]
+    lake.tables.exchange = lambda action: action()
+    lake.run((3,))
+    assert lake.ids() == all_of(3)
+
+
+def test_a_record_whose_partition_spec_was_removed_is_told_the_way():
+    """As cleaning of metadata does with specs that no manifest has."""
+    lake = Lake()
+    lake.record((3,), partition_by=["version"])
+    with lake.table().update_spec() as spec:
+        spec.remove_field("version")
+    table = lake.table()
+    metadata = json.loads(lake.io().read(table.metadata_location))
+    specs = metadata["partition-specs"]
+    metadata["partition-specs"] = [each for each in specs if each["spec-id"] == metadata["default-spec-id"]]
+    cleaned = table.metadata_location.replace("/0000", "/0009")
+    lake.io().write(cleaned, json.dumps(metadata).encode())
+    lake.catalog().register_table(TABLE, cleaned)
+    told("iceberg.unsupported", lambda: lake.run((3, 6))).says("by version", "Partition the table so again")
+    with lake.table().update_spec() as spec:
+        spec.add_identity("id")
+    with lake.table().update_spec() as spec:
+        spec.remove_field("id").add_identity("version")
+    lake.run((3, 6))
+    assert lake.ids() == all_of(6)
+    # The id of the removed one was given again, to a partition by 'id'.
+    assert set(lake.table().inspect.files().column("spec_id").to_pylist()) == {lake.table().spec().spec_id} == {2}

@@ -1,0 +1,113 @@
+"""What was rolled back comes again: by the journal, by operators, or by both; each row is there once."""
+
+import pytest
+
+from streamsink.testing.conformance import ROOT
+from tests.advice.following import follows, told
+from tests.iceberg.lake import Lake
+from tests.iceberg.test_accidents import all_of, make_current, roll_back, snapshots
+
+AGAIN = {"on_rollback": "republish"}
+
+
+@pytest.fixture
+def lake():
+    """The last two of three batches were rolled back."""
+    made = Lake()
+    made.run((3, 6, 9), **AGAIN)
+    made.rolled_back = snapshots(made)
+    roll_back(made, snapshots(made)[0])
+    return made
+
+
+def files_of(lake, snapshot_id: int) -> list:
+    """The data files that a snapshot has added."""
+    table = lake.table()
+    manifests = table.metadata.snapshot_by_id(snapshot_id).manifests(table.io)
+    added = [each for each in manifests if each.added_snapshot_id == snapshot_id]
+    return [entry.data_file for each in added for entry in each.fetch_manifest_entry(table.io)]
+
+
+def add(lake, files, **summary) -> None:
+    """Another program adds files that are there."""
+    with (
+        lake.table().transaction() as adding,
+        adding.update_snapshot(snapshot_properties=summary).fast_append() as update,
+    ):
+        for file in files:
+            update.append_data_file(file)
+
+
+@pytest.mark.parametrize("picked", [(1,), (2,), (1, 2)], ids=str)
+@pytest.mark.parametrize("compacted", [False, True])
+def test_what_was_cherry_picked_is_not_published_again(lake, picked, compacted):
+    """As Spark's procedure does it: the same files, under a new snapshot. Even if they were rewritten since."""
+    for number in picked:
+        snapshot = lake.rolled_back[number]
+        add(lake, files_of(lake, snapshot), **{"source-snapshot-id": str(snapshot)})
+    if compacted:
+        table = lake.table()
+        table.overwrite(table.scan().to_arrow())
+    told("table.rolled-back", lambda: lake.run((3, 6, 9, 12))).says("cherrypick_snapshot are not doubled")
+    lake.run((3, 6, 9, 12), **AGAIN)
+    assert lake.ids() == all_of(12)
+
+
+def test_files_that_somebody_has_added_are_not_published_again(lake):
+    """By their names, as add_files does; other rows came before and behind."""
+    lake.append(100, 102)
+    add(lake, files_of(lake, lake.rolled_back[2]))
+    lake.append(102, 104)
+    lake.run((3, 6, 9, 12), **AGAIN)
+    assert lake.ids() == [*all_of(12), 100, 101, 102, 103]
+
+
+@follows("iceberg.partly-there")
+@pytest.mark.parametrize("way", ["take out", "add"])
+def test_a_record_that_is_there_in_part_is_an_error(way):
+    lake = Lake()
+    by = {"partition_by": ["id"], **AGAIN}
+    lake.run((3, 6), **by)
+    files = files_of(lake, snapshots(lake)[1])
+    roll_back(lake, snapshots(lake)[0])
+    add(lake, files[:1])
+    said = told("iceberg.partly-there", lambda: lake.run((3, 6, 9), **by))
+    said.says("1 of the 3", "record 2", "Take them out of the table, or add the others", "Nothing was written")
+    name = said.find(r"for instance, (\S+)$")
+    if way == "add":
+        add(lake, [file for file in files if not file.file_path.endswith(name)])
+    else:
+        roll_back(lake, snapshots(lake)[0])
+    lake.run((3, 6, 9), **by)
+    assert lake.ids() == all_of(9)
+
+
+@pytest.mark.parametrize("rolled_back", [False, True])
+def test_files_are_found_where_they_were_written(rolled_back):
+    """Somebody has set another place for data files while a record was waiting."""
+    lake = Lake()
+    lake.run((3,), **AGAIN)
+    if rolled_back:
+        lake.run((3, 6), **AGAIN)
+        roll_back(lake, snapshots(lake)[0])
+    else:
+        lake.record((3, 6), **AGAIN)
+    with lake.table().transaction() as changing:
+        changing.set_properties({"write.data.path": f"{ROOT}/elsewhere"})
+    lake.run((3, 6, 9), **AGAIN)
+    assert lake.ids() == all_of(9)
+    paths = lake.table().inspect.files().column("file_path").to_pylist()
+    assert sorted(path.startswith(f"{ROOT}/elsewhere/") for path in paths) == [False, False, True]
+
+
+def test_an_option_that_was_set_too_late_is_told_the_way_back():
+    """What describes the files of a published record is kept only with the option."""
+    lake = Lake()
+    lake.run((3, 6))
+    newest = snapshots(lake)[-1]
+    roll_back(lake, snapshots(lake)[0])
+    told("table.rolled-back", lambda: lake.run((3, 6, 9))).says("if on_rollback='republish' was set when")
+    told("pending.files-gone", lambda: lake.run((3, 6, 9), **AGAIN)).says("put it back as it was")
+    make_current(lake, newest)
+    lake.run((3, 6, 9))
+    assert lake.ids() == all_of(9)
