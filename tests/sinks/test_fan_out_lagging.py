@@ -204,3 +204,37 @@ def test_a_table_of_a_database_that_is_away_for_a_while(tmp_path):
     with contextlib.closing(sqlite3.connect(path)) as connection:
         found = connection.execute("SELECT id FROM rows ORDER BY rowid").fetchall()
     assert found == [(number,) for number in range(MANY[-1])]
+
+
+def test_what_was_given_up_does_not_come_when_the_destination_joins_again():
+    """The server keeps all records unmarked, so the one that was given up looks like one that was not delivered. The
+    user has copied its rows by then, as the message says."""
+    world = Lagging()
+    world.dies_at("fan-out.recorded", 2)  # the third one lacks its part
+    world.names = ("server", "files")
+    word = told("fan-out.left-destination", lambda: world.run(ends=ENDS[:3])).option("accept_as_seen")
+    world.run(ends=ENDS[:3], accept_as_seen=word)
+    world.names = ("server", "files", "own")
+    joining = told("fan-out.new-destination", lambda: world.run()).says("has rows up to checkpoint 0")
+    joins = {"accept_as_new": joining.option("accept_as_new")}
+    world.dies_at("fan-out.recorded", 1, **joins)
+    world.run(ends=(*ENDS, 12), **joins)
+    assert world.ids("own") == [*ALL[: ENDS[0]], *range(ENDS[2], 12)]
+    world.mend()
+    world.run(ends=(*ENDS, 12))
+    assert world.ids("server") == world.ids("files") == list(range(12))
+
+
+def test_a_destination_that_joins_again_tells_what_is_pending_for_it():
+    """It is published then, so the user must not copy it."""
+    world = Lagging()
+    world.run(ends=ENDS[:2])
+    world.names, world.make = ("files", "own"), lambda root: fan_out(root, *world.names)
+    world.run(accept_as_seen=told("fan-out.left-destination", lambda: world.run()).option("accept_as_seen"))
+    world.mend()
+    world.names = ("server", "files", "own")
+    said = told("fan-out.new-destination", lambda: world.run(ends=(*ENDS, 12)))
+    said.says("has rows up to checkpoint 1", "the last 2 records are pending", "published when it joins")
+    assert world.ids("server") == []
+    world.run(ends=(*ENDS, 12), accept_as_new=said.option("accept_as_new"))
+    assert world.ids("server") == [*ALL[: ENDS[1]], 9, 10, 11]

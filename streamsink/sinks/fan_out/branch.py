@@ -102,6 +102,12 @@ class Branch:
         is_newer = newest is not None and (said is None or newest.state.sequence > said.sequence)
         return newest.state if newest is not None and is_newer else said
 
+    def pending_records(self) -> int:
+        """How many records the journal has that the destination does not say it has published."""
+        said = self.state()
+        published = said.sequence if said is not None else 0
+        return sum(number > published and not self.journal.is_marked(number) for number in self.journal.retained())
+
     def has(self, part: Part) -> bool:
         """Whether the record of this number, here, is the part. True where nothing retained tells any more."""
         if part.number in self.journal.retained():

@@ -96,6 +96,11 @@ class Membership:
                 f"{last.checkpoint_name}"
             )
             has = f", and has rows up to {state.checkpoint_name}" if state is not None else ""
+            if state is not None and (pending := branch.pending_records()):
+                has += (
+                    f", of which the last {pending} records are pending in its journal {branch.journal.place} and are "
+                    "published when it joins"
+                )
             raise Misuse(
                 f"{to.path}: {found}{has}. Nothing was written. It is given no rows from before it is one of the "
                 "destinations. If it shall have what comes from now on, copy the earlier rows into it, if they are "
@@ -126,7 +131,7 @@ class Membership:
     def _catch_up(self, to: Destination, branch: Branch, records: Sequence[Committable]) -> None:
         """Give the destination's journal what it lacks of these records, which are the newest ones, in order."""
         has = branch.recorded()
-        mine = [(parts[branch.to.table_id], r) for r in records if branch.to.table_id in (parts := parts_of(r))]
+        mine = _since_it_joined(branch.to.table_id, records)
         for part, record in mine:
             if part.number == has + 1 and not self._is_marked(record.state.sequence):
                 branch.deliver(part, record)
@@ -144,6 +149,20 @@ class Membership:
                 "name it again later, which says from where on it has rows",
                 kind="fan-out.other-records",
             )
+
+
+def _since_it_joined(identity: str, records: Sequence[Committable]) -> list[tuple[Part, Committable]]:
+    """The destination's parts of the newest of these records, in order.
+
+    What it was given before it left was given up: its rows were read by the user's own means since, or by nobody.
+    """
+    found: list[tuple[Part, Committable]] = []
+    for record in reversed(records):
+        part = parts_of(record).get(identity)
+        if part is None:
+            break
+        found.insert(0, (part, record))
+    return found
 
 
 def _batch(state: AppState) -> tuple[object, ...]:
