@@ -10,6 +10,7 @@ from streamsink import faults
 from streamsink.databases import DatabaseSink
 from streamsink.events import DestinationBehind
 from streamsink.sink import FanOut
+from streamsink.sinks.fan_out.branch import Branch
 from streamsink.testing.faults import arm
 from tests.advice.following import follows, told
 from tests.crash.sweeps import deaths, deaths_at_steps
@@ -238,3 +239,29 @@ def test_a_destination_that_joins_again_tells_what_is_pending_for_it():
     assert world.ids("server") == []
     world.run(ends=(*ENDS, 12), accept_as_new=said.option("accept_as_new"))
     assert world.ids("server") == [*ALL[: ENDS[1]], 9, 10, 11]
+
+
+@pytest.mark.parametrize("also_lost", ["", "the journal of the fan-out"])
+def test_an_older_copy_of_its_journal_does_not_take_it_back(also_lost, monkeypatch):
+    """The start that should settle it fails. A record of a number that the destination has would count as published."""
+    world = Lagging(refused=())
+    world.run(ends=MANY[:1])
+    io, journal, away = world.io(), f"{ROOT}/server journal/streamsink/streamsink", [True]
+    kept = {path: io.read(path) for path in io.files_below(journal)}
+    world.run(ends=MANY[:2])
+    io.delete_tree(journal)
+    for path, data in kept.items():
+        io.create_if_absent(path, data)
+    if also_lost:
+        io.delete_tree(f"{ROOT}/journal")
+    settle = Branch.restore
+
+    def once(branch):
+        if away and branch.name == "server" and not branch.is_running:
+            away.clear()
+            raise OSError("the store is away for a moment")
+        settle(branch)
+
+    monkeypatch.setattr(Branch, "restore", once)
+    world.run(ends=MANY, once=True)
+    assert away == [] and world.seen() == dict.fromkeys(world.names, list(range(MANY[-1])))

@@ -27,7 +27,8 @@ class LaggingBranch(Branch):
 
     @property
     def counted(self) -> int:
-        return max(self.published, self.journal.last_sequence())
+        # The journal may be an older copy, which does not know what the destination had when the start asked it.
+        return max(self.published, self._planned, self.journal.last_sequence())
 
     def _pending(self) -> int:
         return sum(not self.journal.is_marked(number) for number in self.journal.retained())
@@ -38,7 +39,10 @@ class LaggingBranch(Branch):
             self._try(super().restore, OSError, Retryable, OutcomeUnknown)
             if self._failed is not None:
                 newest = self.journal.load(self.journal.last_sequence())
-                self._last, self.is_running = newest.state if newest is not None else self._before, True
+                known = [self._before, newest.state if newest is not None else None]
+                states = (state for state in known if state is not None)
+                self._last = max(states, key=lambda state: state.sequence, default=None)
+                self.is_running = True
 
     def look(self) -> None:
         """As ``Branch.look``; while it is behind, that is left to ``check_room``. Raises Retryable as that does."""
