@@ -1,5 +1,6 @@
 """Which destinations a fan-out has: they join, leave, are renamed, dropped, and named twice."""
 
+import ast
 import json
 import pickle
 
@@ -10,6 +11,7 @@ from streamsink.kafka import KafkaSink
 from streamsink.protocol.decision import Verdict
 from streamsink.sink import FanOut, FileSink, PaimonTable, to_sink
 from streamsink.table.table import open_table
+from streamsink.testing.driver import SparkCheckpoint
 from tests.advice.following import follows, told
 from tests.sinks import shown
 from tests.sinks.fan_out_world import ALL, ENDS, ROOT, FanOutWorld, fan_out
@@ -123,6 +125,41 @@ def test_a_destination_is_named_once(tmp_path):
             FanOut(sinks, journal=journal, options={"b": {"application": "second"}})
 
 
+@follows("fan-out.option")
+@pytest.mark.parametrize("kind", ["table", "own", "files", "server"])
+def test_the_journal_is_in_no_journal_of_a_destination(kind):
+    """The start would take what it has claimed itself for a newer driver's, and tell of that for ever."""
+    world = FanOutWorld(kind)
+    place = f"{ROOT}/server journal" if kind == "server" else f"{ROOT}/{kind}"
+    sinks = fan_out(ROOT, kind).sinks
+    told("fan-out.option", lambda: FanOut(sinks, journal=place)).says(f"'{kind}'", "a journal in another folder")
+    if kind == "server":  # where names of their own keep journals of one folder apart
+        for name, is_apart in (("streamsink", False), ("other", True)):
+            options = {kind: {"application": name}}
+            world.make = lambda root, options=options: FanOut(sinks, journal=place, options=options)
+            world.run() if is_apart else told("fan-out.option", lambda: world.run())
+        assert world.ids(kind) == ALL
+
+
+@follows("fan-out.renamed")
+@pytest.mark.parametrize("step", ["fan-out.recorded", "fan-out.before_destination", "batch.end"])
+@pytest.mark.parametrize("name", ["files", "own", "table"])
+def test_a_destination_keeps_the_name_by_which_it_knows_the_query(name, step):
+    """What is pending must not be recorded for it where another query of that name has its own records."""
+    world = FanOutWorld(name, "lines")
+    world.dies_at(step)
+    alone, other = fan_out(ROOT, name).sinks[name], FanOutWorld(name)
+    other.calls, other.checkpoint = world.calls, SparkCheckpoint("another")
+    world.make = lambda root: fan_out(root, *world.names, options={name: {"application": "other"}})
+    said = told("fan-out.renamed", lambda: world.run()).says(f"'{name}'", "Nothing was written")
+    own = ast.literal_eval(said.find(r"options=(\{.*?\}\})"))
+    assert own == {name: {"application": "streamsink"}}
+    other.run(ends=ENDS, sink=alone, application="other")
+    world.make = lambda root: fan_out(root, *world.names, options=own)
+    world.run()
+    assert world.ids(name) == sorted(ALL + ALL) and world.ids("lines") == ALL
+
+
 @follows("fan-out.same-destination")
 def test_a_copy_of_a_destination_is_noticed():
     """It has the same identity."""
@@ -146,6 +183,14 @@ def test_what_a_fan_out_cannot_be_is_refused(tmp_path):
         lambda: FanOut({"a": PaimonTable("relative")}, journal=journal),
         lambda: FanOut({"a": files}, journal=journal, options={"b": {}}),
         lambda: FanOut({"a": files}, journal=journal, options={"a": {"mode": "overwrite"}}),
+        lambda: FanOut([files], journal=journal),
+        lambda: FanOut({"a": files.path}, journal=journal),
+        lambda: FanOut({"a": FileSink}, journal=journal),
+        lambda: FanOut({"a": files}, journal=journal, options=["a"]),
+        lambda: FanOut({"a": files}, journal=journal, options={"a": None}),
+        lambda: FanOut({"a": files}, journal=journal, may_lag=["a"]),
+        lambda: FanOut({"a": files}, journal=files.path),
+        lambda: FanOut({"a": _sqlite("/x.db", journal=journal)}, journal=f"{journal}/"),
     ]
     for make in wrong:
         told("fan-out.option", make).says("Nothing was written", "Correct the fan-out")

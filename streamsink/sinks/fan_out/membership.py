@@ -5,7 +5,7 @@ leaves may have rows pending, and one that somebody else has written to under th
 these is said, and nothing is written before the user has answered.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from streamsink.errors import Misuse
@@ -71,6 +71,7 @@ class Membership:
         while not self._is_marked(pending[-1].state.sequence) and (older := next(records, None)) is not None:
             pending.append(older)
         parts = parts_of(newest)
+        self._check_names(to, parts)
         known = {branch.to.table_id for branch in self._branches}
         left = [part for identity, part in parts.items() if identity not in known]
         self._check_joining(to, newest.state, [b for b in self._branches if b.to.table_id not in parts], left)
@@ -78,6 +79,23 @@ class Membership:
         self._check_leaving(to, known, unmarked)
         for branch in self._branches:
             self._catch_up(to, branch, unmarked or [newest])
+
+    def _check_names(self, to: Destination, parts: Mapping[str, Part]) -> None:
+        """Raises Misuse when a destination is to know the query by another name than in its part of the last record.
+
+        What is pending would be recorded under that name, where another query may have its records.
+        """
+        for branch in self._branches:
+            part = parts.get(branch.to.table_id)
+            if part is not None and part.application != branch.opened.application:
+                raise Misuse(
+                    f"{branch.to.path}: the destination '{branch.name}' of {to.path} knows the query as "
+                    f"'{part.application}', and it is given '{branch.opened.application}' now. Nothing was written. "
+                    f"Give it the name before: options={{'{branch.name}': {{'application': '{part.application}'}}}}. "
+                    "To begin there under another name, leave the destination out until the others have a batch more, "
+                    "and name it again then",
+                    kind="fan-out.renamed",
+                )
 
     def _check_joining(self, to: Destination, last: AppState, joining: Sequence[Branch], left: Sequence[Part]) -> None:
         """Raises Misuse unless the user has said of each destination that is new that it begins here."""

@@ -59,6 +59,7 @@ class FanOut(Sink):
     _places: tuple[str, ...] = field(init=False, default=(), repr=False)
 
     def __post_init__(self) -> None:
+        self._check_types()
         if not self.journal or len(self.sinks) < 1:
             self._refuse(f"journal is {self.journal!r}, and there are {len(self.sinks)} destinations; give both")
         place = journal_place(self.journal)
@@ -86,6 +87,20 @@ class FanOut(Sink):
                 self._refuse(f"may_lag has {name!r}: {most!r}, expected a destination's name and a number from 1 on")
         self._check_apart()
 
+    def _check_types(self) -> None:
+        for name, given in (("sinks", self.sinks), ("options", self.options), ("may_lag", self.may_lag)):
+            if not isinstance(given, Mapping):
+                self._refuse(f"{name} is a {type(given).__name__}, expected a dict by names of destinations")
+        for name, sink in self.sinks.items():
+            if not isinstance(sink, Sink):
+                self._refuse(
+                    f"the destination {name!r} is a {type(sink).__name__}, expected a sink such as "
+                    "streamsink.sink.PaimonTable('/path/of/a/table')"
+                )
+        for name, own in self.options.items():
+            if not isinstance(own, Mapping):
+                self._refuse(f"options has {name!r} with a {type(own).__name__}, expected a dict of options")
+
     def _with_journal(self, sink: Sink) -> Sink:
         is_database = self.journal.partition(":")[0] in DATABASES
         if sink.journal or not isinstance(sink, TwoPhaseCommitSink) or is_database:
@@ -96,6 +111,11 @@ class FanOut(Sink):
 
     def _check_apart(self) -> None:
         """Raises Misuse when two of the destinations are one, or would take each other's records for their own."""
+        for name, sink in self.sinks.items():
+            place = journal_place(sink.journal) if sink.journal else table_path(sink.path)
+            is_named = bool(sink.journal and self.options.get(name, {}).get("application"))
+            if place == self.journal and not is_named:
+                self._refuse_place(name)
         known: dict[tuple[object, ...], str] = {}
         for name, sink in self.sinks.items():
             application = self.options.get(name, {}).get("application", "")
@@ -113,6 +133,12 @@ class FanOut(Sink):
                         + ("" if key[0] == "path" else f": options={{'{name}': {{'application': '...'}}}}"),
                         kind="fan-out.same-destination",
                     )
+
+    def _refuse_place(self, name: str) -> None:
+        self._refuse(
+            f"its journal has the place in which the destination '{name}' keeps its own journal, or its rows; give the "
+            "fan-out a journal in another folder"
+        )
 
     def _refuse(self, found: str) -> None:
         raise Misuse(
@@ -173,8 +199,10 @@ class OpenFanOut(OpenSink):
         self.is_distant = any(branch.opened.is_distant for branch in branches)
         place = sink.journal
         self.to = open_folder(file_io, place, visible="commits")
-        self._check_identities()
         self.journal = FanOutJournal(file_io, place, options.application, options.journal_retain, branches)
+        for branch in (branch for branch in branches if branch.journal.place == self.journal.place):
+            sink._refuse_place(branch.name)
+        self._check_identities()
         membership = Membership(branches, options, self.journal.is_marked, self.journal.place)
         self.committer = FanOutCommitter(self.to, self.journal, branches, membership, file_io=file_io)
 
