@@ -47,6 +47,8 @@ OF_FAN_OUT = (
            (f"{_ODD}::test_a_snapshot_that_another_writer_replaced_comes_again",)),
     Defect("a destination joins without a word", f"{_MEMBERSHIP}._check_joining",
            "if word in words_of(self._options.accept_as_new):", "if True:", (_WHICH,)),
+    Defect("an error of a destination advises what leads nowhere in a fan-out", "sinks/fan_out/ways.py:way_on",
+           "if said == told:", "if True:", (_WHICH,)),
     Defect("what is pending is recorded under another name", f"{_MEMBERSHIP}._check_names",
            "if part is not None and part.application != branch.opened.application:", "if False:", (_WHICH,)),
     Defect("a destination leaves with rows pending", f"{_MEMBERSHIP}._check_leaving",

@@ -14,7 +14,7 @@ from streamsink.table.table import open_table
 from streamsink.testing.driver import SparkCheckpoint
 from tests.advice.following import follows, told
 from tests.sinks import shown
-from tests.sinks.fan_out_world import ALL, ENDS, ROOT, FanOutWorld, fan_out
+from tests.sinks.fan_out_world import ALL, ENDS, ROOT, FanOutWorld, fan_out, roll_back
 
 EARLY = ENDS[:2]
 HALF = list(range(EARLY[-1]))
@@ -283,3 +283,30 @@ def test_a_destination_whose_staged_rows_are_gone_may_leave_and_join_again():
     world.run(ends=(*ENDS, 12), accept_as_new=word)
     expected = list(range(12))
     assert world.seen() == {"files": expected, "own": [*ALL[: ENDS[0]], 9, 10, 11], "table": expected}
+
+
+@follows("pending.files-gone", "table.rolled-back")
+@pytest.mark.parametrize("kind", ["pending.files-gone", "table.rolled-back"])
+@pytest.mark.parametrize("name", ["table", "own"])
+def test_what_an_error_of_a_destination_advises_leads_on_in_a_fan_out(name, kind):
+    """To give up what is pending would not: the fan-out's record gives it to the destination once more."""
+    world = FanOutWorld("files", name)
+    if kind == "pending.files-gone":
+        world.dies_at("fan-out.recorded", 2)
+        world.io().delete_tree(f"{ROOT}/{name}/streamsink/streamsink/staging")
+    else:
+        world.run(ends=EARLY)
+        roll_back(world, name)
+    said = told(kind, lambda: world.run()).says(f"leave the destination '{name}' out of the fan-out")
+    assert "give_up" not in said.message
+    journal = said.find(r"remove its journal (\S+) when the others have a batch more, and name it again")
+    world.names = ("files",)
+    if kind == "pending.files-gone":
+        world.run(accept_as_seen=told("fan-out.left-destination", lambda: world.run()).option("accept_as_seen"))
+    else:
+        world.run()
+    world.names = ("files", name)
+    world.io().delete_tree(journal)
+    word = told("fan-out.new-destination", lambda: world.run(ends=(*ENDS, 12))).option("accept_as_new")
+    world.run(ends=(*ENDS, 12), accept_as_new=word)
+    assert world.seen() == {"files": list(range(12)), name: [*ALL[: ENDS[0]], 9, 10, 11]}
