@@ -310,3 +310,28 @@ def test_what_an_error_of_a_destination_advises_leads_on_in_a_fan_out(name, kind
     word = told("fan-out.new-destination", lambda: world.run(ends=(*ENDS, 12))).option("accept_as_new")
     world.run(ends=(*ENDS, 12), accept_as_new=word)
     assert world.seen() == {"files": list(range(12)), name: [*ALL[: ENDS[0]], 9, 10, 11]}
+
+
+@follows("journal.corrupt", "journal.missing-record")
+@pytest.mark.parametrize(
+    "kind, step, occurrence",
+    [
+        ("journal.corrupt", "fan-out.recorded", 2),
+        ("journal.corrupt", "batch.end", 2),
+        ("journal.corrupt", "batch.end", 1),
+        ("journal.missing-record", "group.queued", 3),
+    ],
+)
+def test_a_record_of_the_fan_outs_own_journal_is_lost_or_damaged(kind, step, occurrence):
+    """``streamsink.give_up`` knows nothing of that journal. The destinations tell how far they are."""
+    world = FanOutWorld("files", "own", **({"publish_every_batches": 9} if step == "group.queued" else {}))
+    world.dies_at(step, occurrence)
+    journal = f"{ROOT}/journal/streamsink/streamsink"
+    if kind == "journal.corrupt":
+        world.io().replace(f"{journal}/record-{occurrence}.json", b"torn", "torn")
+    else:
+        world.io().delete(f"{journal}/record-2.json")
+    said = told(kind, lambda: world.run()).says("the destinations tell how far they are")
+    assert "give_up" not in said.message
+    world.io().delete_tree(said.find(r"remove the folder (\S+):"))
+    world.ends_right("the journal was removed")

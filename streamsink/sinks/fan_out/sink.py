@@ -26,6 +26,7 @@ from streamsink.sinks.fan_out.journal import FanOutJournal
 from streamsink.sinks.fan_out.lagging import LaggingBranch
 from streamsink.sinks.fan_out.membership import Membership
 from streamsink.sinks.fan_out.parts import named, parts_of, payload_of
+from streamsink.sinks.fan_out.ways import way_on_without_the_journal
 from streamsink.sinks.fan_out.writing import FanOutGroup, FanOutWriting, Written
 from streamsink.sinks.files import open_folder
 from streamsink.sinks.transactions.sink import TwoPhaseCommitSink
@@ -171,7 +172,9 @@ class FanOut(Sink):
 
     def _known_paths(self, file_io: FileIO, options: SinkOptions) -> set[str]:
         """Those of the destinations that the newest record names."""
-        newest = FileJournal(file_io, self.journal, options.application, options.journal_retain).newest()
+        journal = FileJournal(file_io, self.journal, options.application, options.journal_retain)
+        with way_on_without_the_journal(self.journal, options.application, journal.place):
+            newest = journal.newest()
         return {part.path for part in parts_of(newest).values()} if newest is not None else set()
 
     def _store(self, sink: Sink, options: SinkOptions) -> Store | None:
