@@ -27,6 +27,8 @@ OF_FAN_OUT = (
            "max(states, key=lambda state: state.sequence, default=None)",
            "newest.state if newest is not None else self._before",
            (f"{_BEHIND}::test_an_older_copy_of_its_journal_does_not_take_it_back",)),
+    Defect("nobody looks whether a destination that is behind was put back", f"{_LAGGING}.look", "self._compare()",
+           "pass", (f"{_BEHIND}::test_one_that_is_behind_and_is_put_back_under_the_query_stops_it",)),
     Defect("a failed publishing is not looked up before the next one", f"{_LAGGING}._catch_up", "self._begin_anew()",
            "pass", (_BEHIND,)),
     Defect("what a dead driver has recorded is not given to the destinations", f"{_MEMBERSHIP}._catch_up",

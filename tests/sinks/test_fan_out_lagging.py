@@ -265,3 +265,29 @@ def test_an_older_copy_of_its_journal_does_not_take_it_back(also_lost, monkeypat
     monkeypatch.setattr(Branch, "restore", once)
     world.run(ends=MANY, once=True)
     assert away == [] and world.seen() == dict.fromkeys(world.names, list(range(MANY[-1])))
+
+
+@follows("table.rolled-back")
+def test_one_that_is_behind_and_is_put_back_under_the_query_stops_it():
+    """What the user has to decide does not wait until too many records are pending."""
+    world, notes = Lagging(refused=()), f"{ROOT}/server journal/commits/streamsink"
+    counts, kept = Counter(), {}
+
+    def put_back(step: str) -> None:
+        counts[step] += 1
+        if step == "batch.end" and counts[step] == 2:
+            world.refuse("commit")
+        if step == "batch.end" and counts[step] == 3:
+            newest = max(world.io().names(notes))
+            kept[newest] = world.io().read(f"{notes}/{newest}")
+            world.io().delete(f"{notes}/{newest}")
+
+    faults.arm(put_back)
+    try:
+        said = told("table.rolled-back", lambda: world.run(ends=MANY))
+    finally:
+        faults.arm(None)
+    assert counts["batch.end"] == 3 and said.says("Restore the folder", "Nothing was written")
+    world.io().create_if_absent(f"{notes}/{max(kept)}", kept[max(kept)])
+    world.mend()
+    world.ends_right("what it knows was restored", MANY)

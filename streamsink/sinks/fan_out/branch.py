@@ -133,11 +133,15 @@ class Branch:
 
     def plan(self) -> None:
         """Find out what is published here, for ``published``. Nothing is published. Raises as ``plan_restore``."""
+        self._planned = self._compare(self.identify)
+
+    def _compare(self, identify: Callable[[], None] = lambda: None) -> int:
+        """The number of the last record that is published here. Raises as ``plan_restore``. identify: called first."""
         with self.journal.loading(), self._with_its_way_on():
-            self.identify()
+            identify()
             history = self._committer.history(self.opened.application)
             plan = plan_restore(self.to, history, self.journal, self._committer, self._options)
-        self._planned = plan.last.sequence if plan.last is not None else 0
+        return plan.last.sequence if plan.last is not None else 0
 
     def restore(self) -> None:
         """Publish what earlier starts left here. Idempotent. Raises as ``TwoPhaseCommit.restore``."""

@@ -3,6 +3,7 @@
 Its part of each record goes into its own journal as ever, so it is recorded there, with its staged files, and waits.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -45,9 +46,14 @@ class LaggingBranch(Branch):
                 self.is_running = True
 
     def look(self) -> None:
-        """As ``Branch.look``; while it is behind, that is left to ``check_room``. Raises Retryable as that does."""
+        """As ``Branch.look``; while it is behind, what is missing is left to ``check_room``. Raises Retryable as that
+        does, and in any case what the user has to decide.
+        """
         if self._failed is None:
             self._try(super().look, OSError, Retryable, OutcomeUnknown)
+        else:
+            with contextlib.suppress(OSError, Retryable, OutcomeUnknown):  # it is behind already
+                self._compare()
         self.check_room()
 
     def check_room(self) -> None:
