@@ -335,3 +335,36 @@ def test_a_record_of_the_fan_outs_own_journal_is_lost_or_damaged(kind, step, occ
     assert "give_up" not in said.message
     world.io().delete_tree(said.find(r"remove the folder (\S+):"))
     world.ends_right("the journal was removed")
+
+
+@follows("fan-out.new-destination", "fan-out.left-destination")
+def test_words_for_several_destinations_are_told_together():
+    """Who sets the option to what the last message says must not be asked the same in turn for ever."""
+    world = FanOutWorld("files", "own", "table")
+    world.dies_at("fan-out.recorded", 2)
+    world.names = ("files", "lines", "own:other")
+    words: dict[str, str] = {}
+    for option, kind in (("accept_as_new", "new"), ("accept_as_seen", "left")):
+        for number in (1, 2):
+            said = told(f"fan-out.{kind}-destination", lambda: world.run(**words))
+            words[option] = said.option(option)
+            assert len(words[option].split()) == number
+    world.run(**words)
+    assert world.ids("files") == ALL and world.ids("lines") == world.ids("own:other") == ALL[EARLY[-1] :]
+
+
+@follows("table.recreated")
+def test_a_journal_of_another_fan_out_is_not_taken():
+    """Such as one from a backup, without the identity, when another one has begun meanwhile."""
+    world, journal = FanOutWorld("files", "own"), f"{ROOT}/journal"
+    world.run(ends=EARLY)
+    io = world.io()
+    kept = {path: io.read(path) for path in io.files_below(f"{journal}/streamsink")}
+    io.delete_tree(journal)
+    world.run(ends=EARLY)  # a new one begins, and has no record yet
+    io.delete_tree(f"{journal}/streamsink")
+    for path, data in kept.items():
+        io.create_if_absent(path, data)
+    said = told("table.recreated", lambda: world.run()).says("Nothing was written", "the destinations tell")
+    io.delete_tree(said.find(r"remove the folder (\S+):"))
+    world.ends_right("the journal of another one was removed")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from streamsink.errors import Misuse
-from streamsink.options import SinkOptions, words_of
+from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.sink import Destination
@@ -67,6 +67,7 @@ class Membership:
             if last is not None:
                 self._check_joining(to, last, [b for b in self._branches if b.last_recorded() is None], [])
             return
+        self._check_identity(to, newest.state)
         pending = [newest]
         while not self._is_marked(pending[-1].state.sequence) and (older := next(records, None)) is not None:
             pending.append(older)
@@ -79,6 +80,17 @@ class Membership:
         self._check_leaving(to, known, unmarked)
         for branch in self._branches:
             self._catch_up(to, branch, unmarked or [newest])
+
+    def _check_identity(self, to: Destination, newest: AppState) -> None:
+        """Raises Misuse when the fan-out's journal has records of another one, which was in its place before."""
+        if newest.table_id != to.table_id:
+            raise Misuse(
+                f"{to.path}: record {newest.sequence} in the fan-out's journal {self._place} is of a fan-out with the "
+                f"id {newest.table_id}, and the one that is there has the id {to.table_id}: the journal was put there "
+                f"from elsewhere, or from a backup without the file {to.path}/id. Nothing was written. Restore what "
+                f"belongs together; or remove the folder {self._place}: the destinations tell how far they are",
+                kind="table.recreated",
+            )
 
     def _check_names(self, to: Destination, parts: Mapping[str, Part]) -> None:
         """Raises Misuse when a destination is to know the query by another name than in its part of the last record.
@@ -122,7 +134,7 @@ class Membership:
             raise Misuse(
                 f"{to.path}: {found}{has}. Nothing was written. It is given no rows from before it is one of the "
                 "destinations. If it shall have what comes from now on, copy the earlier rows into it, if they are "
-                f"needed, and set accept_as_new='{word}'. Else leave it out"
+                f"needed, and set accept_as_new='{_with(self._options.accept_as_new, word)}'. Else leave it out"
                 f"{', or restore the destination that was there' if before is not None else ''}",
                 kind="fan-out.new-destination",
             )
@@ -142,7 +154,8 @@ class Membership:
                     f"{to.path}: {record.state.checkpoint_name} is recorded for the destination '{part.name}' "
                     f"({part.path}) as well, which is not one of the destinations any more, and may not be published "
                     "there. Nothing was written. Name it once more, and leave it out when a start has published what "
-                    f"is pending. If it is gone for good, or its rows are not needed, set accept_as_seen='{word}'",
+                    "is pending. If it is gone for good, or its rows are not needed, set "
+                    f"accept_as_seen='{_with(self._options.accept_as_seen, word)}'",
                     kind="fan-out.left-destination",
                 )
 
@@ -167,6 +180,11 @@ class Membership:
                 "name it again later, which says from where on it has rows",
                 kind="fan-out.other-records",
             )
+
+
+def _with(option: str | None, word: str) -> str:
+    """What the option must be to answer this question too. What it has answered may be asked again meanwhile."""
+    return with_word(option, word, words_of(option))
 
 
 def _since_it_joined(identity: str, records: Sequence[Committable]) -> list[tuple[Part, Committable]]:
