@@ -96,6 +96,26 @@ def test_a_destination_that_was_dropped_and_created_again_is_noticed(name):
     assert all(world.ids(other) == ALL for other in world.names if other != name)
 
 
+@follows("fan-out.histories-differ")
+@pytest.mark.parametrize("query", ["query", "another"])
+def test_a_destination_that_has_more_than_the_others_must_wait(query):
+    """As when a second sink of the same batch function, which was a batch ahead at a death, joins the fan-out; or when
+    a query of another checkpoint has read the same topic further."""
+    world = FanOutWorld("own")
+    world.run(ends=(2, 3))
+    fan_outs, world.checkpoint = world.checkpoint, SparkCheckpoint(query)
+    world.run(ends=(2, 3, 5), sink=FileSink(f"{ROOT}/files"))
+    world.checkpoint, world.names = fan_outs, ("own", "files")
+    said = told("fan-out.histories-differ", lambda: world.run(ends=(2, 3, 5)))
+    said.says("'files'", "Nothing was written", "Leave it out until the others have that too, and name it again")
+    world.names = ("own",)
+    world.run(ends=(2, 3, 5))
+    world.names = ("own", "files")
+    word = told("fan-out.new-destination", lambda: world.run(ends=(2, 3, 5, 9))).option("accept_as_new")
+    world.run(ends=(2, 3, 5, 9), accept_as_new=word)
+    assert world.seen() == dict.fromkeys(world.names, ALL)
+
+
 def test_a_table_that_was_dropped_says_so_and_is_not_made_anew():
     world = FanOutWorld("files", "table")
     world.run(ends=EARLY)

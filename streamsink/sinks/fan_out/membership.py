@@ -113,6 +113,14 @@ class Membership:
         """Raises Misuse unless the user has said of each destination that is new that it begins here."""
         for branch in joining:
             state = branch.last_recorded()
+            if state is not None and _is_ahead(state, last):
+                raise Misuse(
+                    f"{to.path}: the destination '{branch.name}' ({branch.to.path}) has rows up to "
+                    f"{state.checkpoint_name}, and the others have all up to {last.checkpoint_name}: it would be given "
+                    "once more what the others lack. Nothing was written. Leave it out until the others have that "
+                    "too, and name it again then",
+                    kind="fan-out.histories-differ",
+                )
             had = f"{branch.to.table_id}|{state.record_id if state is not None else ''}"
             word = ways.word(f"{to.table_id}|{last.record_id}|{had}|begins here")
             if word in words_of(self._options.accept_as_new):
@@ -199,6 +207,19 @@ def _since_it_joined(identity: str, records: Sequence[Committable]) -> list[tupl
             break
         found.insert(0, (part, record))
     return found
+
+
+def _is_ahead(state: AppState, last: AppState) -> bool:
+    """Whether a destination has rows of batches that the others, whose last record this is, are given next."""
+    if state.query == last.query and (state.generation, state.checkpoint_id) > (last.generation, last.checkpoint_id):
+        return True
+    known = {record.identity: record.next for record in last.recorded.topics}
+    return any(
+        offset > known[record.identity].get(partition, 0)
+        for record in state.recorded.topics
+        if record.identity in known
+        for partition, offset in record.next.items()
+    )
 
 
 def _batch(state: AppState) -> tuple[object, ...]:
