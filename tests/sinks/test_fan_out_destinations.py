@@ -8,6 +8,8 @@ import pytest
 
 from streamsink.databases import DatabaseSink
 from streamsink.kafka import KafkaSink
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Batch
 from streamsink.protocol.decision import Verdict
 from streamsink.sink import FanOut, FileSink, PaimonTable, to_sink
 from streamsink.table.table import open_table
@@ -143,6 +145,9 @@ def test_a_destination_is_named_once(tmp_path):
         said.says("'a'", "'b'", "Nothing was written")
         if what in ("topics", "journals"):
             FanOut(sinks, journal=journal, options={"b": {"application": "second"}})
+            spelled = FanOut(sinks, journal=journal, options={"b": {"application": "query"}})
+            given = SinkOptions.of(spelled.path, {"application": "query"}), Batch(0, "query", "")
+            told("fan-out.same-destination", lambda: spelled.open(FanOutWorld().io(), *given, lambda: (), print))
 
 
 @follows("fan-out.option")

@@ -86,7 +86,7 @@ class FanOut(Sink):
         for name, most in self.may_lag.items():
             if name not in self.sinks or not isinstance(most, int) or isinstance(most, bool) or most < 1:
                 self._refuse(f"may_lag has {name!r}: {most!r}, expected a destination's name and a number from 1 on")
-        self._check_apart()
+        self._check_apart({name: self.options.get(name, {}).get("application", "") for name in self.sinks})
 
     def _check_types(self) -> None:
         for name, given in (("sinks", self.sinks), ("options", self.options), ("may_lag", self.may_lag)):
@@ -110,16 +110,19 @@ class FanOut(Sink):
         own = hashlib.sha256(sink.path.encode()).hexdigest()[:16]
         return cast(Sink, replace(cast(Any, sink), journal=f"{self.journal}/destinations/{own}"))
 
-    def _check_apart(self) -> None:
-        """Raises Misuse when two of the destinations are one, or would take each other's records for their own."""
+    def _check_apart(self, applications: Mapping[str, str]) -> None:
+        """Raises Misuse when two of the destinations are one, or would take each other's records for their own.
+
+        applications: by name of a destination, how it knows the query; '' as the fan-out does.
+        """
         for name, sink in self.sinks.items():
             place = journal_place(sink.journal) if sink.journal else table_path(sink.path)
-            is_named = bool(sink.journal and self.options.get(name, {}).get("application"))
+            is_named = bool(sink.journal and applications[name])
             if place == self.journal and not is_named:
                 self._refuse_place(name)
         known: dict[tuple[object, ...], str] = {}
         for name, sink in self.sinks.items():
-            application = self.options.get(name, {}).get("application", "")
+            application = applications[name]
             keys: list[tuple[object, ...]] = [("path", sink.path)]
             keys += [("journal", journal_place(sink.journal), application)] if sink.journal else []
             if hasattr(sink, "marker_topic"):  # of Kafka: the names of transactions and markers
@@ -156,9 +159,13 @@ class FanOut(Sink):
     ) -> "OpenFanOut":
         if self.may_lag and options.publishes_later:
             self._refuse("may_lag is given, and publish or publish_every_batches; leave one of them out")
+        mine = {
+            name: SinkOptions.of(sink.path, self.options.get(name, {}), options) for name, sink in self.sinks.items()
+        }
+        self._check_apart({name: own.application for name, own in mine.items()})  # the query's may be one of these
         branches, stores, known = list[Branch](), [], self._known_paths(file_io, options)
         for name, sink in self.sinks.items():
-            own = SinkOptions.of(sink.path, self.options.get(name, {}), options)
+            own = mine[name]
             check_application(sink.path, own.application)
             store = self._store(sink, own)
             its_io = file_io if store is None else store.open()
