@@ -133,3 +133,17 @@ class FanOutWorld:
             other = copy.copy(self)
             other.calls, other.checkpoint = copy.deepcopy(self.calls), copy.deepcopy(self.checkpoint)
         return other
+
+
+def roll_back(world, name: str) -> None:
+    """The destination loses its last record, as a rollback or a restore from a backup does it."""
+    io, last = world.io(), {"files": "_commits/streamsink", "own": "commits/streamsink", "table": "snapshot"}[name]
+    folder = f"{ROOT}/{name}/{last}"
+    newest = max((n for n in io.names(folder) if "LATEST" not in n and "EARLIEST" not in n), key=_number)
+    io.delete(f"{folder}/{newest}")
+    if name == "table":
+        io.replace(f"{folder}/LATEST", str(_number(newest) - 1).encode(), "rolled")
+
+
+def _number(name: str) -> int:
+    return int("".join(letter for letter in name if letter.isdigit()))

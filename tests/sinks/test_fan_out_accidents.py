@@ -27,7 +27,7 @@ from streamsink.testing.faults import InjectedCrash, arm, crash
 from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import advice, follows, told
 from tests.sinks import shown
-from tests.sinks.fan_out_world import ALL, ENDS, ROOT, FanOutWorld
+from tests.sinks.fan_out_world import ALL, ENDS, ROOT, FanOutWorld, roll_back
 from tests.sinks.lake import rows
 from tests.sinks.test_file_sink import rows_of
 
@@ -35,26 +35,12 @@ EARLY = ENDS[:2]
 HALF = list(range(EARLY[-1]))
 
 
-def _roll_back(world, name: str) -> None:
-    """The destination loses its last record, as a rollback or a restore from a backup does it."""
-    io, last = world.io(), {"files": "_commits/streamsink", "own": "commits/streamsink", "table": "snapshot"}[name]
-    folder = f"{ROOT}/{name}/{last}"
-    newest = max((n for n in io.names(folder) if "LATEST" not in n and "EARLIEST" not in n), key=_number)
-    io.delete(f"{folder}/{newest}")
-    if name == "table":
-        io.replace(f"{folder}/LATEST", str(_number(newest) - 1).encode(), "rolled")
-
-
-def _number(name: str) -> int:
-    return int("".join(letter for letter in name if letter.isdigit()))
-
-
 @pytest.mark.parametrize("name", ["files", "table", "own"])
 def test_one_destination_that_went_back_is_named(name):
     """The query stops, and the others are not harmed."""
     world = FanOutWorld("files", "table", "own")
     world.run(ends=EARLY)
-    _roll_back(world, name)
+    roll_back(world, name)
     said = told("table.rolled-back", lambda: world.run()).says(f"{ROOT}/{name}:", "Nothing was written")
     assert said.kind and world.ids(name) == ALL[: ENDS[0]]
     assert all(world.ids(other) == HALF for other in world.names if other != name)
@@ -66,10 +52,10 @@ def test_only_that_destination_gets_again_what_it_has_lost(name, running):
     """With on_rollback='republish', at a start, and under a running query."""
     world = FanOutWorld("files", "table", "own", on_rollback="republish")
     if running:
-        _during(world, "batch.end", 2, lambda: _roll_back(world, name))
+        _during(world, "batch.end", 2, lambda: roll_back(world, name))
     else:
         world.run(ends=EARLY)
-        _roll_back(world, name)
+        roll_back(world, name)
     world.ends_right("a rollback of one destination")
 
 
@@ -366,7 +352,7 @@ def test_a_destination_that_went_back_under_the_query_is_noticed_before_the_next
     """No other destination is given the batch then."""
     world = FanOutWorld("own", "table", "files")
     with pytest.raises(Misuse) as refused:
-        _during(world, "batch.end", 3, lambda: _roll_back(world, "files"))
+        _during(world, "batch.end", 3, lambda: roll_back(world, "files"))
     assert refused.value.kind == "table.rolled-back" and world.ids("own") == world.ids("table") == HALF
 
 

@@ -10,6 +10,7 @@ from streamsink import faults
 from streamsink.databases import DatabaseSink
 from streamsink.events import DestinationBehind
 from streamsink.sink import FanOut
+from streamsink.sinks.fan_out.branch import Branch
 from streamsink.testing.faults import arm
 from tests.advice.following import follows, told
 from tests.crash.sweeps import deaths, deaths_at_steps
@@ -204,3 +205,89 @@ def test_a_table_of_a_database_that_is_away_for_a_while(tmp_path):
     with contextlib.closing(sqlite3.connect(path)) as connection:
         found = connection.execute("SELECT id FROM rows ORDER BY rowid").fetchall()
     assert found == [(number,) for number in range(MANY[-1])]
+
+
+def test_what_was_given_up_does_not_come_when_the_destination_joins_again():
+    """The server keeps all records unmarked, so the one that was given up looks like one that was not delivered. The
+    user has copied its rows by then, as the message says."""
+    world = Lagging()
+    world.dies_at("fan-out.recorded", 2)  # the third one lacks its part
+    world.names = ("server", "files")
+    word = told("fan-out.left-destination", lambda: world.run(ends=ENDS[:3])).option("accept_as_seen")
+    world.run(ends=ENDS[:3], accept_as_seen=word)
+    world.names = ("server", "files", "own")
+    joining = told("fan-out.new-destination", lambda: world.run()).says("has rows up to checkpoint 0")
+    joins = {"accept_as_new": joining.option("accept_as_new")}
+    world.dies_at("fan-out.recorded", 1, **joins)
+    world.run(ends=(*ENDS, 12), **joins)
+    assert world.ids("own") == [*ALL[: ENDS[0]], *range(ENDS[2], 12)]
+    world.mend()
+    world.run(ends=(*ENDS, 12))
+    assert world.ids("server") == world.ids("files") == list(range(12))
+
+
+def test_a_destination_that_joins_again_tells_what_is_pending_for_it():
+    """It is published then, so the user must not copy it."""
+    world = Lagging()
+    world.run(ends=ENDS[:2])
+    world.names, world.make = ("files", "own"), lambda root: fan_out(root, *world.names)
+    world.run(accept_as_seen=told("fan-out.left-destination", lambda: world.run()).option("accept_as_seen"))
+    world.mend()
+    world.names = ("server", "files", "own")
+    said = told("fan-out.new-destination", lambda: world.run(ends=(*ENDS, 12)))
+    said.says("has rows up to checkpoint 1", "the last 2 records are pending", "published when it joins")
+    assert world.ids("server") == []
+    world.run(ends=(*ENDS, 12), accept_as_new=said.option("accept_as_new"))
+    assert world.ids("server") == [*ALL[: ENDS[1]], 9, 10, 11]
+
+
+@pytest.mark.parametrize("also_lost", ["", "the journal of the fan-out"])
+def test_an_older_copy_of_its_journal_does_not_take_it_back(also_lost, monkeypatch):
+    """The start that should settle it fails. A record of a number that the destination has would count as published."""
+    world = Lagging(refused=())
+    world.run(ends=MANY[:1])
+    io, journal, away = world.io(), f"{ROOT}/server journal/streamsink/streamsink", [True]
+    kept = {path: io.read(path) for path in io.files_below(journal)}
+    world.run(ends=MANY[:2])
+    io.delete_tree(journal)
+    for path, data in kept.items():
+        io.create_if_absent(path, data)
+    if also_lost:
+        io.delete_tree(f"{ROOT}/journal")
+    settle = Branch.restore
+
+    def once(branch):
+        if away and branch.name == "server" and not branch.is_running:
+            away.clear()
+            raise OSError("the store is away for a moment")
+        settle(branch)
+
+    monkeypatch.setattr(Branch, "restore", once)
+    world.run(ends=MANY, once=True)
+    assert away == [] and world.seen() == dict.fromkeys(world.names, list(range(MANY[-1])))
+
+
+@follows("table.rolled-back")
+def test_one_that_is_behind_and_is_put_back_under_the_query_stops_it():
+    """What the user has to decide does not wait until too many records are pending."""
+    world, notes = Lagging(refused=()), f"{ROOT}/server journal/commits/streamsink"
+    counts, kept = Counter(), {}
+
+    def put_back(step: str) -> None:
+        counts[step] += 1
+        if step == "batch.end" and counts[step] == 2:
+            world.refuse("commit")
+        if step == "batch.end" and counts[step] == 3:
+            newest = max(world.io().names(notes))
+            kept[newest] = world.io().read(f"{notes}/{newest}")
+            world.io().delete(f"{notes}/{newest}")
+
+    faults.arm(put_back)
+    try:
+        said = told("table.rolled-back", lambda: world.run(ends=MANY))
+    finally:
+        faults.arm(None)
+    assert counts["batch.end"] == 3 and said.says("Restore the folder", "Nothing was written")
+    world.io().create_if_absent(f"{notes}/{max(kept)}", kept[max(kept)])
+    world.mend()
+    world.ends_right("what it knows was restored", MANY)

@@ -5,6 +5,7 @@ code is the same. Driver only.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from streamsink.protocol.run.reconcile import Reconciler
 from streamsink.protocol.run.restore import plan_restore
 from streamsink.protocol.sink import OpenSink
 from streamsink.sinks.fan_out.parts import Part
+from streamsink.sinks.fan_out.ways import way_on
 from streamsink.storage.file_io import FileIO
 
 
@@ -102,6 +104,12 @@ class Branch:
         is_newer = newest is not None and (said is None or newest.state.sequence > said.sequence)
         return newest.state if newest is not None and is_newer else said
 
+    def pending_records(self) -> int:
+        """How many records the journal has that the destination does not say it has published."""
+        said = self.state()
+        published = said.sequence if said is not None else 0
+        return sum(number > published and not self.journal.is_marked(number) for number in self.journal.retained())
+
     def has(self, part: Part) -> bool:
         """Whether the record of this number, here, is the part. True where nothing retained tells any more."""
         if part.number in self.journal.retained():
@@ -125,11 +133,15 @@ class Branch:
 
     def plan(self) -> None:
         """Find out what is published here, for ``published``. Nothing is published. Raises as ``plan_restore``."""
-        with self.journal.loading():
-            self.identify()
+        self._planned = self._compare(self.identify)
+
+    def _compare(self, identify: Callable[[], None] = lambda: None) -> int:
+        """The number of the last record that is published here. Raises as ``plan_restore``. identify: called first."""
+        with self.journal.loading(), self._with_its_way_on():
+            identify()
             history = self._committer.history(self.opened.application)
             plan = plan_restore(self.to, history, self.journal, self._committer, self._options)
-        self._planned = plan.last.sequence if plan.last is not None else 0
+        return plan.last.sequence if plan.last is not None else 0
 
     def restore(self) -> None:
         """Publish what earlier starts left here. Idempotent. Raises as ``TwoPhaseCommit.restore``."""
@@ -171,8 +183,12 @@ class Branch:
             self._check.check(history.state)
         self._reconcile(lambda: None)
 
+    def _with_its_way_on(self) -> AbstractContextManager[None]:
+        return way_on(self.name, self.to.path, self._options.application, self.journal.place)
+
     def _reconcile(self, identify: Callable[[], None]) -> None:
-        reconciled = self._reconciler.reconcile(self._writer, identify)
+        with self._with_its_way_on():
+            reconciled = self._reconciler.reconcile(self._writer, identify)
         self._last = reconciled.last
         if reconciled.rolled_back and not reconciled.replaced:
             told = events.RolledBackRepublished(self.to.path, self._options.application, reconciled.published)
@@ -238,8 +254,9 @@ class Branch:
 
     def publish_up_to(self, part: Part, checkpoint_id: int) -> None:
         """Publish what is pending here up to this part. Idempotent. Raises as ``Committer.publish``."""
-        self._queue.publish_up_to(checkpoint_id)
-        self._queue.settle()
+        with self._with_its_way_on():
+            self._queue.publish_up_to(checkpoint_id)
+            self._queue.settle()
         if self.published < part.number:
             raise Retryable(
                 f"{self.to.path}: record {part.number} of application '{part.application}' is neither pending nor "

@@ -2,7 +2,9 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import Any
 
 from streamsink.errors import Retryable
 from streamsink.faults import fault_point
@@ -14,6 +16,7 @@ from streamsink.sinks.fan_out.branch import Branch
 from streamsink.sinks.fan_out.journal import FanOutJournal
 from streamsink.sinks.fan_out.membership import Membership
 from streamsink.sinks.fan_out.parts import Part, parts_of
+from streamsink.sinks.fan_out.ways import way_on_without_the_journal
 from streamsink.storage.file_io import FileIO
 
 
@@ -55,6 +58,10 @@ class FanOutCommitter(Committer):
     def for_background(self) -> "FanOutCommitter":
         """This one: what a thread that publishes changes is in the branches' queues."""
         return self
+
+    def asking(self, questions: Any, *, others: bool = False) -> AbstractContextManager[Any]:
+        """What the fan-out's journal is asked meanwhile may be damaged."""
+        return way_on_without_the_journal(self._to.path, self._journal.application, self._journal.place)
 
     # -- history ---------------------------------------------------------------------------------------------------
 

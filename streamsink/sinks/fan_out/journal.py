@@ -29,6 +29,7 @@ class FanOutJournal(FileJournal):
 
     def __init__(self, file_io: FileIO, folder: str, application: str, retain: int, branches: Sequence[Branch]):
         super().__init__(file_io, folder, application, retain)
+        self.application = application
         self._branches = branches
         self._told: Callable[[Committable], None] = lambda record: None
         self.is_claimed = False

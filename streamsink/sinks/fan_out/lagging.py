@@ -3,6 +3,7 @@
 Its part of each record goes into its own journal as ever, so it is recorded there, with its staged files, and waits.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +28,8 @@ class LaggingBranch(Branch):
 
     @property
     def counted(self) -> int:
-        return max(self.published, self.journal.last_sequence())
+        # The journal may be an older copy, which does not know what the destination had when the start asked it.
+        return max(self.published, self._planned, self.journal.last_sequence())
 
     def _pending(self) -> int:
         return sum(not self.journal.is_marked(number) for number in self.journal.retained())
@@ -38,12 +40,20 @@ class LaggingBranch(Branch):
             self._try(super().restore, OSError, Retryable, OutcomeUnknown)
             if self._failed is not None:
                 newest = self.journal.load(self.journal.last_sequence())
-                self._last, self.is_running = newest.state if newest is not None else self._before, True
+                known = [self._before, newest.state if newest is not None else None]
+                states = (state for state in known if state is not None)
+                self._last = max(states, key=lambda state: state.sequence, default=None)
+                self.is_running = True
 
     def look(self) -> None:
-        """As ``Branch.look``; while it is behind, that is left to ``check_room``. Raises Retryable as that does."""
+        """As ``Branch.look``; while it is behind, what is missing is left to ``check_room``. Raises Retryable as that
+        does, and in any case what the user has to decide.
+        """
         if self._failed is None:
             self._try(super().look, OSError, Retryable, OutcomeUnknown)
+        else:
+            with contextlib.suppress(OSError, Retryable, OutcomeUnknown):  # it is behind already
+                self._compare()
         self.check_room()
 
     def check_room(self) -> None:

@@ -5,11 +5,11 @@ leaves may have rows pending, and one that somebody else has written to under th
 these is said, and nothing is written before the user has answered.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from streamsink.errors import Misuse
-from streamsink.options import SinkOptions, words_of
+from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.sink import Destination
@@ -67,10 +67,12 @@ class Membership:
             if last is not None:
                 self._check_joining(to, last, [b for b in self._branches if b.last_recorded() is None], [])
             return
+        self._check_identity(to, newest.state)
         pending = [newest]
         while not self._is_marked(pending[-1].state.sequence) and (older := next(records, None)) is not None:
             pending.append(older)
         parts = parts_of(newest)
+        self._check_names(to, parts)
         known = {branch.to.table_id for branch in self._branches}
         left = [part for identity, part in parts.items() if identity not in known]
         self._check_joining(to, newest.state, [b for b in self._branches if b.to.table_id not in parts], left)
@@ -79,10 +81,46 @@ class Membership:
         for branch in self._branches:
             self._catch_up(to, branch, unmarked or [newest])
 
+    def _check_identity(self, to: Destination, newest: AppState) -> None:
+        """Raises Misuse when the fan-out's journal has records of another one, which was in its place before."""
+        if newest.table_id != to.table_id:
+            raise Misuse(
+                f"{to.path}: record {newest.sequence} in the fan-out's journal {self._place} is of a fan-out with the "
+                f"id {newest.table_id}, and the one that is there has the id {to.table_id}: the journal was put there "
+                f"from elsewhere, or from a backup without the file {to.path}/id. Nothing was written. Restore what "
+                f"belongs together; or remove the folder {self._place}: the destinations tell how far they are",
+                kind="table.recreated",
+            )
+
+    def _check_names(self, to: Destination, parts: Mapping[str, Part]) -> None:
+        """Raises Misuse when a destination is to know the query by another name than in its part of the last record.
+
+        What is pending would be recorded under that name, where another query may have its records.
+        """
+        for branch in self._branches:
+            part = parts.get(branch.to.table_id)
+            if part is not None and part.application != branch.opened.application:
+                raise Misuse(
+                    f"{branch.to.path}: the destination '{branch.name}' of {to.path} knows the query as "
+                    f"'{part.application}', and it is given '{branch.opened.application}' now. Nothing was written. "
+                    f"Give it the name before: options={{'{branch.name}': {{'application': '{part.application}'}}}}. "
+                    "To begin there under another name, leave the destination out until the others have a batch more, "
+                    "and name it again then",
+                    kind="fan-out.renamed",
+                )
+
     def _check_joining(self, to: Destination, last: AppState, joining: Sequence[Branch], left: Sequence[Part]) -> None:
         """Raises Misuse unless the user has said of each destination that is new that it begins here."""
         for branch in joining:
             state = branch.last_recorded()
+            if state is not None and _is_ahead(state, last):
+                raise Misuse(
+                    f"{to.path}: the destination '{branch.name}' ({branch.to.path}) has rows up to "
+                    f"{state.checkpoint_name}, and the others have all up to {last.checkpoint_name}: it would be given "
+                    "once more what the others lack. Nothing was written. Leave it out until the others have that "
+                    "too, and name it again then",
+                    kind="fan-out.histories-differ",
+                )
             had = f"{branch.to.table_id}|{state.record_id if state is not None else ''}"
             word = ways.word(f"{to.table_id}|{last.record_id}|{had}|begins here")
             if word in words_of(self._options.accept_as_new):
@@ -96,10 +134,15 @@ class Membership:
                 f"{last.checkpoint_name}"
             )
             has = f", and has rows up to {state.checkpoint_name}" if state is not None else ""
+            if state is not None and (pending := branch.pending_records()):
+                has += (
+                    f", of which the last {pending} records are pending in its journal {branch.journal.place} and are "
+                    "published when it joins"
+                )
             raise Misuse(
                 f"{to.path}: {found}{has}. Nothing was written. It is given no rows from before it is one of the "
                 "destinations. If it shall have what comes from now on, copy the earlier rows into it, if they are "
-                f"needed, and set accept_as_new='{word}'. Else leave it out"
+                f"needed, and set accept_as_new='{_with(self._options.accept_as_new, word)}'. Else leave it out"
                 f"{', or restore the destination that was there' if before is not None else ''}",
                 kind="fan-out.new-destination",
             )
@@ -119,14 +162,15 @@ class Membership:
                     f"{to.path}: {record.state.checkpoint_name} is recorded for the destination '{part.name}' "
                     f"({part.path}) as well, which is not one of the destinations any more, and may not be published "
                     "there. Nothing was written. Name it once more, and leave it out when a start has published what "
-                    f"is pending. If it is gone for good, or its rows are not needed, set accept_as_seen='{word}'",
+                    "is pending. If it is gone for good, or its rows are not needed, set "
+                    f"accept_as_seen='{_with(self._options.accept_as_seen, word)}'",
                     kind="fan-out.left-destination",
                 )
 
     def _catch_up(self, to: Destination, branch: Branch, records: Sequence[Committable]) -> None:
         """Give the destination's journal what it lacks of these records, which are the newest ones, in order."""
         has = branch.recorded()
-        mine = [(parts[branch.to.table_id], r) for r in records if branch.to.table_id in (parts := parts_of(r))]
+        mine = _since_it_joined(branch.to.table_id, records)
         for part, record in mine:
             if part.number == has + 1 and not self._is_marked(record.state.sequence):
                 branch.deliver(part, record)
@@ -144,6 +188,38 @@ class Membership:
                 "name it again later, which says from where on it has rows",
                 kind="fan-out.other-records",
             )
+
+
+def _with(option: str | None, word: str) -> str:
+    """What the option must be to answer this question too. What it has answered may be asked again meanwhile."""
+    return with_word(option, word, words_of(option))
+
+
+def _since_it_joined(identity: str, records: Sequence[Committable]) -> list[tuple[Part, Committable]]:
+    """The destination's parts of the newest of these records, in order.
+
+    What it was given before it left was given up: its rows were read by the user's own means since, or by nobody.
+    """
+    found: list[tuple[Part, Committable]] = []
+    for record in reversed(records):
+        part = parts_of(record).get(identity)
+        if part is None:
+            break
+        found.insert(0, (part, record))
+    return found
+
+
+def _is_ahead(state: AppState, last: AppState) -> bool:
+    """Whether a destination has rows of batches that the others, whose last record this is, are given next."""
+    if state.query == last.query and (state.generation, state.checkpoint_id) > (last.generation, last.checkpoint_id):
+        return True
+    known = {record.identity: record.next for record in last.recorded.topics}
+    return any(
+        offset > known[record.identity].get(partition, 0)
+        for record in state.recorded.topics
+        if record.identity in known
+        for partition, offset in record.next.items()
+    )
 
 
 def _batch(state: AppState) -> tuple[object, ...]:

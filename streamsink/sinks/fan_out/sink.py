@@ -26,6 +26,7 @@ from streamsink.sinks.fan_out.journal import FanOutJournal
 from streamsink.sinks.fan_out.lagging import LaggingBranch
 from streamsink.sinks.fan_out.membership import Membership
 from streamsink.sinks.fan_out.parts import named, parts_of, payload_of
+from streamsink.sinks.fan_out.ways import way_on_without_the_journal
 from streamsink.sinks.fan_out.writing import FanOutGroup, FanOutWriting, Written
 from streamsink.sinks.files import open_folder
 from streamsink.sinks.transactions.sink import TwoPhaseCommitSink
@@ -59,6 +60,7 @@ class FanOut(Sink):
     _places: tuple[str, ...] = field(init=False, default=(), repr=False)
 
     def __post_init__(self) -> None:
+        self._check_types()
         if not self.journal or len(self.sinks) < 1:
             self._refuse(f"journal is {self.journal!r}, and there are {len(self.sinks)} destinations; give both")
         place = journal_place(self.journal)
@@ -84,7 +86,21 @@ class FanOut(Sink):
         for name, most in self.may_lag.items():
             if name not in self.sinks or not isinstance(most, int) or isinstance(most, bool) or most < 1:
                 self._refuse(f"may_lag has {name!r}: {most!r}, expected a destination's name and a number from 1 on")
-        self._check_apart()
+        self._check_apart({name: self.options.get(name, {}).get("application", "") for name in self.sinks})
+
+    def _check_types(self) -> None:
+        for name, given in (("sinks", self.sinks), ("options", self.options), ("may_lag", self.may_lag)):
+            if not isinstance(given, Mapping):
+                self._refuse(f"{name} is a {type(given).__name__}, expected a dict by names of destinations")
+        for name, sink in self.sinks.items():
+            if not isinstance(sink, Sink):
+                self._refuse(
+                    f"the destination {name!r} is a {type(sink).__name__}, expected a sink such as "
+                    "streamsink.sink.PaimonTable('/path/of/a/table')"
+                )
+        for name, own in self.options.items():
+            if not isinstance(own, Mapping):
+                self._refuse(f"options has {name!r} with a {type(own).__name__}, expected a dict of options")
 
     def _with_journal(self, sink: Sink) -> Sink:
         is_database = self.journal.partition(":")[0] in DATABASES
@@ -94,11 +110,19 @@ class FanOut(Sink):
         own = hashlib.sha256(sink.path.encode()).hexdigest()[:16]
         return cast(Sink, replace(cast(Any, sink), journal=f"{self.journal}/destinations/{own}"))
 
-    def _check_apart(self) -> None:
-        """Raises Misuse when two of the destinations are one, or would take each other's records for their own."""
+    def _check_apart(self, applications: Mapping[str, str]) -> None:
+        """Raises Misuse when two of the destinations are one, or would take each other's records for their own.
+
+        applications: by name of a destination, how it knows the query; '' as the fan-out does.
+        """
+        for name, sink in self.sinks.items():
+            place = journal_place(sink.journal) if sink.journal else table_path(sink.path)
+            is_named = bool(sink.journal and applications[name])
+            if place == self.journal and not is_named:
+                self._refuse_place(name)
         known: dict[tuple[object, ...], str] = {}
         for name, sink in self.sinks.items():
-            application = self.options.get(name, {}).get("application", "")
+            application = applications[name]
             keys: list[tuple[object, ...]] = [("path", sink.path)]
             keys += [("journal", journal_place(sink.journal), application)] if sink.journal else []
             if hasattr(sink, "marker_topic"):  # of Kafka: the names of transactions and markers
@@ -113,6 +137,12 @@ class FanOut(Sink):
                         + ("" if key[0] == "path" else f": options={{'{name}': {{'application': '...'}}}}"),
                         kind="fan-out.same-destination",
                     )
+
+    def _refuse_place(self, name: str) -> None:
+        self._refuse(
+            f"its journal has the place in which the destination '{name}' keeps its own journal, or its rows; give the "
+            "fan-out a journal in another folder"
+        )
 
     def _refuse(self, found: str) -> None:
         raise Misuse(
@@ -129,9 +159,13 @@ class FanOut(Sink):
     ) -> "OpenFanOut":
         if self.may_lag and options.publishes_later:
             self._refuse("may_lag is given, and publish or publish_every_batches; leave one of them out")
+        mine = {
+            name: SinkOptions.of(sink.path, self.options.get(name, {}), options) for name, sink in self.sinks.items()
+        }
+        self._check_apart({name: own.application for name, own in mine.items()})  # the query's may be one of these
         branches, stores, known = list[Branch](), [], self._known_paths(file_io, options)
         for name, sink in self.sinks.items():
-            own = SinkOptions.of(sink.path, self.options.get(name, {}), options)
+            own = mine[name]
             check_application(sink.path, own.application)
             store = self._store(sink, own)
             its_io = file_io if store is None else store.open()
@@ -145,7 +179,9 @@ class FanOut(Sink):
 
     def _known_paths(self, file_io: FileIO, options: SinkOptions) -> set[str]:
         """Those of the destinations that the newest record names."""
-        newest = FileJournal(file_io, self.journal, options.application, options.journal_retain).newest()
+        journal = FileJournal(file_io, self.journal, options.application, options.journal_retain)
+        with way_on_without_the_journal(self.journal, options.application, journal.place):
+            newest = journal.newest()
         return {part.path for part in parts_of(newest).values()} if newest is not None else set()
 
     def _store(self, sink: Sink, options: SinkOptions) -> Store | None:
@@ -173,8 +209,10 @@ class OpenFanOut(OpenSink):
         self.is_distant = any(branch.opened.is_distant for branch in branches)
         place = sink.journal
         self.to = open_folder(file_io, place, visible="commits")
-        self._check_identities()
         self.journal = FanOutJournal(file_io, place, options.application, options.journal_retain, branches)
+        for branch in (branch for branch in branches if branch.journal.place == self.journal.place):
+            sink._refuse_place(branch.name)
+        self._check_identities()
         membership = Membership(branches, options, self.journal.is_marked, self.journal.place)
         self.committer = FanOutCommitter(self.to, self.journal, branches, membership, file_io=file_io)
 
