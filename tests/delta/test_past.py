@@ -10,6 +10,7 @@ import pytest
 from deltalake import write_deltalake
 
 from streamsink.errors import Misuse
+from streamsink.testing.driver import SparkCheckpoint
 from tests.advice.following import Advice, follows, told
 from tests.delta.world import World, rows
 
@@ -188,3 +189,30 @@ def test_a_commit_that_another_program_replaced_by_a_rename_is_published_again(t
     assert world.ids() == [0, 1, 2]
     world.run(3, 5, 9)
     assert world.ids() == list(range(9))
+
+
+def test_a_restore_that_another_program_publishes_over_what_was_seen_is_found(tmp_path):
+    """By a rename, on a local disk: it takes the place of the newest entry, behind our commits."""
+    world = World(tmp_path)
+
+    class Beside(SparkCheckpoint):
+        """Another writer appends when the second batch is done."""
+
+        def __setattr__(self, name, value):
+            super().__setattr__(name, value)
+            if (name, value) == ("committed", 2):
+                others(world, 100, 101)
+
+    def make(first, end):
+        if first == 5:
+            os.remove(f"{world.path}/_delta_log/{3:020}.json")
+            world.table().restore(1)
+            others(world, 200, 201)
+            assert world.table().version() == 4
+        return rows(first, end)
+
+    world._make, world.checkpoint = make, Beside("query")
+    told("table.rolled-back", lambda: world.run(3, 5, 9)).says("Nothing was written")
+    assert world.ids() == [0, 1, 2, 200]
+    world.run(3, 5, 9, on_rollback="republish")
+    assert world.ids() == [*range(9), 200]

@@ -135,6 +135,8 @@ class DeltaLog:
         self._table: Any = None
         self._tip: Entry | None = None
         self._flushed = self._tidied = -1
+        self.times_replaced = 0
+        """How often the log turned out to be another one than what was seen of it before."""
 
     def again(self) -> "DeltaLog":
         """Another one of the same log, for another thread."""
@@ -207,8 +209,9 @@ class DeltaLog:
             ) from broken
 
     def forget(self) -> None:
-        """Load the table anew when it is asked for next."""
+        """Load the table anew when it is asked for next, because what was seen of its log is there no more."""
         self._table = self._tip = None
+        self.times_replaced += 1
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
