@@ -10,9 +10,9 @@ import pytest
 from deltalake import write_deltalake
 
 from streamsink.errors import Misuse
-from streamsink.testing.driver import SparkCheckpoint
+from streamsink.sinks.delta import states
 from tests.advice.following import Advice, follows, told
-from tests.delta.world import World, rows
+from tests.delta.world import Between, World, rows
 
 
 def others(world, *ids):
@@ -195,14 +195,6 @@ def test_a_restore_that_another_program_publishes_over_what_was_seen_is_found(tm
     """By a rename, on a local disk: it takes the place of the newest entry, behind our commits."""
     world = World(tmp_path)
 
-    class Beside(SparkCheckpoint):
-        """Another writer appends when the second batch is done."""
-
-        def __setattr__(self, name, value):
-            super().__setattr__(name, value)
-            if (name, value) == ("committed", 2):
-                others(world, 100, 101)
-
     def make(first, end):
         if first == 5:
             os.remove(f"{world.path}/_delta_log/{3:020}.json")
@@ -211,8 +203,34 @@ def test_a_restore_that_another_program_publishes_over_what_was_seen_is_found(tm
             assert world.table().version() == 4
         return rows(first, end)
 
-    world._make, world.checkpoint = make, Beside("query")
+    world._make, world.checkpoint = make, Between(2, lambda: others(world, 100, 101))
     told("table.rolled-back", lambda: world.run(3, 5, 9)).says("Nothing was written")
     assert world.ids() == [0, 1, 2, 200]
     world.run(3, 5, 9, on_rollback="republish")
     assert world.ids() == [*range(9), 200]
+
+
+def test_a_table_that_was_put_back_to_before_the_query_and_past_the_journal_has_to_be_restored(tmp_path):
+    """What is advised is what there is for a Delta table."""
+    world = World(tmp_path)
+    ends = list(range(1, 9))
+    world.run(*ends, journal_retain=2)
+    world.table().restore(0)
+    said = refused(world, "table.rolled-back-too-far", *ends, 9, journal_retain=2, on_rollback="republish")
+    said.says("Restore the table to a version that has what was published (RESTORE)")
+    assert "give_up" not in said.message
+    world.table().restore(len(ends))
+    world.run(*ends, 9, journal_retain=2)
+    assert world.ids() == list(range(9))
+
+
+def test_a_table_that_was_put_back_past_the_states_has_to_be_restored(tmp_path, monkeypatch):
+    monkeypatch.setattr(states, "_KEPT", 2)
+    world = World(tmp_path)
+    ends = list(range(1, 9))
+    world.run(*ends, journal_retain=2)
+    world.table().restore(3)
+    refused(world, "delta.state-gone", *ends, 9, journal_retain=2).says("restore it to a version that has a later rec")
+    world.table().restore(len(ends))
+    world.run(*ends, 9, journal_retain=2)
+    assert world.ids() == list(range(9))

@@ -13,6 +13,7 @@ from streamsink.errors import Misuse
 from streamsink.sinks.delta.log import DeltaLog
 from streamsink.storage.file_io import local_file_io
 from streamsink.testing.conformance import SCHEMA
+from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import follows, told
 from tests.delta.test_past import others, refused
 from tests.delta.world import DeltaOnDisk, LogOnDisk, World, rows
@@ -153,6 +154,76 @@ def test_states_and_journal_that_are_lost_together_are_an_error(tmp_path):
     shutil.move(tmp_path / "kept", f"{world.path}/_streamsink")
     world.run(3, 5, 9)
     assert world.ids() == list(range(9))
+
+
+def test_states_and_journal_of_which_there_is_no_backup_end_a_name(tmp_path):
+    """The query goes on behind its rows, with a new checkpoint, under another name."""
+    world = World(tmp_path)
+    world.run(3, 5)
+    shutil.rmtree(f"{world.path}/_streamsink/streamsink")
+    for folder, _, names in os.walk(f"{world.path}/_streamsink/states"):
+        for name in names:
+            os.remove(os.path.join(folder, name))
+    folder = refused(world, "delta.state-gone", 3, 5, 9).says("another name").find(r"remove the folder (\S+),")
+    shutil.rmtree(folder)
+    world.forget_checkpoint()
+    world.first = 5
+    world.run(9, 12, application="another")
+    world.run(9, 12, 13, application="another")
+    assert world.ids() == list(range(13))
+
+
+def test_a_lost_state_of_another_application_is_taken_from_its_journal(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5)
+    shutil.rmtree(f"{world.path}/_streamsink/states")
+    os.makedirs(f"{world.path}/_streamsink/states/{world.table().metadata().id}/streamsink")
+    world.forget_checkpoint()
+    world.checkpoint.query, world.first = "another query", 5
+    world.run(7, application="another")
+    assert world.ids() == list(range(7))
+
+
+def test_a_table_whose_log_was_deleted_is_not_created_again(tmp_path):
+    """The new one would be in the way of what has to be restored."""
+    world = World(tmp_path)
+    world.run(3, 5)
+    shutil.move(f"{world.path}/_delta_log", tmp_path / "kept")
+    told("table.missing", lambda: world.run(3, 5, 9)).says("Restore that folder", "Nothing was written")
+    assert not os.path.exists(f"{world.path}/_delta_log")
+    shutil.move(tmp_path / "kept", f"{world.path}/_delta_log")
+    world.run(3, 5, 9)
+    assert world.ids() == list(range(9))
+
+
+def test_a_table_that_was_dropped_on_purpose_begins_anew(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5)
+    shutil.rmtree(f"{world.path}/_delta_log")
+    shutil.rmtree(told("table.missing", lambda: world.run(3, 5, 9)).find(r"remove (\S+) and start a new checkpoint"))
+    world.forget_checkpoint()
+    world.run(3)
+    assert world.ids() == [0, 1, 2]
+
+
+def test_a_record_whose_files_are_gone_is_written_again(tmp_path):
+    """What is advised where nobody can restore them. Spark repeats the batch."""
+
+    class Dying(LogOnDisk):
+        def commit(self, *given):
+            if self.seen.version() == 2:
+                raise InjectedCrash("here")
+            super().commit(*given)
+
+    world = World(tmp_path)
+    with pytest.raises(InjectedCrash):
+        world.run(3, 5, 9, sink=DeltaOnDisk(world.path, disk=world.path, make=Dying))
+    for name in world.unnamed():
+        os.remove(f"{world.path}/{name}")
+    said = told("pending.files-gone", lambda: world.run(3, 5, 9)).says("Spark repeats a batch")
+    shutil.rmtree(said.find(r"remove the journal (\S+),"))
+    world.run(3, 5, 9, 12)
+    assert world.ids() == list(range(12))
 
 
 @follows("delta.entry")

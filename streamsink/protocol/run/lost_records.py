@@ -138,15 +138,16 @@ def rolled_back(to: Destination, found: str, newest: int, options: SinkOptions) 
     )
 
 
-def rolled_back_past_the_journal(table: str, oldest: int, newest: int, options: SinkOptions) -> Misuse:
+def rolled_back_past_the_journal(to: Destination, oldest: int, newest: int, options: SinkOptions) -> Misuse:
     """The error for a table that may have lost records which the journal does not retain.
 
     oldest: number of the first record that the journal has. newest: number of the last one that was published.
     """
+    way_on = to.way_back or f"Restore the table. {ways.give_up(to.path, options.application)}"
     return Misuse(
-        f"{table}: no snapshot names application '{options.application}', snapshots have expired, and record {newest} "
-        f"was published: the table was rolled back, and the journal remembers nothing before record {oldest} "
+        f"{to.path}: no snapshot names application '{options.application}', snapshots have expired, and record "
+        f"{newest} was published: the table was rolled back, and the journal remembers nothing before record {oldest} "
         f"(journal_retain={options.journal_retain}), so whether what was before it is in the table cannot be told. "
-        f"Nothing was written. Restore the table. {ways.give_up(table, options.application)}",
+        f"Nothing was written. {way_on}",
         kind="table.rolled-back-too-far",
     )

@@ -189,7 +189,7 @@ def _from_journal(
         alone |= states_of([c for c in asked[:known] if c not in records[:published]], committer)
     records = [alone.get(c.state.sequence, c) for c in records]
     if lost and not published and not alone and retained[0] > 1:
-        raise rolled_back_past_the_journal(table, retained[0], lost[-1], options)
+        raise rolled_back_past_the_journal(to, retained[0], lost[-1], options)
     check_name_before(table, records[published : published + 1], committer, options)
     mark = tuple(c for c in records[:published] if c.state.sequence not in telling)
     last = records[published - 1].state if published else None
