@@ -144,6 +144,24 @@ def test_a_cleaned_log_that_may_hide_a_restore_is_an_error_with_a_way_on(tmp_pat
     assert world.ids() == list(range(9))
 
 
+def test_a_last_record_without_rows_is_no_question_when_the_log_was_cleaned_up(tmp_path):
+    """Files of the one before show that nothing was restored away."""
+    world = World(tmp_path)
+    world.run(3, 5, 5, 5)
+    cleaned(world)
+    world.run(3, 5, 5, 5, 9)
+    assert world.ids() == list(range(9))
+
+
+def test_last_records_without_rows_say_nothing_when_those_before_were_restored_away(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5, 5, 5)
+    world.table().restore(1)
+    others(world, 100, 101)
+    cleaned(world)
+    refused(world, "delta.log-gone", 3, 5, 5, 5, 9)
+
+
 def test_a_log_with_a_restore_that_was_cleaned_up_is_not_taken_for_whole(tmp_path):
     world = World(tmp_path)
     world.run(3, 5, 9)

@@ -311,6 +311,25 @@ def test_entries_of_others_before_ours_are_flushed_as_well(tmp_path):
     assert [os.path.basename(path) for path in calls.flushed] == [f"{n:020}.json" for n in range(5)]
 
 
+def test_what_is_committed_behind_an_older_copy_of_the_log_is_flushed_too(tmp_path):
+    """Its versions come a second time."""
+    world = World(tmp_path)
+    world.run(3, 5)
+    shutil.copytree(f"{world.path}/_delta_log", tmp_path / "copy")
+    world.run(3, 5, 9)
+    calls = MemoryFlushes(local_file_io())
+    log = DeltaLog(calls, world.path, world.path, {})
+    log.newest()
+    log.flush(3)
+    shutil.rmtree(f"{world.path}/_delta_log")
+    shutil.copytree(tmp_path / "copy", f"{world.path}/_delta_log")
+    others(world, 100, 101)
+    assert log.newest().version() == 3
+    calls.flushed.clear()
+    log.flush(3, since=2)
+    assert [os.path.basename(path) for path in calls.flushed] == [f"{n:020}.json" for n in (2, 3)]
+
+
 class MemoryFlushes:
     """A store that notes what is flushed."""
 
@@ -318,6 +337,9 @@ class MemoryFlushes:
 
     def __init__(self, file_io):
         self._io, self.flushed = file_io, []
+
+    def read(self, path):
+        return self._io.read(path)
 
     def flush_file(self, path):
         self.flushed.append(path)

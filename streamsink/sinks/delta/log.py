@@ -211,6 +211,7 @@ class DeltaLog:
     def forget(self) -> None:
         """Load the table anew when it is asked for next, because what was seen of its log is there no more."""
         self._table = self._tip = None
+        self._flushed = self._tidied = -1
         self.times_replaced += 1
 
     # -- writing ---------------------------------------------------------------------------------------------------

@@ -70,6 +70,15 @@ class States:
             kind="delta.state-gone",
         )
 
+    def of(self, application: str, number: int) -> list[tuple[AppState, list[str]]]:
+        """All states of a number, with names of their files: it comes again when a table was put back.
+
+        Empty where none is kept. Raises as ``read``.
+        """
+        folder = f"{self._folder}/{application}"
+        marks = [name[11:27] for name in self._io.names(folder) if name.startswith(f"{number:010}-")]
+        return [self.read(application, Last(number, int(mark, 16))) for mark in marks]
+
     def keep_last(self, application: str) -> None:
         """Delete what is older than those that are kept, of what this process has written."""
         written = self._written.get(application, [])
