@@ -1,5 +1,6 @@
 """A Delta table that was replaced, and what was lost or damaged beside it: an error that says so, or each row once."""
 
+import json
 import os
 import shutil
 import sys
@@ -242,6 +243,33 @@ def test_an_entry_that_is_damaged_is_an_error(tmp_path):
     shutil.copy(tmp_path / "kept" / os.path.basename(name), name)
     world.run(3, 5, 9)
     assert world.ids() == [*range(9), 100]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        "a text",
+        {"operation": 5, "operationParameters": "a text", "timestamp": "soon"},
+        {"operation": "WRITE", "streamsink": {"record": 1}},
+        {"operation": "WRITE", "streamsink": "a text"},
+    ],
+)
+def test_another_writer_may_say_of_a_commit_what_it_likes(tmp_path, said):
+    """The protocol asks for no key and no type there."""
+    world = World(tmp_path)
+    world.run(3, 5)
+    Path(f"{world.path}/_delta_log/{3:020}.json").write_text(json.dumps({"commitInfo": said}))
+    world.run(3, 5, 9)
+    assert world.ids() == list(range(9))
+
+
+def test_a_restore_of_which_nothing_is_said_is_one_by_time(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5)
+    said = {"commitInfo": {"operation": "RESTORE", "operationParameters": "a text"}}
+    Path(f"{world.path}/_delta_log/{3:020}.json").write_text(json.dumps(said))
+    refused(world, "delta.restored-by-time", 3, 5, 9)
 
 
 @follows("delta.unavailable")

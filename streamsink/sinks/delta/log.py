@@ -61,25 +61,32 @@ def read_entry(version: int, data: bytes) -> Entry:
     txns, adds, table_id = dict[str, int](), set[str](), ""
     for line in filter(None, data.decode().split("\n")):
         action = json.loads(line)
-        said = action.get("commitInfo") or said
+        info = action.get("commitInfo")
+        said = info if isinstance(info, dict) else said
         if action.get("txn"):
             txns[action["txn"]["appId"]] = int(action["txn"]["version"])
         if action.get("add"):
             adds.add(action["add"]["path"])
         if action.get("metaData"):
             table_id = action["metaData"]["id"]
-    ours = said.get(OURS)
+    ours = _said(said, OURS, {})
     return Entry(
         version,
         hashlib.sha256(data).hexdigest()[:32],
-        said.get("operation") or "",
-        said.get("operationParameters") or {},
-        int(said.get("timestamp") or 0),
+        _said(said, "operation", ""),
+        _said(said, "operationParameters", {}),
+        _said(said, "timestamp", 0),
         txns,
         table_id,
         frozenset(adds),
-        ours["record"] if isinstance(ours, dict) else "",
+        _said(ours, "record", ""),
     )
+
+
+def _said(info: Mapping[str, Any], key: str, nothing: Any) -> Any:
+    """What commitInfo has under a key; ``nothing`` unless it is of that type: writers may put there what they like."""
+    found = info.get(key)
+    return found if isinstance(found, type(nothing)) else nothing
 
 
 def storage_options(path: str, given: Mapping[str, str]) -> dict[str, str]:
