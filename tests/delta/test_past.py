@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -251,4 +252,20 @@ def test_a_table_that_was_put_back_past_the_states_has_to_be_restored(tmp_path, 
     refused(world, "delta.state-gone", *ends, 9, journal_retain=2).says("restore it to a version that has a later rec")
     world.table().restore(len(ends))
     world.run(*ends, 9, journal_retain=2)
+    assert world.ids() == list(range(9))
+
+
+@pytest.mark.parametrize("left", [None, b"", b"damaged" * 100])
+def test_a_checkpoint_that_is_damaged_or_gone_is_an_error_with_a_way_on(tmp_path, left):
+    world = World(tmp_path)
+    world.run(3, 5)
+    world.table().create_checkpoint()
+    checkpoint = Path(f"{world.path}/_delta_log/{2:020}.checkpoint.parquet")
+    checkpoint.unlink()
+    if left is not None:
+        checkpoint.write_bytes(left)
+    said = told("delta.entry", lambda: world.run(3, 5, 9)).says("newest checkpoint", "Nothing was written")
+    shutil.move(said.find(r"Move (\S+) and"), tmp_path / "hint")
+    checkpoint.unlink(missing_ok=True)
+    world.run(3, 5, 9)
     assert world.ids() == list(range(9))

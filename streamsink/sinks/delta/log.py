@@ -166,7 +166,7 @@ class DeltaLog:
 
         deltalake does not notice that a log was replaced by another one, so the last entry is compared.
         """
-        gone = importlib.import_module("deltalake.exceptions").TableNotFoundError
+        errors = importlib.import_module("deltalake.exceptions")
         if self._tip is not None and self.entry(self._tip.version) != self._tip:
             self.forget()
         with asked(self._path, "its log could not be read. Nothing was written"):
@@ -175,15 +175,29 @@ class DeltaLog:
                     self._table = self._module.DeltaTable(self._uri, storage_options=self._options)
                 else:
                     self._table.update_incremental()
-            except gone as none:
+            except errors.TableNotFoundError as none:
                 raise Misuse(
                     f"{self._path}: there is no Delta table. Nothing was written. Create it, or leave create=False out",
                     kind="table.missing",
                 ) from none
+            except errors.DeltaError as failed:
+                self._check_checkpoint(str(failed))
+                raise
         version = int(self._table.version())
         if self._tip is None or self._tip.version != version:
             self._tip = self.entry(version)
         return self._table
+
+    def _check_checkpoint(self, said: str) -> None:
+        """Raises Corrupt when deltalake says that a checkpoint is damaged or gone: that does not pass by itself."""
+        if "checkpoint" in said.lower() or "parquet" in said.lower():
+            raise Corrupt(
+                f"{self._path}: its log could not be read: a checkpoint is damaged or gone, as after a power failure "
+                f"({said.strip().partition(chr(10))[0]}). Nothing was written. Move {self._uri}/{_LOG}/{_LAST} and the "
+                "newest checkpoint (*.checkpoint*.parquet) out of that folder, and start the query again; where the "
+                "versions before that checkpoint were cleaned up already, restore it from a backup",
+                kind="delta.entry",
+            )
 
     def at(self, version: int) -> Any:
         """The table at an earlier version; None where its log does not reach back so far."""
