@@ -4,14 +4,16 @@ import datetime
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
 from streamsink.errors import Misuse
+from streamsink.sinks.delta import states
 from tests.advice.following import Advice, follows, told
-from tests.delta.world import World, rows
+from tests.delta.world import Between, World, rows
 
 
 def others(world, *ids):
@@ -143,6 +145,24 @@ def test_a_cleaned_log_that_may_hide_a_restore_is_an_error_with_a_way_on(tmp_pat
     assert world.ids() == list(range(9))
 
 
+def test_a_last_record_without_rows_is_no_question_when_the_log_was_cleaned_up(tmp_path):
+    """Files of the one before show that nothing was restored away."""
+    world = World(tmp_path)
+    world.run(3, 5, 5, 5)
+    cleaned(world)
+    world.run(3, 5, 5, 5, 9)
+    assert world.ids() == list(range(9))
+
+
+def test_last_records_without_rows_say_nothing_when_those_before_were_restored_away(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5, 5, 5)
+    world.table().restore(1)
+    others(world, 100, 101)
+    cleaned(world)
+    refused(world, "delta.log-gone", 3, 5, 5, 5, 9)
+
+
 def test_a_log_with_a_restore_that_was_cleaned_up_is_not_taken_for_whole(tmp_path):
     world = World(tmp_path)
     world.run(3, 5, 9)
@@ -186,5 +206,66 @@ def test_a_commit_that_another_program_replaced_by_a_rename_is_published_again(t
         file.write(json.dumps(theirs))
     os.replace(f"{entry}.new", entry)
     assert world.ids() == [0, 1, 2]
+    world.run(3, 5, 9)
+    assert world.ids() == list(range(9))
+
+
+def test_a_restore_that_another_program_publishes_over_what_was_seen_is_found(tmp_path):
+    """By a rename, on a local disk: it takes the place of the newest entry, behind our commits."""
+    world = World(tmp_path)
+
+    def make(first, end):
+        if first == 5:
+            os.remove(f"{world.path}/_delta_log/{3:020}.json")
+            world.table().restore(1)
+            others(world, 200, 201)
+            assert world.table().version() == 4
+        return rows(first, end)
+
+    world._make, world.checkpoint = make, Between(2, lambda: others(world, 100, 101))
+    told("table.rolled-back", lambda: world.run(3, 5, 9)).says("Nothing was written")
+    assert world.ids() == [0, 1, 2, 200]
+    world.run(3, 5, 9, on_rollback="republish")
+    assert world.ids() == [*range(9), 200]
+
+
+def test_a_table_that_was_put_back_to_before_the_query_and_past_the_journal_has_to_be_restored(tmp_path):
+    """What is advised is what there is for a Delta table."""
+    world = World(tmp_path)
+    ends = list(range(1, 9))
+    world.run(*ends, journal_retain=2)
+    world.table().restore(0)
+    said = refused(world, "table.rolled-back-too-far", *ends, 9, journal_retain=2, on_rollback="republish")
+    said.says("Restore the table to a version that has what was published (RESTORE)")
+    assert "give_up" not in said.message
+    world.table().restore(len(ends))
+    world.run(*ends, 9, journal_retain=2)
+    assert world.ids() == list(range(9))
+
+
+def test_a_table_that_was_put_back_past_the_states_has_to_be_restored(tmp_path, monkeypatch):
+    monkeypatch.setattr(states, "_KEPT", 2)
+    world = World(tmp_path)
+    ends = list(range(1, 9))
+    world.run(*ends, journal_retain=2)
+    world.table().restore(3)
+    refused(world, "delta.state-gone", *ends, 9, journal_retain=2).says("restore it to a version that has a later rec")
+    world.table().restore(len(ends))
+    world.run(*ends, 9, journal_retain=2)
+    assert world.ids() == list(range(9))
+
+
+@pytest.mark.parametrize("left", [None, b"", b"damaged" * 100])
+def test_a_checkpoint_that_is_damaged_or_gone_is_an_error_with_a_way_on(tmp_path, left):
+    world = World(tmp_path)
+    world.run(3, 5)
+    world.table().create_checkpoint()
+    checkpoint = Path(f"{world.path}/_delta_log/{2:020}.checkpoint.parquet")
+    checkpoint.unlink()
+    if left is not None:
+        checkpoint.write_bytes(left)
+    said = told("delta.entry", lambda: world.run(3, 5, 9)).says("newest checkpoint", "Nothing was written")
+    shutil.move(said.find(r"Move (\S+) and"), tmp_path / "hint")
+    checkpoint.unlink(missing_ok=True)
     world.run(3, 5, 9)
     assert world.ids() == list(range(9))

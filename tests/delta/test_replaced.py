@@ -1,5 +1,6 @@
 """A Delta table that was replaced, and what was lost or damaged beside it: an error that says so, or each row once."""
 
+import json
 import os
 import shutil
 import sys
@@ -13,6 +14,7 @@ from streamsink.errors import Misuse
 from streamsink.sinks.delta.log import DeltaLog
 from streamsink.storage.file_io import local_file_io
 from streamsink.testing.conformance import SCHEMA
+from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import follows, told
 from tests.delta.test_past import others, refused
 from tests.delta.world import DeltaOnDisk, LogOnDisk, World, rows
@@ -155,6 +157,76 @@ def test_states_and_journal_that_are_lost_together_are_an_error(tmp_path):
     assert world.ids() == list(range(9))
 
 
+def test_states_and_journal_of_which_there_is_no_backup_end_a_name(tmp_path):
+    """The query goes on behind its rows, with a new checkpoint, under another name."""
+    world = World(tmp_path)
+    world.run(3, 5)
+    shutil.rmtree(f"{world.path}/_streamsink/streamsink")
+    for folder, _, names in os.walk(f"{world.path}/_streamsink/states"):
+        for name in names:
+            os.remove(os.path.join(folder, name))
+    folder = refused(world, "delta.state-gone", 3, 5, 9).says("another name").find(r"remove the folder (\S+),")
+    shutil.rmtree(folder)
+    world.forget_checkpoint()
+    world.first = 5
+    world.run(9, 12, application="another")
+    world.run(9, 12, 13, application="another")
+    assert world.ids() == list(range(13))
+
+
+def test_a_lost_state_of_another_application_is_taken_from_its_journal(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5)
+    shutil.rmtree(f"{world.path}/_streamsink/states")
+    os.makedirs(f"{world.path}/_streamsink/states/{world.table().metadata().id}/streamsink")
+    world.forget_checkpoint()
+    world.checkpoint.query, world.first = "another query", 5
+    world.run(7, application="another")
+    assert world.ids() == list(range(7))
+
+
+def test_a_table_whose_log_was_deleted_is_not_created_again(tmp_path):
+    """The new one would be in the way of what has to be restored."""
+    world = World(tmp_path)
+    world.run(3, 5)
+    shutil.move(f"{world.path}/_delta_log", tmp_path / "kept")
+    told("table.missing", lambda: world.run(3, 5, 9)).says("Restore that folder", "Nothing was written")
+    assert not os.path.exists(f"{world.path}/_delta_log")
+    shutil.move(tmp_path / "kept", f"{world.path}/_delta_log")
+    world.run(3, 5, 9)
+    assert world.ids() == list(range(9))
+
+
+def test_a_table_that_was_dropped_on_purpose_begins_anew(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5)
+    shutil.rmtree(f"{world.path}/_delta_log")
+    shutil.rmtree(told("table.missing", lambda: world.run(3, 5, 9)).find(r"remove (\S+) and start a new checkpoint"))
+    world.forget_checkpoint()
+    world.run(3)
+    assert world.ids() == [0, 1, 2]
+
+
+def test_a_record_whose_files_are_gone_is_written_again(tmp_path):
+    """What is advised where nobody can restore them. Spark repeats the batch."""
+
+    class Dying(LogOnDisk):
+        def commit(self, *given):
+            if self.seen.version() == 2:
+                raise InjectedCrash("here")
+            super().commit(*given)
+
+    world = World(tmp_path)
+    with pytest.raises(InjectedCrash):
+        world.run(3, 5, 9, sink=DeltaOnDisk(world.path, disk=world.path, make=Dying))
+    for name in world.unnamed():
+        os.remove(f"{world.path}/{name}")
+    said = told("pending.files-gone", lambda: world.run(3, 5, 9)).says("Spark repeats a batch")
+    shutil.rmtree(said.find(r"remove the journal (\S+),"))
+    world.run(3, 5, 9, 12)
+    assert world.ids() == list(range(12))
+
+
 @follows("delta.entry")
 def test_an_entry_that_is_damaged_is_an_error(tmp_path):
     """As after a power failure, when another program has written it."""
@@ -171,6 +243,33 @@ def test_an_entry_that_is_damaged_is_an_error(tmp_path):
     shutil.copy(tmp_path / "kept" / os.path.basename(name), name)
     world.run(3, 5, 9)
     assert world.ids() == [*range(9), 100]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        "a text",
+        {"operation": 5, "operationParameters": "a text", "timestamp": "soon"},
+        {"operation": "WRITE", "streamsink": {"record": 1}},
+        {"operation": "WRITE", "streamsink": "a text"},
+    ],
+)
+def test_another_writer_may_say_of_a_commit_what_it_likes(tmp_path, said):
+    """The protocol asks for no key and no type there."""
+    world = World(tmp_path)
+    world.run(3, 5)
+    Path(f"{world.path}/_delta_log/{3:020}.json").write_text(json.dumps({"commitInfo": said}))
+    world.run(3, 5, 9)
+    assert world.ids() == list(range(9))
+
+
+def test_a_restore_of_which_nothing_is_said_is_one_by_time(tmp_path):
+    world = World(tmp_path)
+    world.run(3, 5)
+    said = {"commitInfo": {"operation": "RESTORE", "operationParameters": "a text"}}
+    Path(f"{world.path}/_delta_log/{3:020}.json").write_text(json.dumps(said))
+    refused(world, "delta.restored-by-time", 3, 5, 9)
 
 
 @follows("delta.unavailable")
@@ -240,6 +339,25 @@ def test_entries_of_others_before_ours_are_flushed_as_well(tmp_path):
     assert [os.path.basename(path) for path in calls.flushed] == [f"{n:020}.json" for n in range(5)]
 
 
+def test_what_is_committed_behind_an_older_copy_of_the_log_is_flushed_too(tmp_path):
+    """Its versions come a second time."""
+    world = World(tmp_path)
+    world.run(3, 5)
+    shutil.copytree(f"{world.path}/_delta_log", tmp_path / "copy")
+    world.run(3, 5, 9)
+    calls = MemoryFlushes(local_file_io())
+    log = DeltaLog(calls, world.path, world.path, {})
+    log.newest()
+    log.flush(3)
+    shutil.rmtree(f"{world.path}/_delta_log")
+    shutil.copytree(tmp_path / "copy", f"{world.path}/_delta_log")
+    others(world, 100, 101)
+    assert log.newest().version() == 3
+    calls.flushed.clear()
+    log.flush(3, since=2)
+    assert [os.path.basename(path) for path in calls.flushed] == [f"{n:020}.json" for n in (2, 3)]
+
+
 class MemoryFlushes:
     """A store that notes what is flushed."""
 
@@ -247,6 +365,9 @@ class MemoryFlushes:
 
     def __init__(self, file_io):
         self._io, self.flushed = file_io, []
+
+    def read(self, path):
+        return self._io.read(path)
 
     def flush_file(self, path):
         self.flushed.append(path)

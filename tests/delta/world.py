@@ -52,12 +52,25 @@ def read(file_io, path: str) -> pa.Table:
     return pq.ParquetFile(io.BytesIO(file_io.read(path))).read(use_threads=False)
 
 
+class Between(SparkCheckpoint):
+    """A checkpoint that lets something happen when so many batches are committed, within one start of the query."""
+
+    def __init__(self, batches, happens):
+        super().__init__("query")
+        self._at = (batches, happens)
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if name == "committed" and value and value == self._at[0]:
+            self._at[1]()
+
+
 class World:
     """One query into a table on a disk."""
 
     def __init__(self, folder, schema=SCHEMA, make=rows, sink=DeltaSink):
         self.path, self.checkpoint = os.path.join(str(folder), "table"), SparkCheckpoint("query")
-        self.sink, self._schema, self._make = sink(self.path), schema, make
+        self.sink, self._schema, self._make, self.first = sink(self.path), schema, make, 0
 
     def run(self, *ends, io=None, sink=None, checkpoint=None, **options):
         settings = SinkOptions.of(
@@ -65,6 +78,7 @@ class World:
         )
         driver = MicroBatchDriver(self.path, self._schema, self._make, settings)
         driver.destination = lambda: sink or self.sink
+        driver.first_file = self.first
         driver.run(io or local_file_io(), checkpoint or self.checkpoint, ends)
 
     def table(self, version=None) -> DeltaTable:

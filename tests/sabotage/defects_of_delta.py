@@ -2,8 +2,8 @@
 
 from tests.sabotage.defect import Defect
 
-_ACCIDENTS, _PAST, _REPLACED, _ROWS = (
-    f"tests/delta/test_{name}.py" for name in ("accidents", "past", "replaced", "rows")
+_ACCIDENTS, _PAST, _REPLACED, _ROWS, _CHANGED = (
+    f"tests/delta/test_{name}.py" for name in ("accidents", "past", "replaced", "rows", "changed_beside")
 )
 _SUITE, _RACES = "tests/delta/test_conformance.py", "tests/delta/test_races.py"
 _LOG, _COMMITTER = "sinks/delta/log.py:DeltaLog", "sinks/delta/committer.py:DeltaCommitter"
@@ -46,7 +46,7 @@ OF_DELTA = (
            "keep_staging=True", "keep_staging=False",
            (f"{_PAST}::test_what_was_restored_away_is_published_again",)),
     Defect("a state that was lost beside a Delta table is looked for nowhere else", "sinks/delta/states.py:States.read",
-           "record is not None and record.application == application", "False",
+           "record is not None and fingerprint(record.state.record_id) == last.fingerprint", "False",
            (f"{_REPLACED}::test_a_state_that_is_lost_is_taken_from_the_journal",)),
     Defect("a Delta table gets its state behind the commit, or never", f"{_COMMITTER}._prepared",
            "table.states.write(record)", "pass", (f"{_REPLACED}::test_a_journal_that_is_lost_costs_nothing",)),
@@ -69,6 +69,24 @@ OF_DELTA = (
     Defect("files go into a Delta table with other columns", f"{_COMMITTER}._check_table",
            "if not lost and partition == said.get(PARTITION_BY, partition):", "if True:",
            (f"{_ROWS}::test_a_table_that_was_changed_under_a_record_is_an_error",)),
+    Defect("what was found in a log holds for the one that took its place", f"{_LOG}.forget",
+           "self.times_replaced += 1", "pass",
+           (f"{_PAST}::test_a_restore_that_another_program_publishes_over_what_was_seen_is_found",)),
+    Defect("versions of a Delta table that come again are not flushed", f"{_LOG}.forget",
+           "self._flushed = self._tidied = -1", "pass",
+           (f"{_REPLACED}::test_what_is_committed_behind_an_older_copy_of_the_log_is_flushed_too",)),
+    Defect("a batch is recorded for what a Delta table was before", "sinks/delta/sink.py:OpenDelta.writing",
+           "self._look_at_changes(fields)", "self._fit(fields) if fields is not self._fields else None\n        self._fields = fields",
+           (f"{_CHANGED}::test_what_others_change_between_two_batches_is_found_before_the_record",)),
+    Defect("nulls come into a column of a Delta table that takes none", f"{_COMMITTER}._check_table",
+           "if not column.nullable and column.name not in without_nulls", "if False",
+           (f"{_CHANGED}::test_nulls_come_into_no_column_that_takes_none_by_then",)),
+    Defect("a Delta table whose log was deleted is created again", "sinks/delta/sink.py:DeltaSink.open",
+           "self._check_never_there(file_io, log)", "pass",
+           (f"{_REPLACED}::test_a_table_whose_log_was_deleted_is_not_created_again",)),
+    Defect("records without rows are believed whatever was before them", f"{_LOOKING}._check_unseen",
+           "if any(f\"{folder}/{name}\" in active for name in files):", "if not files or any(f\"{folder}/{name}\" in active for name in files):",
+           (f"{_PAST}::test_last_records_without_rows_say_nothing_when_those_before_were_restored_away",)),
     Defect("floats of a Delta table have an upper bound that leaves NaN out", "sinks/delta/adds.py:_bound",
            "None if is_upper or not math.isfinite(lowest)", "None if not math.isfinite(lowest)",
            (f"{_ROWS}::test_statistics_hold_for_all_readers",)),

@@ -8,6 +8,7 @@ from typing import Any
 from streamsink.clock import Clock
 from streamsink.errors import Corrupt, Misuse, OutcomeUnknown, Retryable
 from streamsink.faults import fault_point
+from streamsink.journal.file_journal import journal_dir
 from streamsink.protocol.committable import Committable
 from streamsink.protocol.journal import Mark
 from streamsink.protocol.sink import Published
@@ -17,8 +18,8 @@ from streamsink.sinks.delta.looking import Looking
 from streamsink.sinks.delta.support import check_table
 
 # What a record's description says beside its files: how the log is to name them, and the types of columns and the
-# partitioning that they were written for.
-ADDS, SCHEMA, PARTITION_BY = "adds", "schema", "partition_by"
+# partitioning that they were written for, and which columns took no nulls.
+ADDS, SCHEMA, PARTITION_BY, NOT_NULL = "adds", "schema", "partition_by", "not_null"
 # So many of the newest entries are made durable: others may have written those before ours, and without them ours would
 # be behind a hole.
 _FLUSHED = 100
@@ -74,7 +75,9 @@ class DeltaCommitter(Looking):
             raise Corrupt(
                 f"{table.to.path}: {len(gone)} of {len(record.files)} files of record {record.state.sequence} are gone "
                 f"(first: {gone[0]}): a VACUUM with too short a retention, or something else that deletes files, has "
-                "taken them. Nothing was committed. Restore them",
+                "taken them. Nothing was committed. Restore them. Where that cannot be, stop the query, remove the "
+                f"journal {journal_dir(table.below, record.application)}, and start it again: Spark repeats a batch "
+                "that it has not seen end; of others, an error says that they are missing",
                 kind="pending.files-gone",
             )
         said: Mapping[str, Any] = table.places.described(record)[1] if record.files else {}
@@ -89,9 +92,15 @@ class DeltaCommitter(Looking):
         check_table(seen, columns, path)
         now, partition = {column.name: column.type for column in columns}, list(seen.metadata().partition_columns)
         lost = [name for name, of in said.get(SCHEMA, {}).items() if now.get(name) != of]
+        without_nulls = said.get(NOT_NULL, now)
+        lost += [column.name for column in columns if not column.nullable and column.name not in without_nulls]
         if not lost and partition == said.get(PARTITION_BY, partition):
             return
-        found = f"column '{lost[0]}' was dropped or has another type" if lost else f"it is partitioned by {partition}"
+        found = (
+            f"column '{lost[0]}' was dropped, has another type or takes no nulls"
+            if lost
+            else f"it is partitioned by {partition}"
+        )
         raise Misuse(
             f"{path}: the table was changed since record {record.state.sequence} was made: {found}, and its files were "
             f"written for {json.dumps(said[SCHEMA])}, partitioned by {said[PARTITION_BY]}. Nothing was committed. "

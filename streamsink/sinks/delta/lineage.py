@@ -62,6 +62,7 @@ class Lineage:
     def __init__(self, log: DeltaLog, path: str):
         self._log, self._path = log, path
         self._known: dict[str, tuple[int, Last]] = {}
+        self._replaced = log.times_replaced
 
     def entries(self, version: int) -> Iterator[Entry | int]:
         """The entries from a version on, backwards and without what was restored away.
@@ -95,10 +96,14 @@ class Lineage:
         """The last record of the application. version: the newest of the table.
 
         What was looked at before is not read again, but for the entry that was found: on a local disk other programs
-        publish by a rename, which may have replaced it.
+        publish by a rename, which may have replaced it. Nor does anything hold that was found in a log of which the
+        newest entry was replaced: what stands there now may be a RESTORE.
         """
         if self._log.seen.transaction_version(number_of(application)) is None:
             return Last()  # it stays for good, also through a RESTORE
+        if self._replaced != self._log.times_replaced:
+            self._known.clear()
+            self._replaced = self._log.times_replaced
         before, known = self._known.get(application, (-1, Last()))
         found = self._walk(application, version, before, known)
         if found.number and found.version is not None:

@@ -61,25 +61,32 @@ def read_entry(version: int, data: bytes) -> Entry:
     txns, adds, table_id = dict[str, int](), set[str](), ""
     for line in filter(None, data.decode().split("\n")):
         action = json.loads(line)
-        said = action.get("commitInfo") or said
+        info = action.get("commitInfo")
+        said = info if isinstance(info, dict) else said
         if action.get("txn"):
             txns[action["txn"]["appId"]] = int(action["txn"]["version"])
         if action.get("add"):
             adds.add(action["add"]["path"])
         if action.get("metaData"):
             table_id = action["metaData"]["id"]
-    ours = said.get(OURS)
+    ours = _said(said, OURS, {})
     return Entry(
         version,
         hashlib.sha256(data).hexdigest()[:32],
-        said.get("operation") or "",
-        said.get("operationParameters") or {},
-        int(said.get("timestamp") or 0),
+        _said(said, "operation", ""),
+        _said(said, "operationParameters", {}),
+        _said(said, "timestamp", 0),
         txns,
         table_id,
         frozenset(adds),
-        ours["record"] if isinstance(ours, dict) else "",
+        _said(ours, "record", ""),
     )
+
+
+def _said(info: Mapping[str, Any], key: str, nothing: Any) -> Any:
+    """What commitInfo has under a key; ``nothing`` unless it is of that type: writers may put there what they like."""
+    found = info.get(key)
+    return found if isinstance(found, type(nothing)) else nothing
 
 
 def storage_options(path: str, given: Mapping[str, str]) -> dict[str, str]:
@@ -135,6 +142,8 @@ class DeltaLog:
         self._table: Any = None
         self._tip: Entry | None = None
         self._flushed = self._tidied = -1
+        self.times_replaced = 0
+        """How often the log turned out to be another one than what was seen of it before."""
 
     def again(self) -> "DeltaLog":
         """Another one of the same log, for another thread."""
@@ -157,7 +166,7 @@ class DeltaLog:
 
         deltalake does not notice that a log was replaced by another one, so the last entry is compared.
         """
-        gone = importlib.import_module("deltalake.exceptions").TableNotFoundError
+        errors = importlib.import_module("deltalake.exceptions")
         if self._tip is not None and self.entry(self._tip.version) != self._tip:
             self.forget()
         with asked(self._path, "its log could not be read. Nothing was written"):
@@ -166,15 +175,29 @@ class DeltaLog:
                     self._table = self._module.DeltaTable(self._uri, storage_options=self._options)
                 else:
                     self._table.update_incremental()
-            except gone as none:
+            except errors.TableNotFoundError as none:
                 raise Misuse(
                     f"{self._path}: there is no Delta table. Nothing was written. Create it, or leave create=False out",
                     kind="table.missing",
                 ) from none
+            except errors.DeltaError as failed:
+                self._check_checkpoint(str(failed))
+                raise
         version = int(self._table.version())
         if self._tip is None or self._tip.version != version:
             self._tip = self.entry(version)
         return self._table
+
+    def _check_checkpoint(self, said: str) -> None:
+        """Raises Corrupt when deltalake says that a checkpoint is damaged or gone: that does not pass by itself."""
+        if "checkpoint" in said.lower() or "parquet" in said.lower():
+            raise Corrupt(
+                f"{self._path}: its log could not be read: a checkpoint is damaged or gone, as after a power failure "
+                f"({said.strip().partition(chr(10))[0]}). Nothing was written. Move {self._uri}/{_LOG}/{_LAST} and the "
+                "newest checkpoint (*.checkpoint*.parquet) out of that folder, and start the query again; where the "
+                "versions before that checkpoint were cleaned up already, restore it from a backup",
+                kind="delta.entry",
+            )
 
     def at(self, version: int) -> Any:
         """The table at an earlier version; None where its log does not reach back so far."""
@@ -207,8 +230,10 @@ class DeltaLog:
             ) from broken
 
     def forget(self) -> None:
-        """Load the table anew when it is asked for next."""
+        """Load the table anew when it is asked for next, because what was seen of its log is there no more."""
         self._table = self._tip = None
+        self._flushed = self._tidied = -1
+        self.times_replaced += 1
 
     # -- writing ---------------------------------------------------------------------------------------------------
 

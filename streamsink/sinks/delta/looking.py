@@ -1,6 +1,6 @@
 """What a Delta table has of what was recorded, as restarts ask for it. Driver only."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamsink.clock import Clock
@@ -78,9 +78,11 @@ class Looking(Committer):
 
     def _check_unseen(self, state: AppState, names: Sequence[str], last: Last) -> None:
         """Entries behind the last commit are gone. Raises Corrupt unless it is known that no RESTORE was among them."""
-        folder = self._table.relative(self._table.places.folder(state.record_id))
-        if any(f"{folder}/{name}" in self._active() for name in names):
-            return  # a RESTORE to a version before the record would have taken them out
+        active = self._active()
+        for each, files in ((state, names), *self._states_before(state, names)):
+            folder = self._table.relative(self._table.places.folder(each.record_id))
+            if any(f"{folder}/{name}" in active for name in files):
+                return  # a RESTORE to a version before that record would have taken them out
         word = f"{self._table.below}/not-restored-{state.sequence}-{last.unseen}"
         if self._table.places.io.exists(word):
             return
@@ -92,6 +94,18 @@ class Looking(Committer):
             "somebody has, restore it by the number of a version that still has its log, or from a backup",
             kind="delta.log-gone",
         )
+
+    def _states_before(self, state: AppState, names: Sequence[str]) -> Iterator[tuple[AppState, Sequence[str]]]:
+        """States before that of a record without rows, up to the first number of which one has files.
+
+        A RESTORE to between such a record and the next one without rows has taken nothing out. Where there are several
+        of one number, the table may have been put back between them, so they say nothing.
+        """
+        number, found = state.sequence, bool(names)
+        while not found and (number := number - 1) > 0:
+            states = self._table.states.of(self._table.own, number)
+            found = len(states) != 1 or bool(states[0][1])
+            yield from states if len(states) == 1 else ()
 
     def _active(self) -> frozenset[str]:
         """Paths of all files of the newest version, relative to the table."""

@@ -24,11 +24,11 @@ from streamsink.protocol.journal import Group, readable
 from streamsink.protocol.sink import Destination, OpenSink, Sink
 from streamsink.sinks.delta.adds import add_of
 from streamsink.sinks.delta.columns import check_partition, columns_of, missing_columns, schema_of
-from streamsink.sinks.delta.committer import ADDS, PARTITION_BY, SCHEMA, DeltaCommitter
+from streamsink.sinks.delta.committer import ADDS, NOT_NULL, PARTITION_BY, SCHEMA, DeltaCommitter
 from streamsink.sinks.delta.log import DeltaLog, deltalake, storage_options
 from streamsink.sinks.delta.looking import SINCE, DeltaTable
 from streamsink.sinks.delta.states import States
-from streamsink.sinks.delta.support import check_table
+from streamsink.sinks.delta.support import check_creation, check_path, check_table
 from streamsink.sinks.lake_tables.attempts import Places
 from streamsink.sinks.lake_tables.parquet_file import LakeFile
 from streamsink.sinks.lake_tables.writing import LakeWriting
@@ -72,14 +72,28 @@ class DeltaSink(Sink):
                 "or a disk; the option 'lock' is for Paimon tables alone",
                 kind="lock.missing",
             )
+        check_path(self.path)
         log = self.log(file_io, options)
         if not log.is_there():
+            self._check_never_there(file_io, log)
             self._create(log, options, fields())
         return OpenDelta(self.path, file_io, log, options)
 
     def log(self, file_io: FileIO, options: SinkOptions) -> DeltaLog:
         """The log of the table."""
         return DeltaLog(file_io, self.path, self.path, storage_options(self.path, options.store_options))
+
+    def _check_never_there(self, file_io: FileIO, log: DeltaLog) -> None:
+        """Raises Misuse where there was a table before. A new one would hide it, and get in the way of its log."""
+        # Asked again: another driver may have created it meanwhile.
+        if file_io.entries(f"{self.path}/{_BELOW}/states") and not log.is_there():
+            raise Misuse(
+                f"{self.path}: there is no Delta table, and {self.path}/{_BELOW} says that there was one: its folder "
+                "_delta_log was deleted. Nothing was written. Restore that folder; or, where the table was dropped on "
+                f"purpose, remove {self.path}/{_BELOW} and start a new checkpoint, which reads the source from its "
+                "beginning",
+                kind="table.missing",
+            )
 
     def _create(self, log: DeltaLog, options: SinkOptions, fields: Sequence[Any]) -> None:
         if not options.create:
@@ -88,9 +102,12 @@ class DeltaSink(Sink):
                 kind="table.missing",
             )
         text = schema_of(fields, self.path)
-        check_partition(columns_of(text), options.partition_by, self.path)
+        columns = columns_of(text)
+        check_partition(columns, options.partition_by, self.path)
+        schema = deltalake().Schema.from_json(text)
+        check_creation(schema, columns, options, self.path)
         fault_point("table.before_create")
-        log.create(deltalake().Schema.from_json(text), options.partition_by, options.table_options)
+        log.create(schema, options.partition_by, options.table_options)
         fault_point("table.created")
 
 
@@ -117,16 +134,18 @@ class OpenDelta(OpenSink):
             file_io, below, options.application, options.journal_retain, keep_staging=True, abandoned=self._abandoned
         )
         places = Places(path, file_io, below, file_io, f"{path}/{_DATA}")
-        states = States(
-            file_io,
-            f"{below}/states/{self.to.table_id}",
-            options.journal_retain,
-            lambda number: readable(self.journal, number),
-        )
+        states = States(file_io, f"{below}/states/{self.to.table_id}", options.journal_retain, self._recorded)
         policy = RetryPolicy.of(path, options, {})
         self._table = DeltaTable(self.to, places, states, policy, options.application, below)
         self.committer = DeltaCommitter(self._table, log)
         self._fields: Sequence[Any] | None = None
+        self._schema = ""
+
+    def _recorded(self, application: str, number: int) -> Committable | None:
+        """A record of the own application or of another one, where its journal has it."""
+        if application == self.application:
+            return readable(self.journal, number)
+        return readable(FileJournal(self._io, self._table.below, application, self._options.journal_retain), number)
 
     def _check_partition_by(self, path: str) -> None:
         wanted = tuple(self._options.partition_by)
@@ -142,9 +161,7 @@ class OpenDelta(OpenSink):
         return self._io.flush_group()
 
     def writing(self, checkpoint: Checkpoint, fields: Sequence[Any], positions: Sequence[Any]) -> LakeWriting:
-        if fields is not self._fields:
-            self._fit(fields)
-            self._fields = fields
+        self._look_at_changes(fields)
         options, path = self._options, self.to.path
         known = tuple(column.field(path) for column in self._columns)
         in_files = [each for each in known if each.name not in self._partition_by]
@@ -161,17 +178,38 @@ class OpenDelta(OpenSink):
             options.writer_memory_bytes,
         )
 
+    def _look_at_changes(self, fields: Sequence[Any]) -> None:
+        """Look whether the table, as admission has found it, takes these columns: others may have changed it.
+
+        Raises Misuse. What would be found at the commit only would stop the query behind a record.
+        """
+        seen, path = self._log.seen, self.to.path
+        schema = seen.schema().to_json()
+        if fields is not self._fields or schema != self._schema:
+            self._fit(fields)
+            self._fields, self._schema = fields, self._log.seen.schema().to_json()
+            seen = self._log.seen
+        check_table(seen, self._columns, path)
+        self._partition_by = tuple(seen.metadata().partition_columns)
+        self._check_partition_by(path)
+
     def _fit(self, fields: Sequence[Any]) -> None:
-        """Look at the table anew, and add the columns that rows have besides, where an option says so."""
+        """Look at the table anew, and add the columns that rows have besides, where an option says so.
+
+        A nullable column that others have added while the query ran is no reason to stop it.
+        """
         path, adds = self.to.path, self._options.add_columns
+        before = {column.name for column in self._columns} if fields is self._fields else None
         self._columns = columns_of(self._log.newest().schema().to_json())
-        new = missing_columns(self._columns, fields, add_columns=adds, path=path)
+        asked = [each for each in self._columns if before is None or each.name in before or not each.nullable]
+        new = missing_columns(asked, fields, add_columns=adds, path=path)
         if new:
+            check_table(self._log.seen, self._columns, path)
             nullable = [DataField(each.id, each.name, each.type.as_nullable(True)) for each in new]
             added = deltalake().Schema.from_json(schema_of(nullable, path))
             self._log.add_columns(added.fields)
             self._columns = columns_of(self._log.newest().schema().to_json())
-            missing_columns(self._columns, fields, add_columns=False, path=path)
+            missing_columns(self._columns, fields, add_columns=adds, path=path)
 
     def stage(
         self, checkpoint: Checkpoint, written: Sequence[LakeFile], group: Group
@@ -182,6 +220,7 @@ class OpenDelta(OpenSink):
         more = {
             ADDS: [add_of(file, folder, configuration, path) for file in written],
             SCHEMA: {column.name: column.type for column in self._columns},
+            NOT_NULL: [column.name for column in self._columns if not column.nullable],
             PARTITION_BY: list(self._partition_by),
         }
         plain = [replace(file, partition=b"", footer=b"") for file in written]  # ``ADDS`` has what was in them

@@ -27,10 +27,10 @@ _FILES = "files"
 class States:
     """The files of one table. folder: with those of all applications. retain: of records, as the journal keeps them.
 
-    journal: a record of the own application by its number, which has its state as well; None where it has not.
+    journal: a record by its application and number, which has its state as well; None where its journal has it not.
     """
 
-    def __init__(self, file_io: FileIO, folder: str, retain: int, journal: Callable[[int], Committable | None]):
+    def __init__(self, file_io: FileIO, folder: str, retain: int, journal: Callable[[str, int], Committable | None]):
         self._io, self._folder, self._retain, self._journal = file_io, folder, max(retain, _KEPT), journal
         self._written: dict[str, list[str]] = {}
 
@@ -54,18 +54,30 @@ class States:
             value = json.loads(self._io.read(path))
             return AppState.from_json(value["state"]), list(value[_FILES])
         except FileNotFoundError:
-            record = self._journal(last.number)
-            if record is not None and record.application == application:
-                if fingerprint(record.state.record_id) == last.fingerprint:
-                    return record.state, [file.final for file in record.files]
+            record = self._journal(application, last.number)
+            if record is not None and fingerprint(record.state.record_id) == last.fingerprint:
+                return record.state, [file.final for file in record.files]
             found = "is gone, and no record of the journal has what it said"
         except (ValueError, KeyError, TypeError, AttributeError) as broken:
             found = f"is damaged ({type(broken).__name__})"
         raise Corrupt(
             f"{path} {found}: the table has record {last.number} of application '{application}', and how far that came "
-            f"is not known. Nothing was written. Restore the file, or the folder {self._folder}, from a backup",
+            f"is not known. Nothing was written. If the table was put back (the last {self._retain} states are kept), "
+            "restore it to a version that has a later record (RESTORE). Else restore the file, or the folder "
+            f"{self._folder}, from a backup. Where there is none, look which rows of the application are in the table, "
+            f"remove the folder {self._folder}/{application}, and go on behind these rows with a new checkpoint and "
+            "another name (application='...')",
             kind="delta.state-gone",
         )
+
+    def of(self, application: str, number: int) -> list[tuple[AppState, list[str]]]:
+        """All states of a number, with names of their files: it comes again when a table was put back.
+
+        Empty where none is kept. Raises as ``read``.
+        """
+        folder = f"{self._folder}/{application}"
+        marks = [name[11:27] for name in self._io.names(folder) if name.startswith(f"{number:010}-")]
+        return [self.read(application, Last(number, int(mark, 16))) for mark in marks]
 
     def keep_last(self, application: str) -> None:
         """Delete what is older than those that are kept, of what this process has written."""

@@ -4,10 +4,14 @@ deltalake commits files to tables whose rules it does not apply to them, as the 
 written the files. So they are looked at here, before anything is written.
 """
 
+import importlib
+import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
 from streamsink.sinks.delta.columns import Column
 
 # Features that ask nothing of a writer that only adds files, or only what is looked at below.
@@ -28,18 +32,61 @@ _RULES = {
 _EXPIRY = "delta.setTransactionRetentionDuration"
 _MAPPING, _CONSTRAINT, _COMPAT = "delta.columnMapping.mode", "delta.constraints.", "delta.enableIcebergCompat"
 _OFF = ("", "false", "none")
+# deltalake 1.6.6 decodes the first ones in a part of the places where it takes a path, and takes the others for a
+# separator or for nothing. So it would look at another folder than the one that it writes to.
+_NO_PATH = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
+
+
+def check_path(path: str) -> None:
+    """Raises Misuse for the path of a table that deltalake takes for another one."""
+    found = _NO_PATH.search(path)
+    if found:
+        raise Misuse(
+            f"{path}: the path has {found[0]!r}, and deltalake takes that for another letter in some places, and so "
+            "one table for another. Nothing was written. Give the table a path without '%' before two hexadecimal "
+            "digits, backslashes and control characters",
+            kind="delta.unsupported",
+        )
+
+
+def check_creation(schema: Any, columns: Sequence[Column], options: SinkOptions, path: str) -> None:
+    """Raises Misuse unless a table that is created so will be one that this writer may write to.
+
+    schema: deltalake's. It is tried in a folder that is deleted again.
+    """
+    module = importlib.import_module("deltalake")
+    errors = importlib.import_module("deltalake.exceptions")
+    asked = f"a table with table_options={dict(options.table_options)}"
+    end = "Nothing was written. Leave out of table_options what asks for that"
+    with tempfile.TemporaryDirectory(prefix="streamsink-") as folder:
+        try:
+            table = module.DeltaTable.create(
+                folder, schema, partition_by=list(options.partition_by), configuration=dict(options.table_options)
+            )
+        except (errors.DeltaError, ValueError) as failed:
+            said = str(failed).strip().partition("\n")[0]
+            raise Misuse(f"{path}: {asked} cannot be created ({said}). {end}", kind="delta.unsupported") from failed
+        found = _found(table, columns)
+    if found:
+        raise Misuse(
+            f"{path}: {asked} would have {found}, which this sink cannot honour. {end}", kind="delta.unsupported"
+        )
 
 
 def check_table(table: Any, columns: Sequence[Column], path: str) -> None:
     """Raises Misuse for a table with a feature or rule that this writer cannot honour. table: deltalake's."""
-    configuration: Mapping[str, str] = table.metadata().configuration
-    found = _wrong_protocol(table.protocol()) or _wrong_configuration(configuration) or _wrong_column(columns)
+    found = _found(table, columns)
     if found:
         raise Misuse(
             f"{path}: the table has {found}, which this sink cannot honour. Nothing was written. Take it off the "
             "table, or write into another table",
             kind="delta.unsupported",
         )
+
+
+def _found(table: Any, columns: Sequence[Column]) -> str:
+    configuration: Mapping[str, str] = table.metadata().configuration
+    return _wrong_protocol(table.protocol()) or _wrong_configuration(configuration) or _wrong_column(columns)
 
 
 def _wrong_protocol(protocol: Any) -> str:
