@@ -144,15 +144,11 @@ def rolled_back_past_the_journal(to: Destination, oldest: int, newest: int, opti
 
     oldest: number of the first record that the journal has. newest: number of the last one that was published.
     """
-    way_on = to.way_back or f"Restore the table. {ways.give_up(to.path, options.application)}"
+    way_on = to.way_back or f"Restore the table. {ways.give_up(to.path, options.application, to.is_table)}"
     return Misuse(
         f"{to.path}: no snapshot names application '{options.application}', snapshots have expired, and record "
         f"{newest} was published: the table was rolled back, and the journal remembers nothing before record {oldest} "
         f"(journal_retain={options.journal_retain}), so whether what was before it is in the table cannot be told. "
-<<<<<<< HEAD
-        f"Nothing was written. Restore the table. {ways.give_up(to.path, options.application, to.is_table)}",
-=======
         f"Nothing was written. {way_on}",
->>>>>>> eyes-delta
         kind="table.rolled-back-too-far",
     )

@@ -191,11 +191,7 @@ def _from_journal(
     records = [alone.get(c.state.sequence, c) for c in records]
     if lost and not published and not alone and retained[0] > 1:
         raise rolled_back_past_the_journal(to, retained[0], lost[-1], options)
-<<<<<<< HEAD
     check_name_before(to, records[published : published + 1], committer, options)
-=======
-    check_name_before(table, records[published : published + 1], committer, options)
->>>>>>> eyes-delta
     mark = tuple(c for c in records[:published] if c.state.sequence not in telling)
     last = records[published - 1].state if published else None
     again = tuple(

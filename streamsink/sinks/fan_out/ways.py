@@ -27,7 +27,7 @@ def way_on(name: str, path: str, application: str, journal: str) -> Iterator[Non
             f"not written there. To have it again from then on, remove its journal {journal} when the others have a "
             "batch more, and name it again"
         )
-        said = told.replace(ways.give_up_at_once(path, application), leave)
+        said = _instead(told, path, application, leave)
         if "streamsink.give_up(" in said:
             said += f". But streamsink.give_up knows nothing of fan-outs: instead of calling it, {leave}"
         elif failed.kind == _FILES_GONE and said == told:
@@ -47,11 +47,20 @@ def way_on_without_the_journal(path: str, application: str, journal: str) -> Ite
         yield
     except (Corrupt, Misuse) as failed:
         told = str(failed)
-        said = told.replace(
-            ways.give_up_at_once(path, application),
+        said = _instead(
+            told,
+            path,
+            application,
             f"remove the folder {journal}: the destinations tell how far they are. Where all are at the same batch, "
             "the query goes on from there; else the start says which of them are behind, and what to do then",
         )
         if said == told:
             raise
         raise type(failed)(said, kind=failed.kind) from failed
+
+
+def _instead(told: str, path: str, application: str, way: str) -> str:
+    """The message with another way in the place of ``streamsink.give_up``, for tables and for other destinations."""
+    for is_table in (True, False):
+        told = told.replace(ways.give_up_at_once(path, application, is_table), way)
+    return told
