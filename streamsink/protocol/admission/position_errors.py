@@ -118,29 +118,24 @@ def recreated_meanwhile(
             "no other"
         )
     more = f" and of {len(topics) - 1} more" if len(topics) > 1 else ""
+    what, was, found, why = _found_meanwhile(batches, topics[0])
     return Misuse(
-        f"{table}: batch {batch.batch_id}: {_found_meanwhile(batches, topics[0], more)}, so that it cannot be told "
-        "which of the two the rows are of. Nothing was written. To write everything that the topic holds now, start a "
-        f"new checkpoint with {way_on}",
+        f"{table}: batch {batch.batch_id}: the {what} of topic '{topics[0]}'{more} was {was} when the batch began, and "
+        f"is {found} now: {why}, so that it cannot be told which of the two the rows are of. Nothing was written. To "
+        f"write everything that the topic holds now, start a new checkpoint with {way_on}",
         kind="positions.recreated-meanwhile",
     )
 
 
-def _found_meanwhile(batches: tuple[Batch, Batch], topic: str, more: str) -> str:
-    """What shows that the topic is another one than when the batch began. more: says how many others are."""
+def _found_meanwhile(batches: tuple[Batch, Batch], topic: str) -> tuple[str, str, str, str]:
+    """What shows that the topic is another one than when the batch began, its values then and now, and why."""
     pairs = [(was, now) for was, now in zip(*(batch.sources for batch in batches)) if topic in now.end]
     for was, now in pairs:
         if not same_id(was.cluster, now.cluster):
-            return (
-                f"the cluster of topic '{topic}'{more} was {was.cluster} when the batch began, and is {now.cluster} "
-                "now: the address leads to another cluster"
-            )
+            return "cluster", was.cluster, now.cluster, "the address leads to another cluster"
     ids = ((was.topic_id(topic), now.topic_id(topic)) for was, now in pairs)
     was_id, found = next(pair for pair in ids if not same_id(*pair))
-    return (
-        f"the id of topic '{topic}'{more} was {was_id} when the batch began, and is {found} now: the topic was deleted "
-        "and created again"
-    )
+    return "id", was_id, found, "the topic was deleted and created again"
 
 
 def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded, *, said: bool) -> Misuse | None:
