@@ -254,26 +254,27 @@ def test_a_batch_that_ends_before_its_start(way):
 
 @follows("positions.recreated-meanwhile")
 @pytest.mark.parametrize("recorded", [True, False], ids=["recorded-without-id", "nothing-recorded"])
-def test_a_topic_recreated_while_its_batch_is_written(recorded):
-    """The recorded positions have no id, or there are none.
+@pytest.mark.parametrize("told", ["topic_id", "cluster"])
+def test_a_topic_recreated_while_its_batch_is_written(recorded, told):
+    """The recorded positions have no id, or there are none; or the topic is in another cluster, whose id alone is told.
     All that the new topic holds is written, each message once."""
     world = memory_world(**PLAIN, position_columns=POSITIONS)
     driver, rows = world.driver, world.driver.rows
-    driver.topic_id = ""
+    driver.topic_id = driver.cluster = ""
     if recorded:
         world.run(boundaries=(6,))
-    driver.topic_id = "before"
+    setattr(driver, told, "before")
 
     def recreated_meanwhile(start, end):
         driver.rows = rows
-        renew_topic(world, topic_id="after")
+        renew_topic(world, **{told: "after"})
         return rows(start, end)
 
     driver.rows = recreated_meanwhile
     ends = (6, 9) if recorded else (9,)
-    with pytest.raises(Misuse) as told:
+    with pytest.raises(Misuse) as refused_with:
         world.run(boundaries=ends)
-    said = advice(told.value, "positions.recreated-meanwhile")
+    said = advice(refused_with.value, "positions.recreated-meanwhile")
     assert world.ids() == list(range(6 if recorded else 0))
     accept(world, accept_as_new=said.option("accept_as_new")) if recorded else said.says("startingOffsets='earliest'")
     start_over(world, starting_offset(world, said) if recorded else 0, (8, 12))

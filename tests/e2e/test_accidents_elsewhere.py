@@ -1,5 +1,6 @@
-"""The accidents of docs/ACCIDENTS.md, each on each destination that is no table: a directory of files, a database, and
-a sink in Flink's form. Real queries, and readers that know nothing of streamsink.
+"""The accidents of docs/ACCIDENTS.md, each on each destination that is no Paimon table: a directory of files, a
+database, a sink in Flink's form, an Iceberg table and a Delta table. Real queries, and readers that know nothing of
+streamsink.
 
 Kafka's are in ``tests/sinks/test_kafka_sink.py``, ``test_kafka_refusals.py`` and ``test_kafka_to_kafka.py``.
 """
@@ -9,11 +10,13 @@ import shutil
 import signal
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 
 from streamsink.errors import StreamsinkError
 from tests.e2e.harness import Driver, Outcome, forget_commit, ids_of, run_driver, run_here
@@ -24,14 +27,16 @@ pytestmark = pytest.mark.spark
 
 @dataclass(frozen=True)
 class Destination:
-    """read: (root) -> the ids that a reader sees. known: what says which rows are there, and what holds the rows, below
-    the root. job: changes of a job, by root."""
+    """read: (root) -> the ids that a reader sees. known, rows: what says which rows are there, and what holds them,
+    below the root. job: changes of a job, by root. dropped, unknown: the errors when the rows are gone, and when what
+    is known is gone."""
 
     read: Callable[[Path], list[int]]
     known: tuple[str, ...]
     rows: tuple[str, ...]
     job: Callable[[Path], dict]
-    options: dict = field(default_factory=dict)
+    dropped: str = "gap.first-batch"
+    unknown: str = "table.rolled-back"
 
 
 def _of_manifests(root: Path) -> list[int]:
@@ -61,10 +66,41 @@ def _database(root: Path) -> dict:
     return {"database": {"url": url, "table": "orders", "journal": journal, "create_table": True}}
 
 
+def _catalog(root: Path) -> dict:
+    return {"type": "sql", "uri": f"sqlite:///{root}/catalog.db", "warehouse": f"file://{root}/wh"}
+
+
+def _of_iceberg(root: Path) -> list[int]:
+    catalog = load_catalog("lake", **_catalog(root))
+    try:
+        there = catalog.table_exists("shop.orders")
+        return catalog.load_table("shop.orders").scan().to_arrow().column("id").to_pylist() if there else []
+    finally:
+        catalog.close()
+
+
+def _iceberg(root: Path) -> dict:
+    return {"iceberg": {"table": "shop.orders", "catalog": "lake", "catalog_properties": _catalog(root)}}
+
+
+def _of_delta(root: Path) -> list[int]:
+    table = str(root / "lake" / "orders")
+    there = DeltaTable.is_deltatable(table)
+    return DeltaTable(table).to_pyarrow_table().column("id").to_pylist() if there else []
+
+
 PLACES = {
     "files": Destination(_of_manifests, ("lake/orders/_commits",), ("lake/orders",), lambda root: {"shown": "files"}),
-    "database": Destination(_of_sqlite, ("shop.db",), ("shop.db",), _database),
+    "database": Destination(_of_sqlite, ("shop.db",), ("shop.db",), _database, dropped="table.recreated"),
     "flink": Destination(_of_lines, ("lake/orders/commits",), ("lake/orders",), lambda root: {"shown": "json lines"}),
+    "iceberg": Destination(_of_iceberg, ("catalog.db",), ("catalog.db", "wh"), _iceberg, "table.gone", "table.gone"),
+    "delta": Destination(
+        _of_delta,
+        ("lake/orders/_delta_log",),
+        ("lake/orders",),
+        lambda root: {"delta": True},
+        unknown="table.recreated",
+    ),
 }
 
 
@@ -208,7 +244,7 @@ def s7_dropped_and_made_anew(world: World):
     for name in world.place.rows:
         _remove(world.ground.root / name)
     world.ground.add_files(3, 1)
-    world.refuses("table.recreated" if world.job.database else "gap.first-batch")
+    world.refuses(world.place.dropped)
 
 
 def s8_what_is_known_is_removed(world: World):
@@ -222,7 +258,7 @@ def s8_what_is_known_is_removed(world: World):
         for name in world.place.known:
             _remove(world.ground.root / name)
     world.ground.add_files(3, 1)
-    assert world.run().kind == "table.rolled-back"
+    assert world.run().kind == world.place.unknown
 
 
 def s10_a_paused_driver_wakes_up(world: World):
@@ -267,11 +303,16 @@ def s14_called_twice_in_a_batch(world: World):
 
 def _sink_of(world: World):
     from streamsink.databases import DatabaseSink
+    from streamsink.delta import DeltaSink
+    from streamsink.iceberg import IcebergSink
     from streamsink.sink import to_sink
     from tests.e2e.job import SHOWN
 
     job = world.job
-    made = DatabaseSink(**job.database) if job.database else SHOWN[job.shown](job.table)
+    if job.database or job.iceberg:
+        made = DatabaseSink(**job.database) if job.database else IcebergSink(**job.iceberg)
+    else:
+        made = DeltaSink(job.table) if job.delta else SHOWN[job.shown](job.table)
     return to_sink(made, listener=lambda event: None, **job.options)
 
 

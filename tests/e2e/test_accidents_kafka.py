@@ -6,10 +6,12 @@ import signal
 import pytest
 
 import streamsink
+from streamsink.spark.gateway.kafka import _Topics
 from tests.e2e import foreign
 from tests.e2e.harness import assert_each_once, assert_refused, content, forget_commit, run_driver, run_here
 from tests.e2e.job import start
 from tests.e2e.kafka_data import new_topic, send
+from tests.services.kafka import CLUSTER_ID
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 PARTITIONS = 3
@@ -157,3 +159,15 @@ def test_starting_offsets_count_what_is_pending(spark, ground, job, sent):
     outcome = ends_with_each_once(spark, job.but(source=begin), ids)
     # Spark counts the batch that found the pending one a second time: that start failed on purpose.
     assert outcome.rows_read <= 20 and not outcome.of("BatchFiltered")
+
+
+def test_s15_another_cluster_while_a_batch_is_written(spark, job, sent, monkeypatch):
+    """The broker tells no topic's id, as before Kafka 2.8, so it is asked again in which cluster it is."""
+    sent(0, 10)
+    monkeypatch.setattr(_Topics, "_topic_ids", lambda self, topics: dict.fromkeys(topics, ""))
+    monkeypatch.setattr(_Topics, "_cluster_id", lambda self: "the cluster before")
+    outcome = run_here(spark, job)
+    said = (f"was the cluster before when the batch began, and is {CLUSTER_ID} now", "Nothing was written")
+    assert_refused(outcome, "positions.recreated-meanwhile", job.table, *said)
+    monkeypatch.undo()
+    ends_with_each_once(spark, job, sent(10, 10) | set(range(10)))

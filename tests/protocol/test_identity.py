@@ -4,10 +4,14 @@ Each error comes before anything is written, and its way on is followed here.
 """
 
 import dataclasses
+import re
 
 import pytest
 
 from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+from streamsink.protocol.admission.admit import Past, recreated_meanwhile
+from streamsink.protocol.committable import KnownRun
 from streamsink.protocol.decision import Verdict
 from streamsink.protocol.positions import SourceRange
 from tests.crash.world import memory_world
@@ -319,6 +323,46 @@ def test_a_topic_recreated_while_its_batch_is_written_is_found_before_the_record
     assert caught.value.kind == kind and "after" in str(caught.value)
     query.sink.close()
     assert world.ids() == list(range(6)) and world.unknown_files() == []
+
+
+@pytest.mark.parametrize(
+    "recorded_in, kind", [("before", "positions.other-cluster"), ("", "positions.recreated-meanwhile")]
+)
+def test_a_cluster_that_tells_no_topics_ids_is_another_one_when_its_batch_is_written(recorded_in, kind):
+    """Found by a walk: only the topics' ids were compared, and rows of the new cluster came twice."""
+    world = memory_world()
+    query = Query(world)
+    driver, rows = world.driver, world.driver.rows
+    driver.topic_id, driver.cluster = "", recorded_in
+    query.batch(6)
+    driver.cluster = "before"
+
+    def moved_meanwhile(start, end):
+        driver.cluster = "after"
+        return rows(start, end)
+
+    driver.rows = moved_meanwhile
+    with pytest.raises(Misuse, match="after") as caught:
+        query.batch(9)
+    assert caught.value.kind == kind
+    query.sink.close()
+    assert world.ids() == list(range(6)) and world.unknown_files() == []
+
+
+def test_all_topics_of_a_cluster_that_moved_meanwhile_begin_anew_by_one_word():
+    """Positions of the other topics would say as little of theirs in the new cluster."""
+    ends = [{"t": {"0": end}, "u": {"0": end}} for end in (5, 9)]
+    last = state(SourceRange(None, ends[0]))
+    was, now = (batch(SourceRange(*ends, cluster=cluster)) for cluster in ("c-1", "c-2"))
+    past = Past("lake/t", "t", last, lambda query, checkpoint: None, lambda run: KnownRun(False))
+    said = str(recreated_meanwhile(was, now, past, SinkOptions.of("lake/t", {})))
+    assert "the cluster of topic 't' and of 1 more was c-1 when the batch began, and is c-2 now" in said
+    assert "from_beginning=['t', 'u']" in said and "the table's record of these topics and of no other" in said
+    word = re.search("accept_as_new='([^']+)'", said)[1]
+    anew = batch(SourceRange(None, ends[1], cluster="c-2"), query="q3")
+    decision = decide(anew, last, accept_as_new=word)
+    assert decision.verdict is Verdict.NEW
+    assert {(cluster, *at.values()) for _, _, cluster, _, at in recorded(decision)} == {("c-2", 9)}
 
 
 def test_who_only_says_that_a_topic_is_another_one_is_told_to_begin_with_it():

@@ -107,9 +107,13 @@ class Machine:
             query.live = None
         armed, self._armed = self._armed, None
         self.may_have_written(query)  # It may have, before it fell asleep.
+        was = query.source.told() if query.source else None
         try:
             meanwhile()
         finally:
+            if query.source:
+                # What it reads of another topic when it wakes up comes again with that topic, where nothing tells.
+                self.model.unsure(query.source.read_unseen(was), most=2)
             self._armed = armed
             faults.arm(self._reached)
 

@@ -82,6 +82,10 @@ SHOWN: dict[str, Walk] = {
         _REPUBLISH, ("letters", 0, 1), *_BATCH, *_BATCH, *_BATCH, ("lose_journal", 0), *_EXPIRY,
         *_BATCH, ("heal", 0, 0), *_BATCH, ("heal", 0, 0), *_BATCH, ("heal", 0, 0), *_BATCH,
     ],
+    "A2: a cluster that moved while its batch was written is the same": [
+        ("setup", 0, 5, 0, 0, 0, 0), ("produce", 0, 0, 0), ("pause_at", 0, 0, 3, 2), ("recreate", 0, 0, 1), ("wake",),
+        ("pause_at", 0, 0, 0, 0),
+    ],
     "letters: a pending record's table may be another one": [
         _REPUBLISH, ("letters", 0, 1), *_BATCH, ("produce", 0, 4, 0), ("crash", 0, 3, 12, 0), ("drop_letters", 0),
         ("batch", 0, 3),

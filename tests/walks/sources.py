@@ -89,6 +89,16 @@ class Topic:
         where perhaps nobody can tell that it was another one."""
         return [row for name, most in self.former.items() for row in self.parts[name][:most]] if self.was_silent else []
 
+    def told(self) -> tuple[str, dict[str, str]]:
+        """What the broker tells now: the cluster's id and those of the topics, empty where it does not tell them."""
+        return self.cluster if self.tells or self.tells_cluster else "", dict(self.ids) if self.tells else {}
+
+    def read_unseen(self, was: tuple[str, dict[str, str]]) -> list[int]:
+        """Rows that a batch may have read of another topic than it was planned for. was: what was told then."""
+        (cluster, ids), (found, found_ids) = was, self.told()
+        has_moved = cluster and found and cluster != found
+        return [] if has_moved or ids and found_ids else self.below_former()
+
     def produce(self, ids: list[int], where: int) -> None:
         names = list(self.parts)
         for number, row in enumerate(ids):
@@ -166,8 +176,8 @@ class Topic:
             start_of, end_of, first, last = (
                 {topic: at[topic] for topic in topics if topic in at} for at in (start, end, earliest, newest)
             )
-            ids = {topic: self.ids[topic] for topic in topics} if self.tells else {}
-            cluster = self.cluster if self.tells or self.tells_cluster else ""
+            cluster, told = self.told()
+            ids = {topic: told[topic] for topic in topics if topic in told}
             return SourceRange(start_of, end_of, cluster=cluster, topic_ids=ids, earliest=first, newest=last)
 
         return tuple(map(of, self.ids)) if self.apart else (of(*self.ids),)
@@ -229,6 +239,14 @@ class Folder:
     numeric = False
     reads_again = True  # A new checkpoint lists all of it.
     topic_id = ""
+
+    @staticmethod
+    def told() -> None:
+        return None
+
+    @staticmethod
+    def read_unseen(was: None) -> list[int]:
+        return []
 
     @staticmethod
     def below_former() -> list[int]:

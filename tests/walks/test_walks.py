@@ -18,8 +18,8 @@ IN_THE_GATE, IN_THE_SOAK = 330, 20_000
 OF_SEVERAL_IN_THE_GATE = 120
 # How many walks on S3 the gate has: of one table, and of several.
 ON_S3_IN_THE_GATE = {"": 50, SEVERAL: 25}
-# How many walks into each destination that is no table.
-ELSEWHERE_IN_THE_GATE = 60
+# How many walks into each destination that is no table of Paimon, and of a kind whose commits take long.
+ELSEWHERE_IN_THE_GATE, OF_LAKES_IN_THE_GATE = 60, {"delta": 12}
 _PIECE = 250
 # One walk again, alone: STREAMSINK_WALK=<seed>-<number>.
 ONE = os.environ.get("STREAMSINK_WALK")
@@ -268,6 +268,15 @@ _JUDGED = {
         ("lose_journal", 0),
         ("lose_known", 1),
     ],
+    "a Delta table is an older copy, and the files of what it has lost are gone with it": [
+        ("delta", 0, 0, 0, 0, 0, 0),
+        ("produce", 0, 0, 0),
+        ("batch", 0, 0),
+        ("copy", 2, 0),
+        ("produce", 0, 0, 0),
+        ("batch", 0, 0),
+        ("restore", 0, 0),
+    ],
     "a lost checkpoint is told where to begin by the error itself": [
         ("files", 0, 1, 0, 1, 3, 0),
         ("produce", 0, 0, 0),
@@ -313,10 +322,13 @@ def test_walks_of_accidents_on_s3(seed):
 
 @pytest.mark.parametrize("kind", list(ELSEWHERE))
 def test_walks_of_accidents_into_other_destinations(seed, kind):
-    """The same holds for directories of files, a database, and sinks in Flink's form, by what outside readers see."""
-    wrong, counts = walk_all([f"{kind}-{seed}-{number}" for number in range(ELSEWHERE_IN_THE_GATE)])
+    """The same holds for directories of files, a database, sinks in Flink's form and a Delta table, by what outside
+    readers see."""
+    wrong, counts = walk_all(
+        [f"{kind}-{seed}-{number}" for number in range(OF_LAKES_IN_THE_GATE.get(kind, ELSEWHERE_IN_THE_GATE))]
+    )
     _report(wrong, counts)
-    assert counts["batch"] and counts["drop"] + counts["restore"]
+    assert counts["batch"] and counts["drop"] + counts["restore"] + counts["roll_back"]
 
 
 @pytest.mark.soak

@@ -188,23 +188,24 @@ def _settled(batch: Batch, past: Past, options: SinkOptions, changed: tuple[Chan
 
 
 def recreated_meanwhile(batch: Batch, now: Batch, past: Past, options: SinkOptions) -> Misuse | None:
-    """The error for a topic that became another one while its batch was written; None when no topic did.
+    """The error for topics that became others while their batch was written; None when no topic did.
 
     now: the same batch, described again. Called when ``admit`` says nothing against ``now``, which is so when no id of
-    the topic is recorded.
+    these topics is recorded.
     """
-    topic = next(iter(position_errors.changed_meanwhile(batch, now)), None)
-    if topic is None:
+    topics = tuple(dict.fromkeys(position_errors.changed_meanwhile(batch, now)))
+    if not topics:
         return None
     recorded = recorded_in(past)
     word = None
-    if recorded.of_topic(topic):
+    known = frozenset(topic for topic in topics if recorded.of_topic(topic))
+    if known:
         past = replace(past, answers=words_in(options.accept_as_new, past.table_id, past.last, _topics(now)))
-        word = as_new(past, Answer(frozenset((topic,))).word(past.table_id, past.last))
+        word = as_new(past, Answer(known).word(past.table_id, past.last))
     said = past.says_offsets
     batches = (batch, now)
     return position_errors.recreated_meanwhile(
-        past.table, batches, topic, options, recorded=recorded, word=word, said=said
+        past.table, batches, topics, options, recorded=recorded, word=word, said=said
     )
 
 

@@ -81,45 +81,61 @@ def changed(
 
 
 def changed_meanwhile(batch: Batch, now: Batch) -> Iterator[str]:
-    """Yield the topics that became others while their batch was written. now: the same batch, described again."""
+    """Yield the topics that became others while their batch was written. now: the same batch, described again.
+
+    All topics of another cluster are others, whether or not it tells their ids.
+    """
     for was, source in zip(batch.sources, now.sources):
-        for topic in source.topic_ids if source.topic_ids != was.topic_ids else ():
-            if not same_id(was.topic_id(topic), source.topic_id(topic)):
+        has_moved = not same_id(was.cluster, source.cluster)
+        for topic in source.end if has_moved or source.topic_ids != was.topic_ids else ():
+            if has_moved or not same_id(was.topic_id(topic), source.topic_id(topic)):
                 yield topic
 
 
 def recreated_meanwhile(
     table: str,
     batches: tuple[Batch, Batch],
-    topic: str,
+    topics: Sequence[str],
     options: SinkOptions,
     *,
     recorded: Recorded,
     word: str | None,
     said: bool = False,
 ) -> Misuse:
-    """The error for a topic that was deleted and created again while a batch of it was written.
+    """The error for topics that became others while a batch of them was written.
 
-    batches: the batch as it was described when it began, and now. word: what ``accept_as_new`` must be to drop the
-    topic's record; None when it has no record. said: as of ``starting_offsets``.
+    batches: the batch as it was described when it began, and now. topics: at least one. word: what ``accept_as_new``
+    must be to drop these topics' records; None when they have none. said: as of ``starting_offsets``.
     """
     batch, now = batches
-    ids = ((before.topic_id(topic), after.topic_id(topic)) for before, after in zip(batch.sources, now.sources))
-    was, found = next(pair for pair in ids if not same_id(*pair))
     if word is None:
         way_on = "startingOffsets='earliest'"
     else:
-        begin = starting_offsets(table, now, options, recorded, from_beginning=[topic], said=said)
+        begin = starting_offsets(table, now, options, recorded, from_beginning=topics, said=said)
+        those = "that topic" if len(topics) == 1 else "these topics"
         way_on = (
-            f"startingOffsets={begin} and set accept_as_new='{word}', which drops the table's record of that topic and "
-            "of no other"
+            f"startingOffsets={begin} and set accept_as_new='{word}', which drops the table's record of {those} and of "
+            "no other"
         )
+    more = f" and of {len(topics) - 1} more" if len(topics) > 1 else ""
+    what, was, found, why = _found_meanwhile(batches, topics[0])
     return Misuse(
-        f"{table}: batch {batch.batch_id}: the id of topic '{topic}' was {was} when the batch began, and is {found} "
-        "now: the topic was deleted and created again, so that it cannot be told which of the two the rows are of. "
-        f"Nothing was written. To write everything that the topic holds now, start a new checkpoint with {way_on}",
+        f"{table}: batch {batch.batch_id}: the {what} of topic '{topics[0]}'{more} was {was} when the batch began, and "
+        f"is {found} now: {why}, so that it cannot be told which of the two the rows are of. Nothing was written. To "
+        f"write everything that the topic holds now, start a new checkpoint with {way_on}",
         kind="positions.recreated-meanwhile",
     )
+
+
+def _found_meanwhile(batches: tuple[Batch, Batch], topic: str) -> tuple[str, str, str, str]:
+    """What shows that the topic is another one than when the batch began, its values then and now, and why."""
+    pairs = [(was, now) for was, now in zip(*(batch.sources for batch in batches)) if topic in now.end]
+    for was, now in pairs:
+        if not same_id(was.cluster, now.cluster):
+            return "cluster", was.cluster, now.cluster, "the address leads to another cluster"
+    ids = ((was.topic_id(topic), now.topic_id(topic)) for was, now in pairs)
+    was_id, found = next(pair for pair in ids if not same_id(*pair))
+    return "id", was_id, found, "the topic was deleted and created again"
 
 
 def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded, *, said: bool) -> Misuse | None:

@@ -8,7 +8,7 @@ from typing import Any
 from streamsink.clock import Clock
 from streamsink.errors import Corrupt, Misuse, OutcomeUnknown, Retryable
 from streamsink.faults import fault_point
-from streamsink.journal.file_journal import journal_dir
+from streamsink.protocol import ways
 from streamsink.protocol.committable import Committable
 from streamsink.protocol.journal import Mark
 from streamsink.protocol.sink import Published
@@ -75,9 +75,8 @@ class DeltaCommitter(Looking):
             raise Corrupt(
                 f"{table.to.path}: {len(gone)} of {len(record.files)} files of record {record.state.sequence} are gone "
                 f"(first: {gone[0]}): a VACUUM with too short a retention, or something else that deletes files, has "
-                "taken them. Nothing was committed. Restore them. Where that cannot be, stop the query, remove the "
-                f"journal {journal_dir(table.below, record.application)}, and start it again: Spark repeats a batch "
-                "that it has not seen end; of others, an error says that they are missing",
+                "taken them. Nothing was committed. Restore them. "
+                f"{ways.give_up(table.to.path, record.application, is_table=False)}",
                 kind="pending.files-gone",
             )
         said: Mapping[str, Any] = table.places.described(record)[1] if record.files else {}

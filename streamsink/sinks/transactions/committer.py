@@ -96,7 +96,7 @@ class TransactionCommitter(Committer):
         return self._memory.sees_all_since(committable)
 
     def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
-        """A destination is not asked for a transaction: committing finds out. What is committed needs nothing staged."""
+        """A destination is not asked for a transaction: committing finds out. What is committed needs no rows."""
         if self._memory.has(committable):
             return len(committable.files), 0, ()
         gone = tuple(path for each in self._transactions(committable) for path in self._function.missing(each))

@@ -91,7 +91,7 @@ class KafkaSources:
             topics.hear()
         found = list(batch.sources)
         for place, (source, topics) in self._of(batch.sources).items():
-            found[place] = source.told(topic_ids=topics.ids_of(_offsets(source)))
+            found[place] = source.told(cluster=topics.cluster, topic_ids=topics.ids_of(_offsets(source)))
         return replace(batch, sources=tuple(found))
 
     def ends(self, sources: tuple[SourceRange, ...]) -> list[tuple[JavaObject, Offsets]]:
@@ -202,21 +202,28 @@ class _Topics:
             return None
 
     def ask(self) -> None:
-        """Begin to ask whether topics with these ids exist. This is one request, however many topics there are."""
+        """Begin to ask whether topics with these ids exist. This is one request, however many topics there are.
+
+        Of a cluster that tells no topic's id, its own is asked for.
+        """
         self._answer = None
-        if self._collection is not None:
-            try:
+        try:
+            if self._collection is not None:
                 self._answer = self._admin().describeTopics(self._collection).allTopicIds()
-            except Py4JError as failed:
-                self.not_known(error_name(failed))
+            elif self.cluster:
+                self._answer = self._admin().describeCluster().clusterId()
+        except (Py4JError, TypeError) as failed:
+            self.not_known(error_name(failed))
 
     def hear(self) -> None:
         """Wait for the answer. Unless it says that all of them exist, ask for the ids by the topics' names."""
         if self._answer is None:
             return
         try:
-            self._answer.get(_WAIT_S, self._seconds)
+            found = self._answer.get(_WAIT_S, self._seconds)
+            self.cluster = self.cluster if self._collection is not None else found or self.cluster
         except Py4JError:
+            self.cluster = self._cluster_id() or self.cluster
             now = self._topic_ids([topic for topic, known in self._ids.items() if known])
             self._ids |= {topic: found for topic, found in now.items() if found}
             self._collect()

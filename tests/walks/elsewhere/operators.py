@@ -18,7 +18,7 @@ class ElsewhereOperator(Operator):
     words = WORDS | {
         "starting_offsets": r"[Ss]tart a new checkpoint with startingOffsets=('\{)",
         "give_up": r"call (streamsink\.give_up)\(sink, ",
-        "restart": WORDS["restart"].replace("(", "(start the query again|", 1),
+        "restart": WORDS["restart"].replace("(", "(start the query again|leave create=False out|", 1),
         "new_checkpoint": WORDS["new_checkpoint"].replace("startingOffsets=s|", "startingOffsets=|"),
         "remove_journal": "(?<!of the application, )" + WORDS["remove_journal"],
         "start_over": r"remove what it remembers of the application, remove the journal (\S+), and start the query",

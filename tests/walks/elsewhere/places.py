@@ -106,6 +106,14 @@ class Place:
         """Another program adds rows. Returns whether it can."""
         return False
 
+    def version(self) -> int | None:
+        """What ``roll_back`` takes to come back to what is there now; None where there is nothing of the kind."""
+        return None
+
+    def roll_back(self, version: int) -> bool:
+        """Go back to a version by the destination's own means. Returns whether it has that version."""
+        return False
+
     def any_state(self) -> dict | None:
         """The state of any manifest, or of any record of a journal."""
         paths = [path for path in self._store.copy_of(self.root) if _HAS_STATE.search(path)]

@@ -272,3 +272,31 @@ class NotesWalker(ElsewhereWalker):
 
 class KeptWalker(ElsewhereWalker):
     setup = "kept"
+
+
+def roll_back(walk, number):
+    """A table goes back to an earlier version by its own means, under whoever writes it."""
+    world = walk.world
+    if not world.points:
+        return
+    version, what = world.points[number % len(world.points)]
+    if world.place.roll_back(version):
+        world.went_back(what)
+        world.accident("table")
+
+
+class DeltaWalker(ElsewhereWalker):
+    setup = "delta"
+    kinds = KINDS | {"roll_back": Kind("roll_back", 4, 1, roll_back)}
+    stories = (
+        *_STORIES,
+        *map(
+            str.split,
+            (
+                "batch batch roll_back batch heal batch heal",
+                "batch pause_at roll_back wake batch heal batch heal",
+                "batch crash roll_back add batch heal batch heal",
+                "batch batch roll_back roll_back rename batch heal batch heal",
+            ),
+        ),
+    )

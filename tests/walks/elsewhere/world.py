@@ -2,20 +2,21 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streamsink.protocol.committable import Batch
 from streamsink.table.creation import fields_of
 from streamsink.testing.driver import Driven
 from tests.walks.elsewhere.database import Database
+from tests.walks.elsewhere.delta import Delta
 from tests.walks.elsewhere.places import Files, Kept, Notes
-from tests.walks.model import Wrong
+from tests.walks.model import Version, Wrong
 from tests.walks.queries import SCHEMA, Query, Run
 from tests.walks.store import Process
 from tests.walks.world import World
 
 ROOT = "/lake/shop"
-PLACES = {"files": Files, "database": Database, "notes": Notes, "kept": Kept}
+PLACES = {"files": Files, "database": Database, "notes": Notes, "kept": Kept, "delta": Delta}
 
 
 class _Run(Run):
@@ -34,12 +35,14 @@ class _Run(Run):
 @dataclass
 class Elsewhere(World):
     """kind: of the destination. before: what was there before it was lost or replaced last, and how many batches had
-    been written by then; None when it never was. batches: how many were written. has_lost_journals: at some time."""
+    been written by then; None when it never was. batches: how many were written. has_lost_journals: at some time.
+    points: versions to which it can go back by its own means, each with what was there."""
 
     kind: str = "files"
     has_lost_journals: bool = False
     before: tuple | None = None
     batches: int = 0
+    points: list[tuple[int, Version]] = field(default_factory=list)
 
     def __post_init__(self):
         super().__post_init__()
@@ -64,6 +67,8 @@ class Elsewhere(World):
     def batch(self, query, most, fault=None):
         done = super().batch(query, most, fault)
         self.batches += done
+        if done and (version := self.place.version()) is not None:
+            self.points.append((version, self.backup()))
         return done
 
     def check_whole(self) -> None:
@@ -92,6 +97,7 @@ class Elsewhere(World):
     def replace_place(self, change) -> None:
         """Somebody loses the destination, or puts an earlier one in its place, by calling ``change``."""
         self.before = (self.place.copy(), self.backup(), self.batches)
+        self.points.clear()
         change()
 
     def deleted(self, rows: Iterable[int]) -> None:
