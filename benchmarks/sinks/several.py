@@ -48,7 +48,7 @@ def _destinations(at: Path) -> dict[str, Sink]:
     return {
         "lake": PaimonTable(str(at / "lake")),
         "files": FileSink(str(at / "files"), format="parquet"),
-        "db": DatabaseSink(f"sqlite:{at}/db", _TABLE, journal=str(at / "db-journal"), create_table=True),
+        "db": DatabaseSink(f"sqlite:{at}/shop.db", _TABLE, journal=str(at / "rows-for-db"), create_table=True),
     }
 
 
@@ -91,7 +91,7 @@ def _one_by_one(spark: SparkSession, cached: bool) -> turns.Way:
 def _counted(spark: SparkSession) -> Callable[[Path, str], int]:
     def count(at: Path, name: str) -> int:
         """The rows of each destination, when all have as many."""
-        with closing(sqlite3.connect(at / "db")) as db:
+        with closing(sqlite3.connect(at / "shop.db")) as db:
             found = {"db": db.execute(f"SELECT count(*) FROM {_TABLE}").fetchone()[0]}
         found["lake"] = streamsink.read(spark, str(at / "lake")).count()
         found["files"] = spark.read.parquet(str(at / "files")).count()

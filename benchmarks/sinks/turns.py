@@ -85,7 +85,8 @@ def large(spark, folder: Path, place: Place, sizes: data.Sizes) -> Found:
     in_turns(sizes.rounds + 1, tuple(place.ways), measure)
     head = ("sink", "rows/s", "CPU s for a million rows")
     cells = [[way, spread(speed[way]), spread(cpu[way], 1)] for way in place.ways]
-    title = f"{place.title}: {sizes.sink_batches} batches of {sizes.sink_rows:,} rows"
+    batches = "one batch" if sizes.sink_batches == 1 else f"{sizes.sink_batches} batches"
+    title = f"{place.title}: {batches} of {sizes.sink_rows:,} rows"
     note = f"From the query's start until all is published. CPU of Spark, its Python and the server. Load {load()}."
     return Found(Table(title, head, cells, note), speed, speed, cpu)
 
