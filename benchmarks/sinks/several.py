@@ -34,7 +34,7 @@ def several(spark: SparkSession, folder: Path, sizes: Sizes) -> list:
     large = turns.large(spark, folder, place, sizes)
     micro = turns.micro(spark, folder, place, sizes)
     found: list = [large.table, micro.table]
-    for way, what in ((ONE_BY_ONE, "one destination after another"), (CACHED, "the same with cached rows")):
+    for way, what in ((ONE_BY_ONE, "one destination after another"), (CACHED, "the same, rows cached")):
         found += [
             at_least(f"fan-out, large batches: rows/s against {what}", turns.ratio(large.values, FAN_OUT, way), 1.0),
             at_most(f"fan-out, micro-batch: ms against {what}", turns.ratio(micro.values, FAN_OUT, way), 1.0),
