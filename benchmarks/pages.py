@@ -23,7 +23,7 @@ PICTURE = ROOT / "docs" / "benchmarks.svg"
 _MOST_EARLIER = 8
 _NOT_MEASURED = "-"
 # Goals that begin so are one line of the page. Those of a destination stand on its own page.
-_MEMORY, _SINKS = ("peak memory",), ("Kafka", "PostgreSQL", "MariaDB")
+_MEMORY, _SINKS = ("peak memory",), ("Kafka", "PostgreSQL", "MariaDB", "IcebergSink", "DeltaSink", "fan-out")
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,10 @@ def _about(run: Run) -> list[str]:
 
 def _goals(run: Run) -> list[str]:
     head = ("goal", "target", "measured", "in earlier runs", "")
-    summed = {"peak memory: goals that are met": _MEMORY, "into Kafka and databases: goals that are met": _SINKS}
+    summed = {
+        "peak memory: goals that are met": _MEMORY,
+        "into destinations beside Paimon tables: goals that are met": _SINKS,
+    }
     rows = [_goal(run, goal) for goal in run.goals if not goal.what.startswith((*_MEMORY, *_SINKS))]
     for what, begin in summed.items():
         goals = [goal for goal in run.goals if goal.what.startswith(begin)]
@@ -275,6 +278,9 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[Run], list[str]]]] = {
     "docs/BENCHMARKS.md": {"run": _about, "goals": _goals, "micro": _micro, "large": _large},
     "docs/KAFKA_SINK.md": {"speed": _of_sinks("kafka", "Kafka")},
     "docs/DATABASES.md": {"speed": _of_sinks("databases", "PostgreSQL", "MariaDB")},
+    "docs/ICEBERG.md": {"speed": _of_sinks("iceberg", "IcebergSink")},
+    "docs/DELTA.md": {"speed": _of_sinks("delta", "DeltaSink")},
+    "docs/FAN_OUT.md": {"speed": _of_sinks("fan-out", "fan-out")},
     "docs/TUNING.md": {"ways": _ways, "settings": _settings},
 }
 

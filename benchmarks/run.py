@@ -41,7 +41,7 @@ from benchmarks.data import Sizes  # noqa: E402
 from benchmarks.grows import part as grows  # noqa: E402
 from benchmarks.s3 import compare, listing  # noqa: E402
 from benchmarks.s3 import sinks as s3_sinks  # noqa: E402
-from benchmarks.sinks import databases, kafka  # noqa: E402
+from benchmarks.sinks import databases, kafka, lakes, several  # noqa: E402
 from streamsink.spark import worker_daemon  # noqa: E402
 from tools.jars import jars as jars_of  # noqa: E402
 from tools.sparkconf import local_conf  # noqa: E402
@@ -61,6 +61,9 @@ MAIN = {
     "grows": grows.grows,
     "kafka": kafka.kafka,
     "databases": databases.databases,
+    "iceberg": lakes.iceberg,
+    "delta": lakes.delta,
+    "fan-out": several.several,
 }
 DETAILS = {
     "operations": operations.operations,
@@ -88,6 +91,8 @@ def session(folder: Path, compared: bool, parts: Collection[str] = ()) -> SparkS
         jars = [*jars, *jars_of("kafka")]
     if "databases" in parts:
         jars = [*jars, *jars_of("jdbc")]
+    elif compared and "iceberg" in parts:
+        jars += peers.available({"jdbc": {}})[1]
     builder = SparkSession.builder.appName("streamsink-benchmarks").config("spark.driver.memory", _MEMORY)
     ours = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.python.daemon.module": worker_daemon.MODULE}
     for name, value in {**local_conf("", jars), **settings, **ours}.items():

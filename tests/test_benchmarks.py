@@ -15,6 +15,7 @@ import pytest
 from benchmarks import machine, pages, picture, report
 from benchmarks.accidents.ground import RIGHT, Ground
 from benchmarks.s3 import account, ground
+from benchmarks.sinks import lakes, turns
 from tests.services.s3_proxy import SLOW_DOWN, S3Proxy
 from tests.services.s3_requests import Request, parse
 
@@ -255,6 +256,21 @@ def test_requests_say_which_thread_wanted_them():
 def test_a_trigger_is_where_spark_says_that_it_was():
     """Spark tells the begin in UTC, to the millisecond, and how long it took."""
     assert ground.trigger("2026-11-26T18:00:00.250Z", 500) == (1795716000.25, 1795716000.75)
+
+
+def test_a_table_format_is_compared_with_the_best_of_its_own_ways():
+    """By round over noop, whatever the load of the round; without its jars there is nothing to compare with."""
+    noop, ours = [100, 200], [130, 230]
+    micro = {"noop": noop, "slow": [300, 400], "quick": [140, 240], "Ours": ours}
+    large = {"noop": [9, 9], "slow": [2, 2], "quick": [4, 4], "Ours": [5, 5]}
+    table = report.Table("", (), ())
+    goals = lakes._goals(
+        "Hudi", "Ours", turns.Found(table, micro, micro, micro), turns.Found(table, large, large, large)
+    )
+    assert [goal.measured for goal in goals] == ["0.75x", "0.75x", "1.25x", "2.50x"]
+    assert [goal.met for goal in goals] == [False, False, True, False]
+    alone = {name: micro[name] for name in ("noop", "Ours")}
+    assert lakes._goals("Hudi", "Ours", *[turns.Found(table, alone, alone, alone)] * 2) == []
 
 
 @pytest.mark.soak

@@ -1,1 +1,1 @@
-"""What it costs to write exactly once where a reader does not look at files: into Kafka, and into databases."""
+"""What it costs to write exactly once into Kafka, databases, Iceberg and Delta tables, and into several of them."""

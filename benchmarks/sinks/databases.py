@@ -73,8 +73,8 @@ def databases(spark, folder: Path, sizes: Sizes) -> list:
         try:
             with kind.server(at / "server") as server:
                 place = _place(kind, server)
-                large, speed = turns.large(spark, at, place, sizes)
-                micro, _ = turns.micro(spark, at, place, sizes)
+                large, speed, *_ = turns.large(spark, at, place, sizes)
+                micro, *_ = turns.micro(spark, at, place, sizes)
         except NO_SERVER as why:
             found.append(Table(f"Into {kind.title}", ("not measured",), [[str(why)]]))
             continue

@@ -25,8 +25,8 @@ def kafka(spark, folder: Path, sizes: Sizes) -> list:
     try:
         with KafkaBroker(folder / "broker") as broker:
             place = _place(broker.bootstrap)
-            large, speed = turns.large(spark, folder, place, sizes)
-            micro, took = turns.micro(spark, folder, place, sizes)
+            large, speed, *_ = turns.large(spark, folder, place, sizes)
+            micro, took, *_ = turns.micro(spark, folder, place, sizes)
     except NO_SERVER as why:
         return [Table("Into Kafka", ("not measured",), [[str(why)]])]
     return [

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -22,18 +23,20 @@ _FILES = 4
 class Way:
     """start(rows, folder, name): a query that writes into a place of this name; the folder is its own.
 
-    close: waits for what is published beside the batches.
+    close: waits for what is published beside the batches. count(folder, name): as the place's, where ways keep their
+    rows in different places; None when nothing is kept.
     """
 
     start: Callable[[DataFrame, Path, str], DataStreamWriter]
     close: Callable[[], None] = field(default=lambda: None)
+    count: Callable[[Path, str], int | None] | None = None
 
 
 @dataclass(frozen=True)
 class Place:
     """A destination. make(name): a new place of this name. count(name): how many rows it has.
 
-    shape: what rows of the input become.
+    shape: what rows of the input become. base: the way whose time the others' micro-batches are over; '' for none.
     """
 
     title: str
@@ -41,9 +44,20 @@ class Place:
     make: Callable[[str], None]
     count: Callable[[str], int]
     shape: Callable[[DataFrame], DataFrame]
+    base: str = ""
 
 
-def large(spark, folder: Path, place: Place, sizes: data.Sizes) -> tuple[Table, dict[str, list[float]]]:
+class Found(NamedTuple):
+    """values: of each way, rows/s of each large batch or ms of each trigger. rounds: their median in each round.
+    cpu: in each round, seconds for a million rows or ms of a micro-batch."""
+
+    table: Table
+    values: Mapping[str, Sequence[float]]
+    rounds: Mapping[str, Sequence[float]]
+    cpu: Mapping[str, Sequence[float]]
+
+
+def large(spark, folder: Path, place: Place, sizes: data.Sizes) -> Found:
     """Rows per second of a query over what is there, from its start until all of it is published."""
     rows, files = sizes.sink_rows * sizes.sink_batches, folder / f"in-{sizes.sink_rows}"
     for number in range(sizes.sink_batches):
@@ -63,7 +77,7 @@ def large(spark, folder: Path, place: Place, sizes: data.Sizes) -> tuple[Table, 
             query = writer.option("checkpointLocation", str(at / "checkpoint")).trigger(availableNow=True).start()
             query.awaitTermination()
             place.ways[way].close()
-        _check(place, way, name, rows)
+        _check(place, way, (at, name), rows)
         if number:
             speed[way].append(rows / cost.wall_s)
             cpu[way].append(cost.cpu_s * 1e6 / rows)
@@ -71,15 +85,16 @@ def large(spark, folder: Path, place: Place, sizes: data.Sizes) -> tuple[Table, 
     in_turns(sizes.rounds + 1, tuple(place.ways), measure)
     head = ("sink", "rows/s", "CPU s for a million rows")
     cells = [[way, spread(speed[way]), spread(cpu[way], 1)] for way in place.ways]
-    title = f"{place.title}: {sizes.sink_batches} batches of {sizes.sink_rows:,} rows"
+    batches = "one batch" if sizes.sink_batches == 1 else f"{sizes.sink_batches} batches"
+    title = f"{place.title}: {batches} of {sizes.sink_rows:,} rows"
     note = f"From the query's start until all is published. CPU of Spark, its Python and the server. Load {load()}."
-    return Table(title, head, cells, note), speed
+    return Found(Table(title, head, cells, note), speed, speed, cpu)
 
 
-def micro(spark, folder: Path, place: Place, sizes: data.Sizes) -> tuple[Table, dict[str, list[float]]]:
+def micro(spark, folder: Path, place: Place, sizes: data.Sizes) -> Found:
     """The time of a trigger. Each way has one query, which is continued in every round."""
     source, each = folder / "micro-in", sizes.micro_batches + WARM_UP
-    trigger, cpu = defaultdict(list), defaultdict(list)
+    trigger, medians, cpu = (defaultdict(list) for _ in range(3))
     for way in place.ways:
         place.make(_micro(way))
 
@@ -92,16 +107,27 @@ def micro(spark, folder: Path, place: Place, sizes: data.Sizes) -> tuple[Table, 
             done = ended(query)
             place.ways[way].close()
         if number:
-            trigger[way] += [took["triggerExecution"] for took in done[WARM_UP:]]
+            took = [durations["triggerExecution"] for durations in done[WARM_UP:]]
+            trigger[way] += took
+            medians[way].append(statistics.median(took))
             cpu[way].append(cost.cpu_s * 1000 / len(done))
 
     in_turns(sizes.rounds + 1, tuple(place.ways), measure)
     for way in place.ways:
-        _check(place, way, _micro(way), (sizes.rounds + 1) * each * sizes.batch_rows)
-    head = ("sink", "trigger ms", "CPU ms a batch")
-    cells = [[way, spread(trigger[way]), spread(cpu[way])] for way in place.ways]
+        _check(place, way, (folder / "micro" / slug(way), _micro(way)), (sizes.rounds + 1) * each * sizes.batch_rows)
+    head, cells = ["sink", "trigger ms", "CPU ms a batch"], [[way, spread(trigger[way])] for way in place.ways]
+    if place.base:
+        head[2:] = [f"ms over {place.base}, by round", head[2]]
+        cells = [[*row, spread(over(medians, row[0], place.base))] for row in cells]
+    cells = [[*row, spread(cpu[row[0]])] for row in cells]
     title = f"{place.title}: micro-batches of {sizes.batch_rows:,} rows"
-    return Table(title, head, cells, f"Median [min..max], one JSON file a trigger. Load {load()}."), trigger
+    table = Table(title, head, cells, f"Median [min..max], one JSON file a trigger. Load {load()}.")
+    return Found(table, trigger, medians, cpu)
+
+
+def over(rounds: Mapping[str, Sequence[float]], way: str, base: str) -> list[float]:
+    """What a way takes more than another, round by round."""
+    return [mine - least for mine, least in zip(rounds[way], rounds[base])]
 
 
 def ratio(values: Mapping[str, Sequence[float]], way: str, base: str) -> float:
@@ -113,7 +139,8 @@ def _micro(way: str) -> str:
     return f"micro_{slug(way)}".replace("-", "_")
 
 
-def _check(place: Place, way: str, name: str, rows: int) -> None:
-    found = place.count(name)
-    if found != rows:
+def _check(place: Place, way: str, where: tuple[Path, str], rows: int) -> None:
+    count = place.ways[way].count
+    found = count(*where) if count else place.count(where[1])
+    if found not in (rows, None):
         raise SystemExit(f"{place.title}, {way}: {found:,} rows, expected {rows:,}")
