@@ -65,6 +65,16 @@ def test_a_wrong_url_is_refused_without_its_password(url, tmp_path):
         assert SECRET not in repr(DatabaseSink(right, "t", user="u", password_env="OF_THE_TEST"))
 
 
+def test_a_journal_is_no_file_of_sqlite_itself(tmp_path):
+    """SQLite opens the file of that name, finds a folder, and says 'disk I/O error' when the first row comes."""
+    from streamsink.databases import DatabaseSink
+
+    for end in ("-journal", "-wal", "-shm"):
+        with pytest.raises(Misuse, match="SQLite's own file"):
+            DatabaseSink(f"sqlite:{tmp_path}/rows.db", "t", journal=f"{tmp_path}/rows.db{end}")
+    DatabaseSink(f"sqlite:{tmp_path}/rows.db", "t", journal=f"{tmp_path}/rows.db-journals")
+
+
 @follows("database.password")
 def test_a_password_that_is_not_there(served, monkeypatch):
     """The message names the variable, which is then set."""

@@ -2,6 +2,8 @@
 
 import pytest
 
+from streamsink.commands.sinks_given_up import give_up_of_sink
+from streamsink.options import SinkOptions
 from streamsink.testing.conformance import ROOT
 from tests.advice.following import follows, told
 from tests.iceberg.lake import Lake
@@ -109,5 +111,21 @@ def test_an_option_that_was_set_too_late_is_told_the_way_back():
     told("table.rolled-back", lambda: lake.run((3, 6, 9))).says("if on_rollback='republish' was set when")
     told("pending.files-gone", lambda: lake.run((3, 6, 9), **AGAIN)).says("put it back as it was")
     make_current(lake, newest)
+    lake.run((3, 6, 9))
+    assert lake.ids() == all_of(9)
+
+
+def test_a_record_whose_files_are_gone_is_given_up():
+    """Where nobody can restore them. Spark gives the batch again."""
+    lake = Lake()
+    lake.run((3,))
+    lake.record((3, 6))
+    current = lake.table().inspect.files().column("file_path").to_pylist()
+    [path] = set(lake.io().files_below(f"{ROOT}/shop/orders/data")) - set(current)
+    lake.io().delete(path)
+    said = told("pending.files-gone", lambda: lake.run((3, 6, 9)))
+    name = said.find(r"streamsink\.give_up\(sink, application='(\w+)'\)")
+    given_up = give_up_of_sink(lake.io(), lake.sink(), SinkOptions.of(ROOT, {"application": name}))
+    assert given_up.records == (2,)
     lake.run((3, 6, 9))
     assert lake.ids() == all_of(9)

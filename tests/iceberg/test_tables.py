@@ -137,6 +137,16 @@ def test_each_partition_has_its_rows(tmp_path, by):
     assert len(query.found()) == 3
 
 
+def test_a_table_has_other_partitions_than_the_option_says(tmp_path):
+    """The option is for the table that is created; it was left out of account in silence."""
+    query = Query(tmp_path)
+    query.run(table_of(ROW), partition_by=["id"])
+    query.run(table_of({**ROW, "id": 2}))
+    said = told("table.created-differently", lambda: query.run(table_of({**ROW, "id": 3}), partition_by=["day"]))
+    query.run(table_of({**ROW, "id": 3}), partition_by=[said.find(r"is partitioned by \['(\w+)'\]")])
+    assert sorted(row["id"] for row in query.found()) == [1, 2, 3]
+
+
 def test_bounds_and_counts_are_those_that_pyiceberg_writes(tmp_path):
     """By them readers leave files out: a wrong one would hide rows."""
     query = Query(tmp_path)

@@ -27,6 +27,8 @@ _DIALECTS: dict[str, type[Dialect]] = {"postgresql": PostgreSql, "mysql": MySql,
 # Rows of a checkpoint that are together no larger than this are read before the transaction begins, which then waits
 # for nothing but the database.
 _READ_BEFORE_BYTES = 16 << 20
+# Files that SQLite makes, and opens, beside a database have its name with these behind.
+_OF_SQLITE = ("-journal", "-wal", "-shm")
 # Keys of a session.
 _LINK, _SCHEMA, _TABLE, _EXACT, _TRIED = "link", "schema", "table", "exact", "tried"
 
@@ -83,6 +85,8 @@ class DatabaseSink(StagedRowsSink):
             found = "delete_column and order_by are for mode='upsert' with keys"
         elif self.table in (CHECKPOINTS, IDENTITY):
             found = f"the table is {self.table}, which is the sink's own"
+        elif address.system == "sqlite" and self.journal in [f"{address.database}{end}" for end in _OF_SQLITE]:
+            found = f"the journal is {self.journal}, which is SQLite's own file beside the database"
         elif len({*self.keys, self.delete_column}) != len(self.keys) + 1:
             found = f"keys are {self.keys!r} and delete_column {self.delete_column!r}: a column is named twice"
         if found:

@@ -7,6 +7,7 @@ from streamsink.clock import Clock
 from streamsink.errors import Corrupt, Misuse, Retryable
 from streamsink.faults import fault_point
 from streamsink.journal.others import last_of_others
+from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.sink import Committer, Destination, History, Published
 from streamsink.sinks.iceberg import table_state
@@ -210,7 +211,8 @@ class IcebergCommitter(Committer):
             raise Corrupt(
                 f"{self._to.path}: {gone[0]} is gone, or not whole: {len(gone)} of the {len(record.files)} data files "
                 f"of record {number}, which waits for its commit. Nothing was published. Restore them; something "
-                "deletes files that no snapshot names, before they are old enough",
+                "deletes files that no snapshot names, before they are old enough. "
+                f"{ways.give_up(self._to.path, record.application, is_table=False)}",
                 kind="pending.files-gone",
             )
         return described

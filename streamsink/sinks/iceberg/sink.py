@@ -117,6 +117,13 @@ class IcebergSink(Sink):
                     kind="iceberg.options",
                 )
         columns.check(table, self.path)
+        by = columns.partition_columns(table)
+        if options.partition_by and list(options.partition_by) != by:
+            raise Misuse(
+                f"{self.path}: partition_by is {list(options.partition_by)}, and the table is partitioned by {by}. "
+                "Nothing was written. Leave the option out, or name the same columns",
+                kind="table.created-differently",
+            )
         data = table.properties.get("write.data.path", table.location())
         if _authority(table_path(data)) != _authority(table_path(table.location())):
             raise Misuse(
