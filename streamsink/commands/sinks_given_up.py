@@ -14,6 +14,7 @@ from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import AppState, Batch, Committable
 from streamsink.protocol.ids import check_application
 from streamsink.protocol.journal import readable
+from streamsink.protocol.run.first_name import is_cut_off
 from streamsink.protocol.sink import OpenSink, Sink
 from streamsink.storage.file_io import FileIO
 
@@ -114,6 +115,8 @@ def _can_be_published(opened: OpenSink, journal: FileJournal, sequence: int, opt
     record: Committable | None = readable(journal, sequence)
     if record is None:
         return False
+    if is_cut_off(record, opened.committer):
+        return False  # what the name before had is not known any more
     if journal.is_marked(sequence) and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         return False  # the destination has gone back
     return not opened.committer.files_in_place(record)[2]

@@ -128,7 +128,7 @@ def test_a_call_that_ended_before_it_could_hand_its_record_over_ends_the_run(mon
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(query.sink.protocol._queue, "add", interrupted)
+    monkeypatch.setattr(query.sink.protocol.queue, "add", interrupted)
     with pytest.raises(KeyboardInterrupt):
         query.batch(6)
     with pytest.raises(KeyboardInterrupt):

@@ -138,7 +138,7 @@ def test_an_error_that_publishing_on_demand_has_raised_is_not_raised_again_by_st
     query = Query(world, background=None)
     arm(_fail_before_publishing)
     query.batch(6)
-    _until(lambda: query.sink.protocol._queue.failed)
+    _until(lambda: query.sink.protocol.queue.failed)
     with pytest.raises(OSError, match="broken"):
         query.sink.run.commit_up_to_checkpoint(0)
     query.sink.close()
@@ -160,7 +160,7 @@ def test_an_error_that_the_end_of_a_batch_has_raised_is_not_raised_again_by_stop
             raise OSError("the disk is broken")
         if step == "write.staged" and len(query.ends) == 2:
             go_on.set()
-            _until(lambda: query.sink.protocol._queue.failed)
+            _until(lambda: query.sink.protocol.queue.failed)
 
     arm(fail_meanwhile)
     query.batch(6)

@@ -137,6 +137,8 @@ OF_SINKS = (
            "if missing:", "if False:", (_GIVEN_UP,)),
     Defect("what was committed is given up with its note", "commands/sinks_given_up.py:_check_apart",
            "committed and opened.committer.tells_apart", "False", (_GIVEN_UP,)),
+    Defect("what goes on from a lost record of the first name cannot be given up", "commands/sinks_given_up.py:_can_be_published",
+           "if is_cut_off(record, opened.committer):", "if False:", (_WALKS,)),
     Defect("a record that could be published is given up", "commands/sinks_given_up.py:_can_be_published",
            "not opened.committer.files_in_place(record)[2]", "False", (_GIVEN_UP,)),
     Defect("a destination that was made anew gets the first record of the one before",

@@ -39,17 +39,20 @@ def check_name_before(
                 f"{sequence} of '{name}', which was the query's name before, and the table does not say any more that "
                 f"it has that: it was rolled back further than the journal of '{options.application}' remembers. "
                 "Nothing of it was written. Restore the "
-                f"table{_from_the_first_name(name, sequence, committer, options)}. "
+                f"table{_from_the_first_name(to, name, sequence, committer, options)}. "
                 f"{ways.give_up(to.path, options.application, to.is_table)}",
                 kind="table.rolled-back-too-far",
             )
 
 
-def _from_the_first_name(name: str, sequence: int, committer: Committer, options: SinkOptions) -> str:
+def _from_the_first_name(to: Destination, name: str, sequence: int, committer: Committer, options: SinkOptions) -> str:
     """The way on by the journal of the name before, where that journal has what it takes; else ''.
 
-    A start of one table cannot bring back what is of several tables.
+    A start of one table cannot bring back what is of several tables, and not every destination can be given again what
+    it had: one that can says so among its ways back.
     """
+    if to.way_back and "republish" not in to.way_back:
+        return ""
     other = committer.others(options.application).get(name)
     if "@" in name or other is None or other.state.sequence < sequence:
         return ""

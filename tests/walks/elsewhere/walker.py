@@ -157,6 +157,7 @@ def restore(walk, number, in_order):
             world.model.unsure(
                 row for each in world.queries.values() for row in each.source.all_rows() if not visible[row]
             )
+            world.notes_went_back()
         world.accident("table")
         if kind != "place":
             world.accident("journal", "journal-ever")

@@ -35,11 +35,13 @@ class _Run(Run):
 @dataclass
 class Elsewhere(World):
     """kind: of the destination. before: what was there before it was lost or replaced last, and how many batches had
-    been written by then; None when it never was. batches: how many were written. has_lost_journals: at some time.
+    been written by then; None when it never was. batches: how many were written. has_lost_journals, has_older_notes:
+    at some time.
     points: versions to which it can go back by its own means, each with what was there."""
 
     kind: str = "files"
     has_lost_journals: bool = False
+    has_older_notes: bool = False
     before: tuple | None = None
     batches: int = 0
     points: list[tuple[int, Version]] = field(default_factory=list)
@@ -93,6 +95,31 @@ class Elsewhere(World):
             for each in self.queries.values():
                 if each.name not in known and not self.is_known(each):
                     self.model.unsure([row for row in each.source.all_rows() if visible[row]], most=2)
+                if "journal" in what and each.causes.asleep:
+                    # A successor does not know what the sleeping driver has recorded and is about to commit.
+                    self.model.unsure(each.source.all_rows(), most=2)
+                if "journal" in what and len(each.checkpoint.planned) > each.checkpoint.committed:
+                    # A driver has died in that batch, perhaps between its commit and the note of it.
+                    rows = each.rows(each.checkpoint.committed)
+                    self.model.unsure([row for row in rows if visible[row]], most=2)
+
+    def notes_went_back(self) -> None:
+        """What is noted of a destination is an older copy, and so may be the journal: then nobody knows any more of
+        what was committed behind both.
+        """
+        self.has_older_notes = True
+        for query in self.queries.values():
+            if query.causes.knows("older-journal"):
+                self._nobody_knows(query)
+
+    def older_journal(self, query):
+        super().older_journal(query)
+        if self.has_older_notes:
+            self._nobody_knows(query)
+
+    def _nobody_knows(self, query: Query) -> None:
+        visible = self.visible()
+        self.model.unsure([row for row in query.source.all_rows() if visible[row]], most=2)
 
     def replace_place(self, change) -> None:
         """Somebody loses the destination, or puts an earlier one in its place, by calling ``change``."""
