@@ -283,6 +283,17 @@ _JUDGED = {
         ("batch", 0, 0),
         ("lose_checkpoint", 0),
     ],
+    "what is noted of the first name is lost, and the record that goes on from it is given up": [
+        ("notes", 0, 0, 0, 0, 0, 0),
+        ("produce", 0, 0, 0),
+        ("crash", 0, 0, 0, 0),
+        ("rename", 0),
+        ("produce", 0, 0, 0),
+        ("batch", 0, 0),
+        ("heal", 0, 1),
+        ("pause_at", 0, 0, 799, 0),
+        ("drop", 1),
+    ],
     "a driver sleeps before the first hint, while its table is dropped": [
         ("setup", 0, 0, 0, 0, 0, 0),
         ("produce", 0, 0, 0),

@@ -19,16 +19,6 @@ ELSEWHERE: dict[str, Walk] = {
         *_BATCH,
         ("batch", 0, 0),
     ],
-    "what goes on from a lost record of the first name cannot be given up": [
-        ("notes", 0, 0, 0, 0, 0, 0),
-        ("produce", 0, 0, 0),
-        ("crash", 0, 0, 0, 0),
-        ("rename", 0),
-        *_BATCH,
-        ("heal", 0, 1),
-        ("pause_at", 0, 0, 799, 0),
-        ("drop", 1),
-    ],
     "files get their names when they are visible already": [("files", 0, 0, 0, 0, 0, 0), *_BATCH],
     "rows are written beside folders that nothing knows": [
         ("files", 0, 1, 0, 0, 0, 0),
