@@ -16,6 +16,7 @@ from streamsink.sinks.iceberg.commit import Refused, commit, data_file, names_in
 from streamsink.sinks.iceberg.table_state import Standing
 from streamsink.sinks.lake_tables.attempts import Places
 from streamsink.sinks.lake_tables.parquet_file import LakeFile
+from streamsink.sinks.manifest_log import is_last
 from streamsink.storage.stores import table_path
 
 # Tries of one commit, and the wait between two of them, which doubles up to the last one.
@@ -81,8 +82,7 @@ class IcebergCommitter(Committer):
             # What was looked at for the batch counts once: a commit on top of it is refused if the table has changed.
             table, self._looked_at = self._looked_at or self._look(), None
             newest = self._newest(table, committable.application)
-            if newest is None or newest.record_id != state.record_id:
-                self._check_expected(committable, newest, expect)
+            if not is_last(self._to.path, newest, committable, expect):
                 try:
                     self._commit(table, committable, restored)
                 except Refused:
@@ -139,17 +139,6 @@ class IcebergCommitter(Committer):
             f"know. Nothing was written. {self._to.way_back}",
             kind="table.rolled-back-too-far",
         )
-
-    def _check_expected(self, record: Committable, newest: AppState | None, expect: int) -> None:
-        found = newest.sequence if newest is not None else 0
-        if found != expect:
-            raise Retryable(
-                f"{self._to.path}: records of application '{record.application}' have come or gone while "
-                f"{record.state.checkpoint_name} was being published: record {found} is the newest, expected {expect}. "
-                "Nothing was published; the record is safe in the journal. The restart of the query finds out what has "
-                "happened",
-                kind="destination.history-changed",
-            )
 
     def _data(self, record: Committable) -> str:
         """The folder that had all data files when the record's were written; '' where nobody knows."""

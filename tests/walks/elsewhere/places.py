@@ -240,14 +240,6 @@ class Notes(Place):
     def applications(self):
         return [entry.name for entry in self.io.entries(self._notes) if entry.is_dir]
 
-    def any_state(self) -> dict | None:
-        """The state of any manifest, or of any record of a journal."""
-        paths = [path for path in self._store.copy_of(self.root) if _HAS_STATE.search(path)]
-        for path in paths:
-            with contextlib.suppress(ValueError, KeyError):
-                return json.loads(self.io.read(path).split(b"\n")[1 if "/record-" in path else 0])["state"]
-        return None
-
     def open_transactions(self) -> list[str]:
         done = self.io.names(f"{self._server}/committed")  # with the power the server forgets that it is not open
         return [n for n in self.io.names(f"{self._server}/open") if not n.startswith(".") and n not in done]

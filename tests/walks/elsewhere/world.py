@@ -34,10 +34,9 @@ class _Run(Run):
 
 @dataclass
 class Elsewhere(World):
-    """kind: of the destination. before: what was there before it was lost or replaced last, and how many batches had
-    been written by then; None when it never was. batches: how many were written. has_lost_journals, has_older_notes:
-    at some time.
-    points: versions to which it can go back by its own means, each with what was there."""
+    """kind: of the destination. has_lost_journals, has_older_notes: at some time. before: what was there before it was
+    lost or replaced last, and how many batches had been written by then; None when it never was. batches: how many were
+    written. points: versions to which it can go back by its own means, each with what was there."""
 
     kind: str = "files"
     has_lost_journals: bool = False
