@@ -31,12 +31,14 @@ class Destination:
     way_back: what the user can do when the destination no longer has, or knows, what was published, as whole sentences
     without the last full stop. "" where the ways of tables are right: restore it, ``on_rollback``, ``give_up``.
     is_table: commands know it by its path. Else ``give_up`` is given the sink, and errors say offsets themselves.
+    republishes: on_rollback='republish' gives it again what it has lost.
     """
 
     path: str
     table_id: str
     way_back: str = ""
     is_table: bool = False
+    republishes: bool = True
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,8 @@ class Committer(ABC):
     def recording(self, create: Callable[[], None], questions: Any) -> None:
         """Create the record of a checkpoint that this thread publishes next.
 
-        A committer over a distant store asks at the same time what ``publish`` will ask. create: creates the record.
-        questions: as in ``Fence``.
+        create: creates it. A committer over a distant store asks meanwhile what ``publish`` will ask; questions: as in
+        ``Fence``.
         """
         create()
 
@@ -135,17 +137,13 @@ class Committer(ABC):
     def asking(self, questions: Any, *, others: bool = False) -> AbstractContextManager[Any]:
         """Entered while ``history`` is called and the journal is asked this.
 
-        A committer over a distant store asks both at once. questions: as in ``Fence``. others: whether ``others`` will
-        be called, too.
+        A committer over a distant store asks both at once. questions: as in ``Fence``. others: ``others`` is called.
         """
         return nullcontext()
 
     @abstractmethod
     def history(self, application: str) -> History:
-        """What is published.
-
-        Called at a restart and before each batch, so it must cost the same however long history is.
-        """
+        """What is published. Called at a restart and before each batch: its cost must not grow with history."""
 
     def where_is(self, committable: Committable) -> Where | None:
         """Where a record that is published was; None when what is retained does not say.
@@ -192,10 +190,7 @@ class Committer(ABC):
 
     @abstractmethod
     def mentions(self, committable: Committable) -> bool:
-        """Whether any retained history names a file of it, added or deleted.
-
-        Called where history does not say that it is published.
-        """
+        """Whether retained history names a file of it, added or deleted. Called where ``history`` does not tell."""
 
     @abstractmethod
     def others(self, application: str) -> Mapping[str, LastOfOther]:
@@ -229,10 +224,7 @@ class Committer(ABC):
 
     @abstractmethod
     def sees_all_since(self, committable: Committable) -> bool:
-        """Whether all of history since the record was made is retained.
-
-        If so, what it does not mention was never published.
-        """
+        """Whether all of history since the record was made is there: what it does not mention was never published."""
 
     @abstractmethod
     def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
@@ -245,7 +237,7 @@ class Committer(ABC):
     def restoring(self, records: Sequence[Committable]) -> AbstractContextManager[None]:
         """Entered while these records, all of earlier runs, are published or swept for, in order.
 
-        What is asked for each of them may be looked up once for all. By default nothing is remembered.
+        What is asked for each may be looked up once for all. By default nothing is remembered.
         """
         return nullcontext()
 
@@ -349,8 +341,8 @@ class OpenSink(ABC):
 class Sink(ABC):
     """A destination, as a query names it.
 
-    Two sinks that are equal must do the same with rows for the same place, so make yours a frozen dataclass; leave
-    ``path`` out of the comparison where one place has several spellings.
+    Equal sinks must do the same with rows for the same place, so make yours a frozen dataclass; leave ``path`` out of
+    the comparison where one place has several spellings.
 
     path: absolute, or a URL of the store; messages name it. journal: the folder below which the application's journal
     lies, where the destination is no folder; else that is ``path``. supports: names of options that this sink heeds

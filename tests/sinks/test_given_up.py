@@ -181,3 +181,24 @@ def test_a_sink_that_cannot_be_sent_to_executors_is_refused_at_the_start(tmp_pat
     at = {"path": str(tmp_path / "server"), "journal": str(tmp_path / "journals")}
     told("sink.not-sendable", lambda: to_sink(Locked(**at))).says("lock", "Nothing was written", "hold no connection")
     assert not (tmp_path / "journals").exists() and to_sink(Server(**at))
+
+
+def test_only_a_destination_that_can_be_given_again_what_it_had_is_offered_its_first_name():
+    """The folder's name says 'republish', which is no way of this destination."""
+    file_io, root = FileIO(MemoryCalls(), IdSource().new_id), "/republish"
+    checkpoint = SparkCheckpoint("query")
+
+    def run(*ends, **options):
+        settings = SinkOptions.of(f"{root}/kept", {"restore": "restore-and-continue", **options})
+        driver = MicroBatchDriver(f"{root}/kept", SCHEMA, rows, settings)
+        driver.destination = lambda: Remembering(f"{root}/kept", f"{root}/journals")
+        driver.run(file_io, checkpoint, ends)
+
+    run(3, 5)
+    run(3, 5, 6, application="new", adopt_from_batch=2)
+    for name in ("new/0000000001", "streamsink/0000000002"):
+        file_io.delete(f"{root}/kept/{name}")
+    file_io.delete(f"{root}/journals/streamsink/new/done-1")  # as if it had died just before
+    said = told("table.rolled-back-too-far", lambda: run(3, 5, 6, application="new"))
+    said.says("goes on from record 2 of 'streamsink'", "Restore the table")
+    assert "on_rollback" not in str(said.message)

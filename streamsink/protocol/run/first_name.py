@@ -49,9 +49,9 @@ def _from_the_first_name(to: Destination, name: str, sequence: int, committer: C
     """The way on by the journal of the name before, where that journal has what it takes; else ''.
 
     A start of one table cannot bring back what is of several tables, and not every destination can be given again what
-    it had: one that can says so among its ways back.
+    it had.
     """
-    if to.way_back and "republish" not in to.way_back:
+    if not to.republishes:
         return ""
     other = committer.others(options.application).get(name)
     if "@" in name or other is None or other.state.sequence < sequence:

@@ -46,6 +46,11 @@ class TwoPhaseCommitSink(TwoPhaseCommitFunction[T], Sink):
     journals in one folder; each query there has a name of its own (``application``).
     """
 
+    @property
+    def republishes(self) -> bool:
+        """Whether it can be given again what it has lost: it tells what it has, and commits that again."""
+        return self.commits_again and self.remembers
+
     def open(
         self,
         file_io: FileIO,
@@ -54,7 +59,7 @@ class TwoPhaseCommitSink(TwoPhaseCommitFunction[T], Sink):
         fields: Callable[[], Sequence[Any]],
         emit: Callable[[Event], None],
     ) -> "OpenTransactions":
-        if options.on_rollback == ON_ROLLBACK_REPUBLISH and not (self.commits_again and self.remembers):
+        if options.on_rollback == ON_ROLLBACK_REPUBLISH and not self.republishes:
             raise Misuse(
                 f"{self.path}: on_rollback is 'republish', which {type(self).__name__} cannot do: a transaction that "
                 "was committed cannot be committed once more. Nothing was written. Leave the option out",
@@ -92,7 +97,7 @@ class OpenTransactions(OpenSink):
             known = f"{identity}/{sink.path}"
         else:
             known = f"{open_folder(file_io, folder, visible='commits').table_id}/{identity}"
-        self.to = Destination(sink.path, known, self._way_back())
+        self.to = Destination(sink.path, known, self._way_back(), republishes=sink.republishes)
         timeouts = Timeouts(sink, options.application, emit)
         self.committer = TransactionCommitter(sink, file_io, folder, self.to, timeouts, session=self._session)
         self._fields: Sequence[Any] | None = None
