@@ -40,6 +40,7 @@ def give_up_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> GivenU
         records = _doomed(opened, journal, state, options)
         known = [record for record in (readable(journal, sequence) for sequence in records) if record is not None]
         _check_apart(opened, journal, records)
+        _check_unpublished(opened, known)
         journal.check_owner(writer)
         for sequence in records:
             opened.committer.give_up(options.application, sequence)
@@ -101,6 +102,19 @@ def _check_apart(opened: OpenSink, journal: FileJournal, records: Sequence[int])
         )
 
 
+def _check_unpublished(opened: OpenSink, known: Sequence[Committable]) -> None:
+    """Raises Misuse for a record whose files somebody has made visible by hand."""
+    for record in known:
+        if record.files and opened.committer.holds(record, 0):
+            raise Misuse(
+                f"{opened.to.path}: the destination has files of record {record.state.sequence} "
+                f"({record.state.checkpoint_name}), although it was not published, or was rolled back: somebody has "
+                "added them, and reading its rows again would double them. Nothing was given up. Take its files out of "
+                "the destination, and call this again; or restore what the query's error names",
+                kind="give-up.published",
+            )
+
+
 def _doomed(opened: OpenSink, journal: FileJournal, state: AppState | None, options: SinkOptions) -> Sequence[int]:
     """The numbers of the records from the first one on that the next start cannot publish."""
     base = state.sequence if state else 0
@@ -119,4 +133,4 @@ def _can_be_published(opened: OpenSink, journal: FileJournal, sequence: int, opt
         return False  # what the name before had is not known any more
     if journal.is_marked(sequence) and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         return False  # the destination has gone back
-    return not opened.committer.files_in_place(record)[2]
+    return not opened.committer.files_in_place(record)[2] and opened.committer.is_readable(record)

@@ -172,10 +172,10 @@ class Committer(ABC):
         return False
 
     def holds(self, committable: Committable, since: int) -> bool:
-        """Whether the newest snapshot holds the record's files, although the snapshot that published it was replaced.
+        """Whether the newest snapshot holds the record's files, although none is known that has published it.
 
-        That happens when another writer has built on it before. since: number of the replaced snapshot. Raises Conflict
-        when it cannot be told.
+        That happens when another writer has built on one that was replaced since, or somebody adds the files. since:
+        number of the replaced snapshot, or 0. Raises Conflict when it cannot be told.
         """
         return False
 
@@ -229,6 +229,10 @@ class Committer(ABC):
     @abstractmethod
     def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         """(files under their final name, files only staged, paths of files that are gone)."""
+
+    def is_readable(self, committable: Committable) -> bool:
+        """Whether what else it takes to publish the record is whole. Asked for ``streamsink.give_up`` alone."""
+        return True
 
     def path_of_rows(self, committable: Committable) -> str:
         """Path of a data file of the record, under the name that it has now; '' where there is none."""

@@ -209,8 +209,9 @@ def test_a_table_that_was_dropped_on_purpose_begins_anew(tmp_path):
     assert world.ids() == [0, 1, 2]
 
 
-def test_a_record_whose_files_are_gone_is_written_again(tmp_path):
-    """What is advised where nobody can restore them. Spark repeats the batch."""
+@pytest.mark.parametrize("gone", ["files", "description"])
+def test_a_record_whose_files_are_gone_is_written_again(tmp_path, gone):
+    """What is advised where nobody can restore them, or what describes them. Spark repeats the batch."""
 
     class Dying(LogOnDisk):
         def commit(self, *given):
@@ -221,8 +222,10 @@ def test_a_record_whose_files_are_gone_is_written_again(tmp_path):
     world = World(tmp_path)
     with pytest.raises(InjectedCrash):
         world.run(3, 5, 9, sink=DeltaOnDisk(world.path, disk=world.path, make=Dying))
-    for name in world.unnamed():
-        os.remove(f"{world.path}/{name}")
+    described = [str(path) for path in Path(world.path).glob("**/staging/*-3/manifest-*")]
+    assert len(described) == 1
+    for path in described if gone == "description" else [f"{world.path}/{name}" for name in world.unnamed()]:
+        os.remove(path)
     said = told("pending.files-gone", lambda: world.run(3, 5, 9))
     name = said.find(r"streamsink\.give_up\(sink, application='(\w+)'\)")
     options = SinkOptions.of(world.path, {"application": name})

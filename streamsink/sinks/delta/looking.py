@@ -172,6 +172,9 @@ class Looking(Committer):
     def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         return self._table.places.in_place(committable)
 
+    def is_readable(self, committable: Committable) -> bool:
+        return self._table.places.is_described(committable)
+
     def path_of_rows(self, committable: Committable) -> str:
         return self._table.places.path(committable, committable.files[0].final) if committable.files else ""
 

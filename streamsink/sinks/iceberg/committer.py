@@ -66,6 +66,15 @@ class IcebergCommitter(Committer):
     def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         return self._places.in_place(committable, self._data(committable))
 
+    def is_readable(self, committable: Committable) -> bool:
+        return self._places.is_described(committable)
+
+    def holds(self, committable: Committable, since: int) -> bool:
+        """Somebody may have added the files since, by ``cherrypick_snapshot`` or by name."""
+        table, folder = self._look(), self._places.folder_name(committable.state.record_id)
+        with self._catalog.answered("what the table has could not be read"), self._catalog.whole():
+            return table_state.was_picked(table, committable) or bool(names_in(table, folder, None))
+
     def path_of_rows(self, committable: Committable) -> str:
         if not committable.files:
             return ""
