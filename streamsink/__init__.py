@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from streamsink.commands.give_up import GivenUp
     from streamsink.events import Event
     from streamsink.spark.query.foreach_batch import BatchFunction
+    from streamsink.storage.stores import Store
     from streamsink.table.history.integrity import Report
     from streamsink.table.read.predicate import Column, Predicate
 
@@ -220,7 +221,7 @@ def create_table(
 
 
 def starting_offsets(
-    path: "Path",
+    path: "Path | Sink",
     application: str = "streamsink",
     partitions: Mapping[str, int] | None = None,
     store_options: Mapping[str, str] | None = None,
@@ -232,25 +233,31 @@ def starting_offsets(
     """JSON for the option ``startingOffsets`` of Spark's Kafka source: where the table's own record of ``application``
     ends.
 
-    partitions: {topic: number of partitions}; a partition that the table does not know yet begins at its earliest
-    offset. source: of a query with several sources, the place from 0 or the name of one. from_beginning: topics that
-    begin at their earliest offset. without: recorded topics to leave out; Kafka's source fails on one that the broker
-    does not have any more. Raises Misuse where the table has no such record, or only a start of the query can tell what
-    it has.
+    path: of a table, or the sink that ``to_sink`` was given. partitions: {topic: number of partitions}; one that the
+    table does not know yet begins at its earliest offset. source: of a query with several sources, the place from 0 or
+    the name of one. from_beginning: topics that begin at their earliest offset. without: recorded topics to leave
+    out; Kafka's source fails on one that the broker does not have any more. Raises Misuse where the table has no such
+    record, or only a start of the query can tell what it has.
     """
     from streamsink.commands.offsets import Wanted
     from streamsink.commands.offsets import starting_offsets as of_table
-    from streamsink.storage.stores import store_of
+    from streamsink.storage.stores import store_of, table_path
 
-    store = store_of(path, store_options)
-    names = (
-        names_of(store.root, name, given) for name, given in (("from_beginning", from_beginning), ("without", without))
-    )
-    return of_table(store, application, Wanted(partitions or {}, source, *names))
+    of = _sink_or_path(path)
+    root = of.path if isinstance(of, Sink) else table_path(of)
+    names = (names_of(root, name, given) for name, given in (("from_beginning", from_beginning), ("without", without)))
+    wanted = Wanted(partitions or {}, source, *names)
+    if not isinstance(of, Sink):
+        return of_table(store_of(of, store_options), application, wanted)
+    from streamsink.commands.sinks_retired import offsets_of_sink
+
+    options = SinkOptions.of(root, {"application": application, **_of_store(store_options)}, None)
+    store = _journal_store(of, options)
+    return offsets_of_sink(store.open(), of, options, store.root, wanted)
 
 
 def retire(
-    path: "Path",
+    path: "Path | Sink",
     application: str,
     store_options: Mapping[str, str] | None = None,
     *,
@@ -260,22 +267,26 @@ def retire(
     """Take ``application`` out of the table at ``path`` on purpose: its state and its journal are removed, its rows
     stay.
 
-    path: of a table; or the warehouse of ``to_tables``, for all tables that the application has written there. options,
-    settings: the query's own, its lock above all. Returns False when the table does not know the application. Raises
-    Misuse while a checkpoint of it is pending, Fenced while a query holds it. A query that starts under that name later
-    is a new application: it writes its source from the beginning of its checkpoint.
+    path: of a table; or the warehouse of ``to_tables``, for all tables that the application has written there; or the
+    sink that ``to_sink`` was given. options, settings: the query's own, its lock above all. Returns False when the
+    table does not know the application. Raises Misuse while a checkpoint of it is pending, and for a destination that
+    cannot forget; Fenced while a query holds it. A query that starts under that name later is a new application: it
+    writes its source from the beginning of its checkpoint.
     """
     from streamsink.commands.retire import retire as of_table
     from streamsink.storage.store_failures import told_of
     from streamsink.storage.stores import Store, table_path
 
-    root = table_path(path)
-    if store_options is not None:
-        settings["store_options"] = store_options
-    given = SinkOptions.of(root, {**settings, "application": application}, options)
+    of = _sink_or_path(path)
+    root = of.path if isinstance(of, Sink) else table_path(of)
+    given = SinkOptions.of(root, {**settings, **_of_store(store_options), "application": application}, options)
     _let_go(root, given.application)
     with told_of(root, "retire"):
-        return of_table(Store(root, given.store_options, given.flush).open(), root, given)
+        if not isinstance(of, Sink):
+            return of_table(Store(root, given.store_options, given.flush).open(), root, given)
+        from streamsink.commands.sinks_retired import retire_of_sink
+
+        return retire_of_sink(_journal_store(of, given).open(), of, given)
 
 
 def give_up(path: "Path | Sink", *, options: SinkOptions | None = None, **settings: "Unpack[Settings]") -> "GivenUp":
@@ -288,17 +299,17 @@ def give_up(path: "Path | Sink", *, options: SinkOptions | None = None, **settin
     """
     from streamsink.commands.give_up import give_up as of_journal
     from streamsink.storage.store_failures import told_of
-    from streamsink.storage.stores import Store, journal_place, table_path
+    from streamsink.storage.stores import Store, table_path
 
-    if isinstance(path, Sink):
+    of = _sink_or_path(path)
+    if isinstance(of, Sink):
         from streamsink.commands.sinks_given_up import give_up_of_sink
 
-        given = SinkOptions.of(path.path, settings, options)
-        _let_go(path.path, given.application)
-        place = journal_place(path.journal) if path.journal else path.path
-        with told_of(path.path, "give_up"):
-            return give_up_of_sink(Store(place, given.store_options, given.flush).open(), path, given)
-    root = table_path(path)
+        given = SinkOptions.of(of.path, settings, options)
+        _let_go(of.path, given.application)
+        with told_of(of.path, "give_up"):
+            return give_up_of_sink(_journal_store(of, given).open(), of, given)
+    root = table_path(of)
     given = SinkOptions.of(root, settings, options)
     _let_go(root, given.application)
     with told_of(root, "give_up"):
@@ -336,6 +347,25 @@ def verify(path: "Path", store_options: Mapping[str, str] | None = None, content
 
     store = store_of(path, store_options)
     return of_table(store.open(), store.root, contents)
+
+
+def _sink_or_path(given: "Path | Sink") -> "Path | Sink":
+    """A sink for one of Paimon's tables is known by the path of that."""
+    from streamsink.sinks.paimon.opening import PaimonTable
+
+    return given.path if isinstance(given, PaimonTable) else given
+
+
+def _of_store(store_options: Mapping[str, str] | None) -> dict[str, Any]:
+    return {} if store_options is None else {"store_options": store_options}
+
+
+def _journal_store(sink: Sink, options: SinkOptions) -> "Store":
+    """The store with the sink's journals."""
+    from streamsink.storage.stores import Store, journal_place
+
+    place = journal_place(sink.journal) if sink.journal else sink.path
+    return Store(place, options.store_options, options.flush)
 
 
 def _let_go(root: str, application: str) -> None:

@@ -66,7 +66,7 @@ def offsets_of(file_io: FileIO, root: str, application: str, wanted: Wanted) -> 
             f"written here: {known}",
             kind="positions.none",
         )
-    return _text(root, state.recorded, wanted)
+    return offsets_text(root, state.recorded, wanted)
 
 
 class _Journal:
@@ -127,10 +127,11 @@ def _of_several_tables(file_io: FileIO, root: str, application: str, wanted: Wan
             f"{root}: no Kafka positions are recorded for application '{application}' in its journal",
             kind="positions.none",
         )
-    return _text(root, newest.state.recorded, wanted)
+    return offsets_text(root, newest.state.recorded, wanted)
 
 
-def _text(root: str, recorded: Recorded, wanted: Wanted) -> str:
+def offsets_text(root: str, recorded: Recorded, wanted: Wanted) -> str:
+    """What ``starting_offsets`` returns for these positions. root: of the table or destination, for messages."""
     offsets: dict[str, dict[str, int]] = {}
     _check_without(root, recorded, wanted.without)
     for record in _wanted_of(root, recorded, wanted.source):

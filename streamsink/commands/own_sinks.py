@@ -1,15 +1,23 @@
-"""What a command is given that is no table: the place of another author's sink, or of a table that is gone. Driver."""
+"""What a command is given that is no table: a sink, or the place of one, or of a table that is gone. Driver only."""
 
 from streamsink.errors import Corrupt, Misuse
 from streamsink.journal.file_journal import FileJournal
+from streamsink.journal.repair import RepairJournal
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import AppState, Batch
+from streamsink.protocol.ids import check_application
+from streamsink.protocol.journal import readable
+from streamsink.protocol.sink import OpenSink, Sink
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import is_table
 
 # What there is instead, by the command's name. Without the last full stop.
 _INSTEAD = {
     "give_up": "Call streamsink.give_up(sink, application='...') with the sink that to_sink was given",
-    "retire": "Remove what the destination remembers of the application, and its journal, when no query writes here",
-    "starting_offsets": "Start the query with its new checkpoint: the error that it gets has the offsets themselves",
+    "retire": "Call streamsink.retire(sink, application='...') with the sink that to_sink was given",
+    "starting_offsets": (
+        "Call streamsink.starting_offsets(sink, application='...') with the sink that to_sink was given"
+    ),
 }
 
 
@@ -37,3 +45,63 @@ def check_of_tables(file_io: FileIO, path: str, application: str, command: str) 
             f"{journal.place}, when no query writes here",
             kind="table.gone",
         )
+
+
+def open_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> OpenSink:
+    """The sink as a start of the query opens it, which makes the destination where there is none."""
+    check_application(sink.path, options.application)
+    return sink.open(file_io, options, Batch(0, "", ""), tuple, lambda event: None)
+
+
+def open_existing(file_io: FileIO, sink: Sink, options: SinkOptions, place: str) -> OpenSink:
+    """As ``open_sink``, for a command that only looks: it makes no destination. Raises Misuse when there is none.
+
+    place: of the journals, or of the destination where these lie in it.
+    """
+    if not file_io.entries(place):
+        raise Misuse(
+            f"{sink.path}: there is nothing in {place}, where the journal of application '{options.application}' "
+            "should be. Nothing was changed. Give the sink as the query has it; or, if that place was lost, restore it",
+            kind="sink.missing",
+        )
+    return open_sink(file_io, sink, options)
+
+
+def journal_of(opened: OpenSink) -> RepairJournal:
+    """The journal of the sink, which keeps what the sink does about transactions that nobody commits any more."""
+    if not isinstance(opened.journal, FileJournal):
+        raise Misuse(
+            f"{opened.to.path}: the sink keeps its journal in a {type(opened.journal).__name__}, expected a "
+            "FileJournal. Nothing was changed. Restore what the query's error names, and start the query again",
+            kind="sink.no-tables",
+        )
+    return RepairJournal.of(opened.journal)
+
+
+def published(opened: OpenSink) -> AppState | None:
+    """The state of the last record that the destination says it has; None for none. Raises as ``Committer.history``."""
+    history = opened.committer.history(opened.application)
+    if not history.complete:
+        raise Misuse(
+            f"{opened.to.path}: a part of the destination's history has expired, so that nobody can tell which records "
+            "are published. Nothing was changed. Restore what the query's error names, and start the query again",
+            kind="sink.no-tables",
+        )
+    return history.state
+
+
+def check_identity(opened: OpenSink, journal: FileJournal, state: AppState | None) -> None:
+    """Raises Misuse when what is recorded is of another destination: nothing of that is lost or doubled here.
+
+    state: as ``published`` returns it.
+    """
+    newest = next((r for s in reversed(journal.retained()) if (r := readable(journal, s)) is not None), None)
+    for found in (newest.state if newest else None, state):
+        if found is not None and found.table_id != opened.to.table_id:
+            raise Misuse(
+                f"{opened.to.path}: record {found.sequence} is of the destination {found.table_id}, and the one that "
+                f"is there is {opened.to.table_id}. Nothing was changed. Restore the first one; or remove the journal "
+                f"{journal.place}, and what the destination remembers of the application, and start a new checkpoint, "
+                "which reads the source from its beginning, or behind those of its rows that are here already",
+                kind="table.recreated",
+            )

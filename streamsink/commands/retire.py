@@ -8,7 +8,6 @@ from typing import Any
 from streamsink.clock import IdSource
 from streamsink.commands.own_sinks import check_of_tables
 from streamsink.errors import Misuse
-from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER
 from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.journal.identity import behind_of
 from streamsink.journal.others import is_certain
@@ -17,15 +16,11 @@ from streamsink.locks.locked_file_io import under_lock
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.ids import check_application
+from streamsink.sinks.paimon.history import forget
 from streamsink.sinks.paimon.letter_tables import heads_of
 from streamsink.sinks.paimon.past.above import folder_of
 from streamsink.sinks.paimon.past.place import SUFFIX
 from streamsink.storage.file_io import FileIO
-from streamsink.table.application_states import States
-from streamsink.table.commit.changes import Changes
-from streamsink.table.commit.delta import CommitRequest
-from streamsink.table.commit.table_commit import TableCommit
-from streamsink.table.commit.tries import Guard
 from streamsink.table.table import Table, is_table, open_table
 
 
@@ -50,14 +45,14 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
     journal = RepairJournal(file_io, root, application, options.journal_retain, of_table=True)
     journal.claim(f"retire-{IdSource().new_id()}", last.epoch if last else 0)
     try:
-        _check_settled(root, journal, last)
-        _check_not_followed(file_io, root, application, application)
+        check_settled(root, journal, last)
+        check_not_followed(file_io, root, application, application)
         # The tables for dead letters come first: a state that stayed in one of them would belong to nobody.
         for name, head in _heads(journal, last).items():
             path = f"{root.rpartition('/')[0]}/{name}"
             if is_table(file_io, path):
-                _commit(open_table(file_io, path, for_writing=True), head["key"], replace(options, lock_id=None))
-        _commit(table, application, options)
+                forget(open_table(file_io, path, for_writing=True), head["key"], replace(options, lock_id=None))
+        forget(table, application, options)
         journal.remove()
     finally:
         journal.release()
@@ -70,14 +65,14 @@ def _of_several_tables(file_io: FileIO, folder: str, application: str, options: 
     newest = journal.newest()
     journal.claim(f"retire-{IdSource().new_id()}", newest.state.epoch if newest else 0)
     try:
-        _check_settled(folder, journal, None)
+        check_settled(folder, journal, None)
         newest = journal.newest()
         paths = [os.path.join(folder, head["path"]) for head in newest.payload["heads"].values()] if newest else []
         for place in (folder, *paths):
-            _check_not_followed(file_io, place, application, application + SUFFIX)
+            check_not_followed(file_io, place, application, application + SUFFIX)
         for path in paths:
             if is_table(file_io, path):
-                _commit(open_table(file_io, path, for_writing=True), application + SUFFIX, options)
+                forget(open_table(file_io, path, for_writing=True), application + SUFFIX, options)
         journal.remove()
     finally:
         journal.release()
@@ -103,7 +98,7 @@ def _of_another_form(table: Table, application: str, options: SinkOptions) -> bo
                 kind="retire.elsewhere",
             )
     for key in keys:
-        _commit(table, key, options)
+        forget(table, key, options)
     return bool(keys)
 
 
@@ -118,7 +113,7 @@ def _belongs_to(table: Table, application: str, key: str, state: AppState) -> st
     return path if is_there else None
 
 
-def _check_not_followed(file_io: FileIO, place: str, application: str, key: str) -> None:
+def check_not_followed(file_io: FileIO, place: str, application: str, key: str) -> None:
     """Raises Misuse while the first record of a query that had this name before is pending.
 
     That record can be published only where the table still says this name. place: path of the table, or of the folder
@@ -148,7 +143,7 @@ def _check_not_followed(file_io: FileIO, place: str, application: str, key: str)
                 )
 
 
-def _check_settled(root: str, journal: FileJournal, last: AppState | None) -> None:
+def check_settled(root: str, journal: FileJournal, last: AppState | None) -> None:
     """Raises Misuse when a record is pending. last: the state that the table has, None without one."""
     pending = [s for s in journal.retained() if s > (last.sequence if last else 0) and not is_certain(journal, s)]
     if pending:
@@ -168,22 +163,3 @@ def _heads(journal: FileJournal, last: AppState | None) -> Mapping[str, Mapping[
     newest = journal.newest()
     found = newest.state if newest is not None and (last is None or newest.state.sequence > last.sequence) else last
     return heads_of(found) if found is not None else {}
-
-
-class _IsRetired(Guard):
-    def __init__(self, application: str):
-        self._application = application
-
-    def is_published(self, states: States) -> bool:
-        return self._application not in states.by_application
-
-
-def _commit(table: Table, application: str, options: SinkOptions) -> None:
-    """Publish a snapshot that has the states of all other applications; none where there is no state of this one."""
-    if application not in table.states.read(table.snapshots.latest()).by_application:
-        return
-    name = IdSource().new_id()
-    request = CommitRequest(
-        f"streamsink-retire-{name}", BATCH_COMMIT_IDENTIFIER, Changes(()), name, application=application
-    )
-    TableCommit(table, options).commit(request, _IsRetired(application))

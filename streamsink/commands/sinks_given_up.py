@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 from streamsink.commands.give_up import CLAIMED_BY, GivenUp
 from streamsink.commands.given_up_text import report
+from streamsink.commands.own_sinks import check_identity, journal_of, open_sink, published
 from streamsink.errors import Misuse
 from streamsink.journal.file_journal import FileJournal
-from streamsink.journal.repair import RepairJournal
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
-from streamsink.protocol.committable import AppState, Batch, Committable
-from streamsink.protocol.ids import check_application
+from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.journal import readable
 from streamsink.protocol.run.first_name import is_cut_off
 from streamsink.protocol.sink import OpenSink, Sink
@@ -29,14 +28,20 @@ def give_up_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> GivenU
     files are there. Raises as opening the sink does; Fenced while the query runs; Misuse for a destination or a journal
     that cannot tell what is published.
     """
-    check_application(sink.path, options.application)
-    opened = sink.open(file_io, options, Batch(0, "", ""), tuple, lambda event: None)
-    journal = _journal_of(opened)
-    before = _published(opened, options)
+    opened = open_sink(file_io, sink, options)
+    if opened.parts:
+        raise Misuse(
+            f"{sink.path}: a record of a fan-out is to be published in all of its destinations, and "
+            "streamsink.give_up knows nothing of that. Nothing was given up. Start the query again: its error says "
+            "which destination is concerned, and what can be done",
+            kind="sink.no-tables",
+        )
+    journal = journal_of(opened)
+    before = published(opened)
     writer = journal.claim(CLAIMED_BY, before.epoch if before else 0)
     try:
-        state = _published(opened, options)
-        _check_identity(opened, journal, state)
+        state = published(opened)
+        check_identity(opened, journal, state)
         records = _doomed(opened, journal, state, options)
         known = [record for record in (readable(journal, sequence) for sequence in records) if record is not None]
         _check_apart(opened, journal, records)
@@ -53,42 +58,6 @@ def give_up_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> GivenU
     begins = "at the beginning of the source" if state is None and not behind else _AS_TOLD
     text = report(sink.path, options, state, records, known=known, runs=(), begins=begins)
     return GivenUp(tuple(records), tuple(record.state.checkpoint_id for record in known), text)
-
-
-def _journal_of(opened: OpenSink) -> RepairJournal:
-    """The journal of the sink, which keeps what the sink does about transactions that nobody commits any more."""
-    if not isinstance(opened.journal, FileJournal):
-        raise Misuse(
-            f"{opened.to.path}: the sink keeps its journal in a {type(opened.journal).__name__}, expected a "
-            "FileJournal. Nothing was given up. Restore what the query's error names, and start the query again",
-            kind="sink.no-tables",
-        )
-    return RepairJournal.of(opened.journal)
-
-
-def _published(opened: OpenSink, options: SinkOptions) -> AppState | None:
-    history = opened.committer.history(options.application)
-    if not history.complete:
-        raise Misuse(
-            f"{opened.to.path}: a part of the destination's history has expired, so that nobody can tell which records "
-            "are published. Nothing was given up. Restore what the query's error names, and start the query again",
-            kind="sink.no-tables",
-        )
-    return history.state
-
-
-def _check_identity(opened: OpenSink, journal: FileJournal, state: AppState | None) -> None:
-    """Raises Misuse when what is recorded is of another destination: nothing of that is lost or doubled here."""
-    newest = next((r for s in reversed(journal.retained()) if (r := readable(journal, s)) is not None), None)
-    for found in (newest.state if newest else None, state):
-        if found is not None and found.table_id != opened.to.table_id:
-            raise Misuse(
-                f"{opened.to.path}: record {found.sequence} is of the destination {found.table_id}, and the one that "
-                f"is there is {opened.to.table_id}. Nothing was given up. Restore the first one; or remove the journal "
-                f"{journal.place}, and what the destination remembers of the application, and start a new checkpoint, "
-                "which reads the source from its beginning, or behind those of its rows that are here already",
-                kind="table.recreated",
-            )
 
 
 def _check_apart(opened: OpenSink, journal: FileJournal, records: Sequence[int]) -> None:

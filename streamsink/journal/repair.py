@@ -5,7 +5,9 @@ from typing import Any
 
 from streamsink.clock import IdSource
 from streamsink.journal import identity
+from streamsink.journal.announced import STAGING
 from streamsink.journal.file_journal import FileJournal
+from streamsink.storage.file_io import FileIO
 
 
 class RepairJournal(FileJournal):
@@ -17,6 +19,11 @@ class RepairJournal(FileJournal):
         made = cls.__new__(cls)
         made.__dict__ = journal.__dict__
         return made
+
+    @property
+    def store(self) -> FileIO:
+        """The store in which it lies."""
+        return self._io
 
     def runs(self) -> list[str]:
         """The ids of the bounded runs that were marked published."""
@@ -54,6 +61,17 @@ class RepairJournal(FileJournal):
         self._io.sync_dir(self._dir)
         self._staging.drop(set(sequences), self.load)
         self._listing.remove(sequences)
+
+    def drop_staging(self) -> list[str]:
+        """Delete what attempts have left, also what is ready for a record: nobody makes records here any more.
+
+        What they have begun elsewhere is ended, as a start does. Returns the names of the folders that must stay,
+        because that was not possible; why is logged. Idempotent.
+        """
+        folder = self._path(STAGING)
+        numbers = {name.rpartition("-")[2] for name in self._io.names(folder)}
+        self._staging.drop({int(number) for number in numbers if number.isdigit()}, self.load)
+        return self._io.names(folder)
 
     def remove(self) -> None:
         """Delete the whole journal: the application is retired. Idempotent.

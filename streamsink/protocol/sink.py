@@ -19,6 +19,7 @@ from streamsink.options import CommitOptions, LockOptions, SinkOptions, TableOpt
 from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group, Journal, Mark, Where
+from streamsink.protocol.upkeep import Upkeep
 
 # Of this library. What travels to executors must be taken up by the version that sent it.
 VERSION = "0.1.0"
@@ -92,7 +93,7 @@ class Fence:
         self.ask()
 
 
-class Committer(ABC):
+class Committer(Upkeep, ABC):
     """Makes recorded checkpoints visible, each at one instant, and tells what is visible.
 
     It plays the part of Paimon's ``Committer`` and of the ``Committer`` of Flink's two-phase-commit sinks. Driver only.
@@ -101,8 +102,6 @@ class Committer(ABC):
 
     settles_later: bool = False
     """Whether ``publish`` may leave ``Published.settle`` to be done beside the next batch."""
-    tells_apart: bool = False
-    """Whether ``history`` is kept apart from the rows, so that it may be lost while they stay."""
     marked_at_once: int = 1
     """After how many publishings a restart marks the records: more than one where each mark takes a round trip."""
 
@@ -230,10 +229,6 @@ class Committer(ABC):
     def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         """(files under their final name, files only staged, paths of files that are gone)."""
 
-    def is_readable(self, committable: Committable) -> bool:
-        """Whether what else it takes to publish the record is whole. Asked for ``streamsink.give_up`` alone."""
-        return True
-
     def path_of_rows(self, committable: Committable) -> str:
         """Path of a data file of the record, under the name that it has now; '' where there is none."""
         return ""
@@ -255,9 +250,6 @@ class Committer(ABC):
         A try carries the name of the last record that it stood for, and the record may since have been published in
         another group. Returns the paths of what was deleted.
         """
-
-    def give_up(self, application: str, sequence: int) -> None:
-        """Remove what tries to publish this record have left: its number is given again. By default nothing."""
 
     @abstractmethod
     def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
@@ -315,6 +307,8 @@ class OpenSink(ABC):
     known_as: str
     is_distant: bool = False
     """Whether each look at the destination waits for a network."""
+    parts: "Sequence[OpenSink]" = ()
+    """The destinations that this one is made of, each with a journal of its own; none for a single one."""
 
     @abstractmethod
     def group(self) -> AbstractContextManager[Group]:
@@ -350,12 +344,14 @@ class Sink(ABC):
 
     path: absolute, or a URL of the store; messages name it. journal: the folder below which the application's journal
     lies, where the destination is no folder; else that is ``path``. supports: names of options that this sink heeds
-    although otherwise only Paimon tables do.
+    although otherwise only Paimon tables do. never_forgets: why ``streamsink.retire`` cannot take an application out of
+    it, as a clause; "" where ``Upkeep.forget`` does that.
     """
 
     path: str
     journal: str = ""
     supports: frozenset[str] = frozenset()
+    never_forgets: str = "its author has not said how (Committer.forget)"
 
     @abstractmethod
     def open(

@@ -118,6 +118,15 @@ class ManifestLog:
         if 0 < self._retain < record.state.sequence:
             self._io.delete(self._name(record.application, record.state.sequence - self._retain))
 
+    def forget(self, application: str) -> None:
+        """Delete the manifests of the application, the oldest first, so that the newest counts to the end. Durable."""
+        names = sorted(self._names(application))
+        for name in names:
+            self._io.delete(f"{self._folder}/{application}/{name}")
+        self._last.pop(application, None)
+        if names:
+            self._io.sync_dir(f"{self._folder}/{application}")
+
     def sweep(self, published: Sequence[Committable]) -> list[str]:
         """Delete what tries that died in ``create`` have left, and make the names of manifests durable.
 

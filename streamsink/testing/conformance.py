@@ -6,6 +6,7 @@ A numbered source is written through the sink, into a store in memory, in the or
 
 import contextlib
 import itertools
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,12 +15,15 @@ from typing import Any
 import pyarrow as pa
 
 from streamsink.clock import Clock, IdSource
+from streamsink.commands.offsets import Wanted
+from streamsink.commands.sinks_retired import offsets_of_sink, retire_of_sink
 from streamsink.errors import Fenced, Misuse, StreamsinkError
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.sink import OpenSink, Sink
 from streamsink.storage.calls import PosixLikeCalls
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.stores import journal_place
 from streamsink.testing.crashing import CrashingCalls, Mode, dies_at
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint, columns
 from streamsink.testing.faults import InjectedCrash
@@ -66,6 +70,7 @@ def check_sink(
     world.identity()
     world.rename("published")
     world.rename("recorded")
+    world.commands()
     killed = [(mode, power) for mode in (Mode.BEFORE, Mode.TORN) for power in (False, True)]
     accidents = [*killed, *((mode, False) for mode in Mode if (mode, False) not in killed)]
     return world.sleep() + world.power_later() + sum(itertools.starmap(world.accident, accidents))
@@ -241,6 +246,31 @@ class _World:
                 f"the destination's identity is {known}, at the next start {again}, and {anew} when it was dropped and "
                 "created again; only the last one must differ"
             )
+
+    def commands(self) -> None:
+        """``starting_offsets`` tells where the rows end, and ``retire`` takes the application away, or refuses to."""
+        self.clear()
+        self.run()
+        sink, options = self._make(ROOT), self._settings
+        place = journal_place(sink.journal) if sink.journal else sink.path
+        offsets = offsets_of_sink(self.io(), sink, options, place, Wanted())
+        if json.loads(offsets) != {"t": {"0": ENDS[-1]}}:
+            raise BrokenSink(f"after {ENDS[-1]} rows starting_offsets says {offsets}")
+        if sink.never_forgets:
+            with contextlib.suppress(Misuse):
+                retire_of_sink(self.io(), sink, options)
+                raise BrokenSink("the sink says that it never forgets an application, and it is retired all the same")
+            self.go_on("a refused call of retire")
+            return
+        found = [retire_of_sink(self.io(), sink, options) for _ in range(2)]
+        if found != [True, False] or self.opened().committer.history(options.application).state is not None:
+            raise BrokenSink(f"retire returns {found}, and the application must not be known any more")
+        self.see("retire", self.all)
+        self.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000002")
+        self.run()
+        again = self.visible("a query that began anew")
+        if again not in (self.all, sorted(self.all * 2)):
+            raise BrokenSink(f"after a query that began anew under a retired name a reader sees {again}")
 
     def opened(self) -> OpenSink:
         """The sink as the first batch of a start opens it."""

@@ -125,7 +125,15 @@ class Remembering(TwoPhaseCommitSink[str]):
         return json.loads(self.io[0].read(f"{self.path}/{application}/{max(names)}"))["state"]
 
     def applications(self, session):
-        return [entry.name for entry in self.io[0].entries(self.path) if entry.is_dir]
+        return [each.name for each in self.io[0].entries(self.path) if each.is_dir and each.name != "forgotten"]
+
+    def forget(self, application, session):
+        """The rows stay, under names of which nobody asks."""
+        io, folder = self.io[0], f"{self.path}/{application}"
+        for name in sorted(name for name in io.names(folder) if not name.startswith(".")):
+            io.create_if_absent(f"{self.path}/forgotten/{application}-{name}", io.read(f"{folder}/{name}"))
+            io.delete(f"{folder}/{name}")
+        io.sync_dir(folder)
 
     def identity(self, session):
         new_id = IdSource().new_id()

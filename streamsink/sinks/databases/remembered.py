@@ -43,6 +43,15 @@ class Remembered:
         asked = f"SELECT application FROM {self._table(CHECKPOINTS)} WHERE target = {self.dialect.mark}"
         return [str(row[0]) for row in run(f"{asked} AND sequence > 0 ORDER BY application", self.target)]
 
+    def forget(self, run: Run, application: str) -> None:
+        """Nothing is remembered of the application any more. Waits for who has locked its row."""
+        mark = self.dialect.mark
+        run(
+            f"DELETE FROM {self._table(CHECKPOINTS)} WHERE target = {mark} AND application = {mark}",
+            self.target,
+            application,
+        )
+
     def lock(self, run: Run, application: str) -> tuple[int, str]:
         """(number, id) of the record that was committed last; (0, '') for none.
 

@@ -111,6 +111,12 @@ class DatabaseSink(StagedRowsSink):
     def last_committed(self, application: str, session: dict[str, Any]) -> str | None:
         return self._asked(session, lambda run: self._remembered(run, session).last(run, application))
 
+    def forget(self, application: str, session: dict[str, Any]) -> None:
+        self._link(session).transaction(
+            lambda run: self._remembered(run, session).forget(run, application),
+            f"what the database remembers of application '{application}' could not be removed",
+        )
+
     def check_columns(self, columns: pa.Schema, session: dict[str, Any]) -> None:
         session[_TABLE] = self._link(session).transaction(
             lambda run: self._fitting(run, session).table_for(columns),

@@ -52,6 +52,7 @@ class DeltaSink(Sink):
         "create partition_by table_options add_columns target_file_bytes max_open_writers writer_memory_bytes "
         "commit_max_retries commit_min_wait_ms commit_max_wait_ms commit_timeout_ms".split()
     )
+    never_forgets: ClassVar[str] = "the log of a Delta table keeps the number of an application's last commit"  # type: ignore[misc]
     journal: str = field(init=False, default="")
 
     def __post_init__(self) -> None:

@@ -50,6 +50,7 @@ class FileSink(Sink):
     format: str = "parquet"
     marker: str = "_SUCCESS"
     supports: ClassVar[frozenset[str]] = frozenset({"target_file_bytes"})  # type: ignore[misc]
+    never_forgets: ClassVar[str] = "readers find its rows by the manifests that say which records it has"  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         # One spelling: 'file:///out' is no folder of that name, and on S3 'out/' is another place than 'out'.

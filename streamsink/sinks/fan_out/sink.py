@@ -138,6 +138,12 @@ class FanOut(Sink):
                         kind="fan-out.same-destination",
                     )
 
+    @property
+    def never_forgets(self) -> str:  # type: ignore[override]  # nobody sets what the contract names
+        """As of ``Sink``; what one of the destinations cannot, all of them cannot."""
+        kept = {name: sink.never_forgets for name, sink in self.sinks.items() if sink.never_forgets}
+        return next((f"of its destination '{name}', {why}" for name, why in kept.items()), "")
+
     def _refuse_place(self, name: str) -> None:
         self._refuse(
             f"its journal has the place in which the destination '{name}' keeps its own journal, or its rows; give the "
@@ -207,6 +213,7 @@ class OpenFanOut(OpenSink):
         self._io, self._branches, self._stores = file_io, branches, stores
         self.application = self.known_as = options.application
         self.is_distant = any(branch.opened.is_distant for branch in branches)
+        self.parts = [branch.opened for branch in branches]
         place = sink.journal
         self.to = open_folder(file_io, place, visible="commits")
         self.journal = FanOutJournal(file_io, place, options.application, options.journal_retain, branches)

@@ -56,6 +56,7 @@ class IcebergSink(Sink):
         {"partition_by", "table_options", "create", "add_columns", "widen_types"}
         | {"target_file_bytes", "max_open_writers", "writer_memory_bytes"}
     )
+    never_forgets: ClassVar[str] = "the table's snapshots say whose records they are"  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", f"{self.catalog}.{self.table}")

@@ -198,6 +198,19 @@ class Publishing:
             self._limits = limits
             self._publishers.clear()
 
+    def forget(self, application: str, partitions: int) -> None:
+        """A marker without a value for each publisher that there may have been: the name begins anew. Idempotent.
+
+        partitions: of the topic of the markers. A driver that is still alive is fenced. Raises KafkaException.
+        """
+        for number in reversed(range(partitions)):  # the marker of publisher 0 counts until the end
+            producer = self._new_producer(application, number)
+            producer.begin_transaction()
+            producer.produce(self.target.marker_topic, None, application.encode(), number)
+            producer.commit_transaction(client.transaction_timeout_ms(self.target.options) / 1000)
+            self.markers.own.pop((number, application), None)
+            self._publishers.pop(number, None)
+
     # -- one try ---------------------------------------------------------------------------------------------------
 
     def _commit(self, checkpoint: PendingCheckpoint[Any], count: int, rows: Rows) -> None:

@@ -142,6 +142,10 @@ class KafkaSink(StagedRowsSink):
     def applications(self, session: dict[str, Any]) -> Sequence[str]:
         return self._publishing(session).markers.applications()
 
+    def forget(self, application: str, session: dict[str, Any]) -> None:
+        facts = self.facts(self.marker_topic, fresh=True)
+        self._publishing(session).forget(application, facts.partitions if facts is not None else 0)
+
     def _publishing(self, session: dict[str, Any]) -> Publishing:
         servers, part = self.bootstrap_servers, self.max_transaction_bytes
         return Publishing.of(session, Target(self.path, servers, self.kafka_options, self.marker_topic, part))

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Protocol
 
+from streamsink.clock import IdSource
 from streamsink.errors import StreamsinkError
+from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER
 from streamsink.format.supported import check_writable
 from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.options import SinkOptions
@@ -21,7 +23,11 @@ from streamsink.sinks.paimon.past.history_of import names_of
 from streamsink.sinks.paimon.past.place import Place
 from streamsink.sinks.paimon.past.records import files_in_place, is_readable, path_of_rows, state_alone
 from streamsink.storage.reading import Questions
+from streamsink.table.application_states import States
+from streamsink.table.commit.changes import Changes
+from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.commit.tries import Guard
 from streamsink.table.history import lineage
 from streamsink.table.history.lineage import were_named
 from streamsink.table.history.whole import Whole
@@ -64,7 +70,7 @@ def looking_at_all(
 
 
 class PaimonHistory(Committer):
-    """The side of a ``PaimonCommitter`` that only reads."""
+    """The side of a ``PaimonCommitter`` that queries only ask."""
 
     def __init__(
         self,
@@ -170,9 +176,31 @@ class PaimonHistory(Committer):
     def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         return files_in_place(self._table, committable)
 
+    def forget(self, application: str) -> None:
+        forget(self._table, application, self._options)
+
     def path_of_rows(self, committable: Committable) -> str:
         return path_of_rows(self._table, committable)
 
     def is_readable(self, committable: Committable) -> bool:
         """Whether the record's manifests are as they were recorded."""
         return is_readable(self._table, committable)
+
+
+class _IsForgotten(Guard):
+    def __init__(self, application: str):
+        self._application = application
+
+    def is_published(self, states: States) -> bool:
+        return self._application not in states.by_application
+
+
+def forget(table: Table, application: str, options: SinkOptions) -> None:
+    """Publish a snapshot that has the states of all other applications; none where there is no state of this one."""
+    if application not in table.states.read(table.snapshots.latest()).by_application:
+        return
+    name = IdSource().new_id()
+    request = CommitRequest(
+        f"streamsink-retire-{name}", BATCH_COMMIT_IDENTIFIER, Changes(()), name, application=application
+    )
+    TableCommit(table, options).commit(request, _IsForgotten(application))

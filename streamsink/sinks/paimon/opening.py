@@ -35,6 +35,7 @@ class PaimonTable(Sink):
 
     path: str = field(compare=False)
     supports: ClassVar[frozenset[str]] = OF_TABLES  # type: ignore[misc]
+    never_forgets: ClassVar[str] = ""  # type: ignore[misc]
 
     def open(
         self,

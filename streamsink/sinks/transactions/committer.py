@@ -102,6 +102,9 @@ class TransactionCommitter(Committer):
         gone = tuple(path for each in self._transactions(committable) for path in self._function.missing(each))
         return 0, len(committable.files), gone
 
+    def forget(self, application: str) -> None:
+        self._memory.forget(application)
+
     def sweep(self, published: Sequence[Committable]) -> list[str]:
         return self._memory.sweep(published)
 

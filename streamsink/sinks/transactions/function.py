@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from streamsink.errors import Fenced, Retryable, StreamsinkError
+from streamsink.errors import Fenced, Misuse, Retryable, StreamsinkError
 from streamsink.storage.file_io import FileIO
 
 T = TypeVar("T")
@@ -95,6 +95,9 @@ class PendingCheckpoint(Generic[T]):
             "over, or somebody changed what is remembered there. Nothing of this record was committed",
             kind="writer.fenced",
         )
+
+
+NEVER_FORGETS = "its author has not said how (TwoPhaseCommitFunction.forget)"
 
 
 class TwoPhaseCommitFunction(ABC, Generic[T]):
@@ -229,6 +232,16 @@ class TwoPhaseCommitFunction(ABC, Generic[T]):
     def applications(self, session: dict[str, Any]) -> Sequence[str]:
         """The applications of which the destination remembers something. Only of a sink that ``remembers``."""
         return ()
+
+    def forget(self, application: str, session: dict[str, Any]) -> None:
+        """Remove all that the destination remembers of an application, for ``streamsink.retire``; its rows stay.
+
+        Only of a sink that ``remembers``. Idempotent. A sink that does not implement it cannot be retired from.
+        """
+        raise Misuse(
+            f"{self.path}: application '{application}' cannot be forgotten: {NEVER_FORGETS}. Nothing was changed",
+            kind="retire.keeps-names",
+        )
 
     def identity(self, session: dict[str, Any]) -> str:
         """What the destination is called that nothing else is called, also not one that is created in its place.

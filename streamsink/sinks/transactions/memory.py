@@ -37,6 +37,9 @@ class Memory(Protocol):
     def sweep(self, published: Sequence[Committable]) -> list[str]:
         """As ``Committer.sweep``."""
 
+    def forget(self, application: str) -> None:
+        """As ``Upkeep.forget``."""
+
 
 class InDestination:
     """What ``TwoPhaseCommitFunction.last_committed`` says. Committing keeps the order, so the last one tells of all."""
@@ -78,3 +81,7 @@ class InDestination:
 
     def sweep(self, published: Sequence[Committable]) -> list[str]:
         return []
+
+    def forget(self, application: str) -> None:
+        with of_the_author(self._function.path, f"the destination could not be made to forget '{application}'"):
+            self._function.forget(application, self._session)

@@ -21,6 +21,7 @@ from streamsink.protocol.sink import Destination, OpenSink, Sink
 from streamsink.sinks.files import check_handed_over, open_folder
 from streamsink.sinks.transactions.committer import TRANSACTIONS, USER_CONTEXT, TransactionCommitter
 from streamsink.sinks.transactions.function import (
+    NEVER_FORGETS,
     Context,
     PendingTransaction,
     T,
@@ -50,6 +51,12 @@ class TwoPhaseCommitSink(TwoPhaseCommitFunction[T], Sink):
     def republishes(self) -> bool:
         """Whether it can be given again what it has lost: it tells what it has, and commits that again."""
         return self.commits_again and self.remembers
+
+    @property
+    def never_forgets(self) -> str:  # type: ignore[override]  # nobody sets what the contract names
+        """As of ``Sink``. What is noted beside the journal can always be removed."""
+        can = not self.remembers or type(self).forget is not TwoPhaseCommitFunction.forget
+        return "" if can else NEVER_FORGETS
 
     def open(
         self,

@@ -1,0 +1,33 @@
+"""What commands ask of a destination while no query writes to it: a part of the sink contract. Driver only."""
+
+from streamsink.errors import Misuse
+from streamsink.protocol.committable import Committable
+
+
+class Upkeep:
+    """What a ``Committer`` says and does for ``streamsink.give_up`` and ``retire``.
+
+    A command opens the sink as a start of the query does, and calls these methods when it has claimed the application.
+    """
+
+    tells_apart: bool = False
+    """Whether ``history`` is kept apart from the rows, so that it may be lost while they stay."""
+
+    def is_readable(self, committable: Committable) -> bool:
+        """Whether what else it takes to publish a pending record, beside its files, is whole. By default it is."""
+        return True
+
+    def give_up(self, application: str, sequence: int) -> None:
+        """Remove what tries to publish this record have left: its number is given again. By default nothing."""
+
+    def forget(self, application: str) -> None:
+        """Remove all that the destination remembers of an application; its rows stay.
+
+        Nothing of the application is pending, and its journal is removed behind this. Idempotent: after a crash it is
+        called again. By default it raises Misuse; see ``Sink.never_forgets``.
+        """
+        raise Misuse(
+            f"the destination of application '{application}' cannot forget it: its author has not said how "
+            "(Committer.forget). Nothing was changed",
+            kind="retire.keeps-names",
+        )
