@@ -70,7 +70,7 @@ def check_sink(
     world.identity()
     world.rename("published")
     world.rename("recorded")
-    world.commands()
+    _commands(world)
     killed = [(mode, power) for mode in (Mode.BEFORE, Mode.TORN) for power in (False, True)]
     accidents = [*killed, *((mode, False) for mode in Mode if (mode, False) not in killed)]
     return world.sleep() + world.power_later() + sum(itertools.starmap(world.accident, accidents))
@@ -89,8 +89,8 @@ class _World:
         drop: Callable[[], None],
     ):
         self._drop = drop
-        self._make, self._rows_of, self._every = make, rows_of, every
-        self._settings = SinkOptions.of(
+        self.make, self._rows_of, self._every = make, rows_of, every
+        self.settings = SinkOptions.of(
             ROOT, {"restore": "restore-and-continue", "commit_min_wait_ms": 0, "commit_max_wait_ms": 0, **options}
         )
         self._versions = itertools.count()
@@ -104,8 +104,8 @@ class _World:
 
     def driver(self, **changes: Any) -> MicroBatchDriver:
         """A driver over the sink. changes: of the options."""
-        driver = _Driver(ROOT, SCHEMA, self._rows, replace(self._settings, **changes))
-        driver.sink = self._make(ROOT)
+        driver = _Driver(ROOT, SCHEMA, self._rows, replace(self.settings, **changes))
+        driver.sink = self.make(ROOT)
         return driver
 
     def io(self, calls: PosixLikeCalls | None = None) -> FileIO:
@@ -247,35 +247,10 @@ class _World:
                 "created again; only the last one must differ"
             )
 
-    def commands(self) -> None:
-        """``starting_offsets`` tells where the rows end, and ``retire`` takes the application away, or refuses to."""
-        self.clear()
-        self.run()
-        sink, options = self._make(ROOT), self._settings
-        place = journal_place(sink.journal) if sink.journal else sink.path
-        offsets = offsets_of_sink(self.io(), sink, options, place, Wanted())
-        if json.loads(offsets) != {"t": {"0": ENDS[-1]}}:
-            raise BrokenSink(f"after {ENDS[-1]} rows starting_offsets says {offsets}")
-        if sink.never_forgets:
-            with contextlib.suppress(Misuse):
-                retire_of_sink(self.io(), sink, options)
-                raise BrokenSink("the sink says that it never forgets an application, and it is retired all the same")
-            self.go_on("a refused call of retire")
-            return
-        found = [retire_of_sink(self.io(), sink, options) for _ in range(2)]
-        if found != [True, False] or self.opened().committer.history(options.application).state is not None:
-            raise BrokenSink(f"retire returns {found}, and the application must not be known any more")
-        self.see("retire", self.all)
-        self.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000002")
-        self.run()
-        again = self.visible("a query that began anew")
-        if again not in (self.all, sorted(self.all * 2)):
-            raise BrokenSink(f"after a query that began anew under a retired name a reader sees {again}")
-
     def opened(self) -> OpenSink:
         """The sink as the first batch of a start opens it."""
         batch = Batch(0, _QUERY, "")
-        return self._make(ROOT).open(self.io(), self._settings, batch, lambda: columns(SCHEMA), lambda event: None)
+        return self.make(ROOT).open(self.io(), self.settings, batch, lambda: columns(SCHEMA), lambda event: None)
 
     def accident(self, mode: Mode, power: bool) -> int:
         """At each call in turn the driver dies, alone or with the machine (``power``), or the store fails.
@@ -344,6 +319,32 @@ class _World:
         return pa.RecordBatch.from_pydict(
             {"id": list(range(start, end)), "version": [version] * (end - start)}, schema=SCHEMA
         )
+
+
+def _commands(world: _World) -> None:
+    """``starting_offsets`` tells where the rows end, and ``retire`` takes the application away, or refuses to."""
+    world.clear()
+    world.run()
+    sink, options = world.make(ROOT), world.settings
+    place = journal_place(sink.journal) if sink.journal else sink.path
+    offsets = offsets_of_sink(world.io(), sink, options, place, Wanted())
+    if json.loads(offsets) != {"t": {"0": ENDS[-1]}}:
+        raise BrokenSink(f"after {ENDS[-1]} rows starting_offsets says {offsets}")
+    if sink.never_forgets:
+        with contextlib.suppress(Misuse):
+            retire_of_sink(world.io(), sink, options)
+            raise BrokenSink("the sink says that it never forgets an application, and it is retired all the same")
+        world.go_on("a refused call of retire")
+        return
+    found = [retire_of_sink(world.io(), sink, options) for _ in range(2)]
+    if found != [True, False] or world.opened().committer.history(options.application).state is not None:
+        raise BrokenSink(f"retire returns {found}, and the application must not be known any more")
+    world.see("retire", world.all)
+    world.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000002")
+    world.run()
+    again = world.visible("a query that began anew")
+    if again not in (world.all, sorted(world.all * 2)):
+        raise BrokenSink(f"after a query that began anew under a retired name a reader sees {again}")
 
 
 def _free() -> None:

@@ -321,6 +321,22 @@ def test_a_second_sink_that_joins_a_running_query_is_let_in_by_the_token():
     )
 
 
+def test_the_word_for_one_sink_of_a_batch_function_does_not_answer_for_another_one():
+    """Both sinks write one table, and get their options from one place. Only the second one is new: formerly the third
+    one, which is the first one under another name, was let in by its word and wrote its rows a second time."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6, 9))
+    second, third = _renamed(world, "second"), _renamed(world, "third")
+    second.driver.other_sinks = frozenset({"streamsink"})
+    with pytest.raises(Misuse) as refused:
+        second.run(boundaries=(6, 9, 14))
+    token = re.search(r"second sink in the same batch function, set accept_as_new='(\w+)'", str(refused.value))[1]
+    third.driver.options = dataclasses.replace(third.driver.options, accept_as_new=token)
+    with pytest.raises(Misuse) as refused:
+        third.run(boundaries=(6, 9, 14))
+    assert refused.value.kind == "application.renamed" and world.ids() == list(range(9))
+
+
 def test_a_query_that_moves_to_several_tables_is_told_its_first_name():
     """A11: to_tables takes another name in silence, and the table knows the query under the first one."""
     many = ManyWorld(application="streamsink-a")

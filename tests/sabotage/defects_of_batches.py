@@ -167,6 +167,8 @@ OF_BATCHES = (
            "(joins or name not in batch.other_sinks)", "True", (_RENAMED,)),
     Defect("a sink that joins later begins where it likes", "protocol/admission/renamed.py:ahead",
            "last is None and batch.batch_id != 0", "False", (_RENAMED,)),
+    Defect("a word for one sink of a batch function answers for another", "protocol/admission/known_past.py:token",
+           'f"nothing of {past.application}"', '""', (_RENAMED,)),
     Defect("sinks of other tables are sinks of this one", "spark/runs.py:other_sinks",
            "if _is_within(place, path) or _is_within(path, place)", "", ("tests/e2e/test_called_twice.py",)),
     Defect("an earlier start's sinks are called in this one", "spark/runs.py:other_sinks",

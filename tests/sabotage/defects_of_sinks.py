@@ -13,6 +13,7 @@ _PUBLISHING = "sinks/kafka/publishing.py:Publishing"
 _DIRECTORY = "sinks/directory/file_sink.py:DirectoryCommitter"
 
 _GIVEN_UP, _WALKS = "tests/sinks/test_given_up.py", "tests/walks/test_walks.py::test_a_walk_that_once_went_wrong"
+_COMMANDS, _RETIRED = "tests/sinks/test_commands.py", "commands/sinks_retired.py"
 _DEATHS, _REFUSED = "tests/databases/test_deaths.py", "tests/databases/test_refused.py"
 _ROWS = "tests/databases/test_rows.py"
 _DATABASE = "sinks/databases/sink.py:DatabaseSink"
@@ -141,6 +142,16 @@ OF_SINKS = (
            "if is_cut_off(record, opened.committer):", "if False:", (_WALKS,)),
     Defect("a record that could be published is given up", "commands/sinks_given_up.py:_can_be_published",
            "not opened.committer.files_in_place(record)[2]", "False", (_GIVEN_UP,)),
+    Defect("what somebody has added by hand is given up, and comes again", "commands/sinks_given_up.py:_check_unpublished",
+           "record.files and opened.committer.holds(record, 0)", "False", ("tests/iceberg/test_put_back.py",)),
+    Defect("a record is retired before its rows are there", f"{_RETIRED}:retire_of_sink",
+           "check_settled(part.to.path, journal, state)", "pass", (_COMMANDS,)),
+    Defect("a record that one of several destinations lacks is retired", f"{_RETIRED}:retire_of_sink",
+           "check_settled(opened.to.path, journals[-1], None)", "pass", (_COMMANDS,)),
+    Defect("transactions that nobody can find any more stay open", f"{_RETIRED}:_drop_staging",
+           "left = journal.drop_staging()", "left = []", (_COMMANDS,)),
+    Defect("offsets are told of what a destination has lost", f"{_RETIRED}:offsets_of_sink",
+           "if gone:", "if False:", (_COMMANDS,)),
     Defect("a destination that was made anew gets the first record of the one before",
            "sinks/transactions/committer.py:TransactionCommitter.publish", "if expect == 0:", "if False:", (_GIVEN_UP,)),
     Defect("a query of a destination that was made anew is not known by its first name",

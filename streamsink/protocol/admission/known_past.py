@@ -27,7 +27,8 @@ class Past:
     begins: this start of the query has recorded nothing yet.
     answers: words of ``accept_as_new`` that say which recorded positions hold; they are to stay in it until a batch is
     recorded. is_lowered: by such an answer ``last`` records less of a topic than the table.
-    says_offsets: ``streamsink.starting_offsets`` does not know the destination, so errors say where to begin.
+    says_offsets: errors say where to begin, because ``streamsink.starting_offsets`` is not given the path. application:
+    its name.
     """
 
     table: str
@@ -43,6 +44,7 @@ class Past:
     answers: tuple[str, ...] = ()
     is_lowered: bool = False
     says_offsets: bool = False
+    application: str = ""
 
 
 def recorded_in(past: Past) -> Recorded:
@@ -61,8 +63,11 @@ def is_other(batch: Batch, past: Past) -> bool:
 
 
 def token(batch: Batch, past: Past) -> str:
-    """The word that an option must repeat to accept exactly this accident and no later one."""
-    last = past.last.record_id if past.last else ""
+    """The word that an option must repeat to accept exactly this accident, and no later one and none of another sink.
+
+    A record is of one application. Without one its name tells the sinks apart that a batch function calls.
+    """
+    last = past.last.record_id if past.last else f"nothing of {past.application}"
     text = "|".join((past.table_id, batch.query, str(batch.batch_id), last))
     return ways.word(text)
 

@@ -44,6 +44,7 @@ class RecordedPast:
             self._journal.identity().behind,
             begins=self.begins,
             says_offsets=not self._to.is_table,
+            application=self._options.application,
         )
 
     def record_of(
