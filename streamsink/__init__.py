@@ -334,19 +334,34 @@ def drop_missing(
         return of_table(Store(root, given.store_options, given.flush).open(), root, given, everything=everything)
 
 
-def verify(path: "Path", store_options: Mapping[str, str] | None = None, contents: bool = False) -> "Report":
+def verify(
+    path: "Path | Sink",
+    store_options: Mapping[str, str] | None = None,
+    contents: bool = False,
+    *,
+    application: str = "streamsink",
+) -> "Report":
     """Look whether the table at ``path`` is whole: a report with ``ok``, ``findings`` and readable text. Changes
     nothing.
 
     It names holes in the chain of snapshots, files that are missing or have another size, counts that do not add up,
     commits that another writer's rename has hidden, and what the journals say of pending or lost checkpoints. contents:
-    read each data file as well, and look whether it has its rows and the columns of its schema.
+    read each data file as well, and look whether it has its rows and the columns of its schema; of a table alone. path:
+    of a table, or the sink that ``to_sink`` was given: of that its files, and the journal of ``application``, are
+    compared with what the destination says.
     """
     from streamsink.commands.verify import verify as of_table
     from streamsink.storage.stores import store_of
 
-    store = store_of(path, store_options)
-    return of_table(store.open(), store.root, contents)
+    of = _sink_or_path(path)
+    if not isinstance(of, Sink):
+        store = store_of(of, store_options)
+        return of_table(store.open(), store.root, contents)
+    from streamsink.commands.sinks_verified import verify_of_sink
+
+    options = SinkOptions.of(of.path, {"application": application, **_of_store(store_options)}, None)
+    store = _journal_store(of, options)
+    return verify_of_sink(store.open(), of, options, store.root)
 
 
 def _sink_or_path(given: "Path | Sink") -> "Path | Sink":

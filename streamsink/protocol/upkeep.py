@@ -1,11 +1,28 @@
 """What commands ask of a destination while no query writes to it: a part of the sink contract. Driver only."""
 
+from dataclasses import dataclass
+
 from streamsink.errors import Misuse
 from streamsink.protocol.committable import Committable
 
 
+@dataclass(frozen=True)
+class Visible:
+    """The data files that a destination names to its readers, whoever has written them.
+
+    files, rows: how many; rows are 0 where nothing tells them. gone: paths of those that are not there, or have another
+    size. removed: folders of a record that are not there, with all of its files, as where somebody has removed old
+    rows.
+    """
+
+    files: int
+    rows: int
+    gone: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
 class Upkeep:
-    """What a ``Committer`` says and does for ``streamsink.give_up`` and ``retire``.
+    """What a ``Committer`` says and does for ``streamsink.give_up``, ``retire`` and ``verify``.
 
     A command opens the sink as a start of the query does, and calls these methods when it has claimed the application.
     """
@@ -16,6 +33,13 @@ class Upkeep:
     def is_readable(self, committable: Committable) -> bool:
         """Whether what else it takes to publish a pending record, beside its files, is whole. By default it is."""
         return True
+
+    def visible(self) -> Visible | None:
+        """What readers are to read, each file looked for once; None for a destination without files, or not told so.
+
+        Changes nothing. Raises Corrupt where what names the files is damaged.
+        """
+        return None
 
     def give_up(self, application: str, sequence: int) -> None:
         """Remove what tries to publish this record have left: its number is given again. By default nothing."""

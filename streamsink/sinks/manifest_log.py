@@ -1,7 +1,7 @@
 """Numbered manifests, each of which makes one record visible by its name. Driver only."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from streamsink.errors import Corrupt, Fenced, Retryable
@@ -72,6 +72,11 @@ class ManifestLog:
     def content(self, application: str, number: int) -> Mapping[str, Any]:
         """What the manifest of a record says. Raises Corrupt when it is damaged; FileNotFoundError without one."""
         return self._read(self._name(application, number))[0]
+
+    def contents(self, application: str) -> Iterator[Mapping[str, Any]]:
+        """What each manifest of the application says, in order. It costs a read each. Raises as ``content``."""
+        for name in sorted(self._names(application)):
+            yield self._read(f"{self._folder}/{application}/{name}")[0]
 
     def first_missing(self, application: str) -> int:
         """The number of the first manifest that is missing before the last one, of a log that keeps all; 0 for none.

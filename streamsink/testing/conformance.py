@@ -17,6 +17,7 @@ import pyarrow as pa
 from streamsink.clock import Clock, IdSource
 from streamsink.commands.offsets import Wanted
 from streamsink.commands.sinks_retired import offsets_of_sink, retire_of_sink
+from streamsink.commands.sinks_verified import verify_of_sink
 from streamsink.errors import Fenced, Misuse, StreamsinkError
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
@@ -330,6 +331,9 @@ def _commands(world: _World) -> None:
     offsets = offsets_of_sink(world.io(), sink, options, place, Wanted())
     if json.loads(offsets) != {"t": {"0": ENDS[-1]}}:
         raise BrokenSink(f"after {ENDS[-1]} rows starting_offsets says {offsets}")
+    report = verify_of_sink(world.io(), sink, options, place)
+    if not report.ok:
+        raise BrokenSink(f"after all batches verify finds damage: {report}")
     if sink.never_forgets:
         with contextlib.suppress(Misuse):
             retire_of_sink(world.io(), sink, options)

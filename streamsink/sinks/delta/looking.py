@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from streamsink.clock import Clock
 from streamsink.errors import Corrupt, Misuse
@@ -9,6 +10,7 @@ from streamsink.journal.others import last_of_others
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.journal import Mark
 from streamsink.protocol.sink import Committer, Destination, History
+from streamsink.protocol.upkeep import Visible
 from streamsink.sinks.delta.lineage import RESTORE, Last, Lineage, number_of, replaces
 from streamsink.sinks.delta.log import DeltaLog
 from streamsink.sinks.delta.states import States
@@ -111,6 +113,16 @@ class Looking(Committer):
         """Paths of all files of the newest version, relative to the table."""
         found = self._log.newest().get_add_actions(flatten=True)
         return frozenset(str(path) for path in found.column("path").to_pylist())
+
+    def visible(self) -> Visible:
+        """The files of the newest version. Those of another table, which a clone names, are left out."""
+        found = self._log.newest().get_add_actions(flatten=True)
+        rows = found.column("num_records").to_pylist() if "num_records" in found.schema.names else []
+        sizes = dict(zip(found.column("path").to_pylist(), found.column("size_bytes").to_pylist()))
+        root, io = self._table.to.path, self._table.places.io
+        own = {f"{root}/{unquote(path)}": size for path, size in sizes.items() if path[0] != "/" and "://" not in path}
+        gone = tuple(path for path, size in own.items() if io.size(path) != size)
+        return Visible(len(own), sum(each or 0 for each in rows), gone)
 
     def where_is(self, committable: Committable) -> Mark | None:
         for entry in self._lineage.entries(int(self._log.newest().version())):

@@ -22,6 +22,7 @@ from streamsink.protocol.committable import Batch, Committable, LastOfOther, Sta
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Committer, Destination, History, OpenSink, Published, Sink
+from streamsink.protocol.upkeep import Visible
 from streamsink.sinks.directory.file_formats import FORMATS, DirectoryWriting, check_columns
 from streamsink.sinks.files import files_in_place, open_folder, place_files, stage_files
 from streamsink.sinks.manifest_log import ManifestLog
@@ -212,6 +213,22 @@ class DirectoryCommitter(Committer):
         """As ``Committer.sweep``. A driver may have died between a manifest and its marker."""
         left = [path for record in published for path in self._end(record.application, record.state.sequence)]
         return left + self._manifests.sweep(published)
+
+    def visible(self) -> Visible:
+        """Sizes are not looked at: manifests do not tell them."""
+        files, gone, removed = 0, list[str](), list[str]()
+        for application in self._manifests.applications():
+            for content in self._manifests.contents(application):
+                named: list[str] = content[_FILES]
+                folders = {name.rpartition("/")[0] for name in named}
+                there = {f"{folder}/{n}" for folder in folders for n in self._io.names(f"{self._sink.path}/{folder}")}
+                lost = [name for name in named if name not in there]
+                if named and len(lost) == len(named):
+                    removed += sorted(folders)
+                else:
+                    gone += [f"{self._sink.path}/{name}" for name in lost]
+                files += len(named) - len(lost)
+        return Visible(files, 0, tuple(gone), tuple(removed))
 
     def give_up(self, application: str, sequence: int) -> None:
         """Files of the record may have their names, and who lists the directory would see them beside those to come."""

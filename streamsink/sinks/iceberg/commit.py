@@ -64,6 +64,23 @@ def names_in(table: Any, folder: str, behind: int | None) -> set[str]:
     return {path.rpartition("/")[2] for path in paths if path.rpartition("/")[0].endswith(f"/{folder}")}
 
 
+def files_in(table: Any) -> list[tuple[str, int, int]]:
+    """(path, bytes, rows) of each file of the current snapshot; a file that deletes rows has none itself."""
+    from pyiceberg.manifest import DataFileContent
+
+    current = table.current_snapshot()
+    manifests = current.manifests(table.io) if current else []
+    files = [entry.data_file for each in manifests for entry in each.fetch_manifest_entry(table.io)]
+    data = DataFileContent.DATA
+    return [(f.file_path, f.file_size_in_bytes, f.record_count if f.content == data else 0) for f in files]
+
+
+def is_whole(table: Any, path: str, size: int) -> bool:
+    """Whether the file is there, with this size."""
+    found = table.io.new_input(path)
+    return bool(found.exists()) and len(found) == size
+
+
 def commit(to: CatalogTable, table: Any, record: Committable, files: Sequence[Any], spec_id: int) -> Any:
     """Make the record visible on top of ``table``, or nothing.
 

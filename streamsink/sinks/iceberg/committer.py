@@ -10,9 +10,10 @@ from streamsink.journal.others import last_of_others
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.sink import Committer, Destination, History, Published
+from streamsink.protocol.upkeep import Visible
 from streamsink.sinks.iceberg import table_state
 from streamsink.sinks.iceberg.catalog import CatalogTable
-from streamsink.sinks.iceberg.commit import Refused, commit, data_file, names_in
+from streamsink.sinks.iceberg.commit import Refused, commit, data_file, files_in, is_whole, names_in
 from streamsink.sinks.iceberg.table_state import Standing
 from streamsink.sinks.lake_tables.attempts import Places
 from streamsink.sinks.lake_tables.parquet_file import LakeFile
@@ -74,6 +75,14 @@ class IcebergCommitter(Committer):
         table, folder = self._look(), self._places.folder_name(committable.state.record_id)
         with self._catalog.answered("what the table has could not be read"), self._catalog.whole():
             return table_state.was_picked(table, committable) or bool(names_in(table, folder, None))
+
+    def visible(self) -> Visible:
+        """The files of the current snapshot, also those that say which rows are deleted."""
+        table = self._look()
+        with self._catalog.answered("the table's files could not be looked for"), self._catalog.whole():
+            files = files_in(table)
+            gone = [path for path, size, _ in files if not is_whole(table, path, size)]
+        return Visible(len(files), sum(rows for _, _, rows in files), tuple(gone))
 
     def path_of_rows(self, committable: Committable) -> str:
         if not committable.files:

@@ -1,0 +1,167 @@
+"""``streamsink.verify`` with a sink: what is lost or damaged in each destination is named, and nothing is changed."""
+
+import json
+
+import pytest
+
+import streamsink
+from streamsink.commands.sinks_verified import verify_of_sink
+from streamsink.databases import DatabaseSink
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+from streamsink.sink import FileSink
+from streamsink.storage.file_io import local_file_io
+from streamsink.table.history.integrity import Report
+from streamsink.testing.crashing import dies_at
+from tests.delta.world import DeltaOnDisk
+from tests.delta.world import World as OfDelta
+from tests.iceberg.lake import Lake
+from tests.sinks.fan_out_world import ROOT, FanOutWorld
+from tests.sinks.test_file_sink import World as OfFiles
+from tests.sinks.test_file_sink import named
+from tests.sinks.transactions import World as OfTransactions
+
+COMMITS, JOURNAL = "/out/_commits/streamsink", "/out/_streamsink/streamsink/streamsink"
+
+
+def verified(io, sink, place):
+    return verify_of_sink(io, sink, SinkOptions.of(sink.path, {}), place)
+
+
+def kinds(report, severity="damage") -> list[str]:
+    return [found.kind for found in report.findings if found.severity == severity]
+
+
+def files(world) -> Report:
+    """The report; the store has the same files after it as before."""
+    before = world.io().files_below("/out")
+    report = verified(world.io(), world.sink, "/out")
+    assert world.io().files_below("/out") == before
+    return report
+
+
+def test_a_directory_that_is_whole_is_ok():
+    world = OfFiles()
+    world.run(3, 5)
+    report = files(world)
+    assert (report.ok, report.files, report.findings) == (True, 2, ())
+    assert str(report) == "/out: ok, 2 data files"
+
+
+def test_a_file_that_a_manifest_names_is_missed_unless_all_of_its_folder_was_removed():
+    world = OfFiles()
+    world.run(3, 5)
+    [first, second] = named(world.io(), "/out")
+    world.io().create_if_absent(f"/out/{first.rpartition('/')[0]}/part-other", b"")
+    world.io().delete_tree(f"/out/{second.rpartition('/')[0]}")
+    report = files(world)
+    assert report.ok and kinds(report, "note") == ["folder.removed"]
+    manifest = json.loads(world.io().read(f"{COMMITS}/0000000001.json"))
+    manifest["files"].append(f"{first}-lost")
+    world.io().delete(f"{COMMITS}/0000000001.json")
+    world.io().create_if_absent(f"{COMMITS}/0000000001.json", json.dumps(manifest).encode())
+    report = files(world)
+    assert kinds(report) == ["file.missing"] and f"{first}-lost is gone" in str(report) and "DAMAGED" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("gone", "kind"),
+    [
+        (f"{COMMITS}/0000000001.json", "files.manifest-missing"),
+        (f"{COMMITS}/0000000002.json", "checkpoint.rolled-back"),
+        ("/out/_streamsink/id", "destination.no-id"),
+    ],
+)
+def test_what_a_directory_or_its_journal_has_lost_is_named(gone, kind):
+    world = OfFiles()
+    world.run(3, 5)
+    world.io().delete(gone)
+    assert kinds(files(world)) == [kind]
+
+
+@pytest.mark.parametrize(("path", "kind"), [("record-2.json", "journal.corrupt"), ("other", "journal.other-record")])
+def test_a_journal_that_is_damaged_or_is_another_one_is_named(path, kind):
+    world = OfFiles()
+    world.run(3)
+    copy = {each: world.io().read(each) for each in world.io().files_below("/out/_streamsink")}
+    world.run(3, 5)
+    if path == "other":
+        for each in world.io().files_below("/out/_streamsink"):
+            world.io().delete(each)
+        for each, data in copy.items():
+            world.io().create_if_absent(each, data)
+        manifest = json.loads(world.io().read(f"{COMMITS}/0000000001.json"))
+        manifest["state"]["record_id"] = "another"
+        for number in (1, 2):
+            world.io().delete(f"{COMMITS}/000000000{number}.json")
+        world.io().create_if_absent(f"{COMMITS}/0000000001.json", json.dumps(manifest).encode())
+    else:
+        world.io().delete(f"{JOURNAL}/{path}")
+        world.io().create_if_absent(f"{JOURNAL}/{path}", b"damaged")
+    assert kinds(files(world)) == [kind]
+
+
+def test_what_is_pending_is_a_note_as_long_as_it_can_be_published():
+    world = OfTransactions()
+    world.run(3)
+    world.die(3, 5, step="precommit.saved")
+    report = verified(world.io(), world.sink, "/journals")
+    assert report.ok and kinds(report, "note") == ["checkpoint.pending"]
+    staged = OfFiles()
+    staged.run(3)
+    assert dies_at("precommit.saved", 1, staged.store, lambda calls: staged.run(3, 5, calls=calls))
+    staged.store.process_death()
+    for path in staged.io().files_below(JOURNAL):
+        if "/part-" in path:
+            staged.io().delete(path)
+    report = files(staged)
+    assert kinds(report) == ["pending.files-gone"] and "streamsink.give_up(sink" in str(report)
+
+
+def test_a_database_that_was_put_back_is_noticed(tmp_path):
+    world = FanOutWorld()
+    sink = DatabaseSink(f"sqlite:{tmp_path}/shop.db", "orders", journal="/journals", create_table=True)
+    world.run(sink=sink, ends=(3,))
+    copy = (tmp_path / "shop.db").read_bytes()
+    world.run(sink=sink)
+    assert verified(world.io(), sink, "/journals").ok
+    for each in tmp_path.iterdir():
+        each.unlink()
+    (tmp_path / "shop.db").write_bytes(copy)
+    report = verified(world.io(), sink, "/journals")
+    assert set(kinds(report)) == {"checkpoint.rolled-back"} and "ends at record 1" in str(report)
+
+
+def test_a_data_file_of_an_iceberg_table_is_missed():
+    lake = Lake()
+    lake.run((3, 6))
+    report = verified(lake.io(), lake.sink(), "/destination")
+    assert (report.ok, report.files, report.rows) == (True, 2, 6)
+    lake.io().delete(lake.table().inspect.files().column("file_path").to_pylist()[0])
+    assert kinds(verified(lake.io(), lake.sink(), "/destination")) == ["file.missing"]
+
+
+def test_a_data_file_of_a_delta_table_is_missed(tmp_path):
+    world = OfDelta(tmp_path)
+    world.run(3, 5)
+    sink = DeltaOnDisk(world.path, disk=world.path)
+    report = verified(local_file_io(), sink, world.path)
+    assert (report.ok, report.files, report.rows) == (True, 2, 5)
+    next(path for path in (tmp_path).rglob("*.parquet") if "_delta_log" not in str(path)).unlink()
+    assert kinds(verified(local_file_io(), sink, world.path)) == ["file.missing"]
+
+
+def test_all_destinations_of_a_fan_out_are_looked_at():
+    world = FanOutWorld("files", "server", "table")
+    world.run()
+    sink = world.make(ROOT)
+    report = verified(world.io(), sink, sink.journal)
+    assert report.ok and report.files == 3 and kinds(report, "note") == ["verify.table"]
+    world.io().delete(f"{ROOT}/files/_commits/streamsink/0000000004.json")
+    assert kinds(verified(world.io(), sink, sink.journal)) == ["checkpoint.rolled-back"]
+
+
+def test_nothing_is_made_where_nothing_is(tmp_path):
+    with pytest.raises(Misuse) as refused:
+        streamsink.verify(FileSink(tmp_path / "out"), application="orders")
+    assert refused.value.kind == "sink.missing" and list(tmp_path.iterdir()) == []
