@@ -25,6 +25,7 @@ from streamsink.protocol.sink import (
     Writing,
     check_supported,
 )
+from streamsink.protocol.upkeep import Visible
 from streamsink.sinks.directory.file_sink import FileSink
 from streamsink.sinks.fan_out.sink import FanOut
 from streamsink.sinks.file_writing import DataFile, FileWriting
@@ -78,6 +79,7 @@ __all__ = [
     "StagedRowsSink",
     "TransactionContext",
     "TwoPhaseCommitSink",
+    "Visible",
     "check_handed_over",
     "files_in_place",
     "last_of_others",
