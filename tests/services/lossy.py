@@ -18,13 +18,19 @@ class LossyRelay:
         self._listener = socket.create_server((LOOPBACK, 0))
         self.port = self._listener.getsockname()[1]
         self.to_lose = 0  # So many replies are lost from now on.
+        self.changed: dict[bytes, bytes] = {}  # What replies have, by what comes in its place, of the same length.
         self.lost = 0
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def __enter__(self) -> "LossyRelay":
         return self
 
     def __exit__(self, *_) -> None:
+        # Before it is closed nobody may wait on it: the next relay's listener may get its number, and a thread of this
+        # one would accept its connections.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()
         self._listener.close()
 
     def _accept(self) -> None:
@@ -42,6 +48,8 @@ class LossyRelay:
                     self.to_lose -= 1
                     self.lost += 1
                     break
+                for said, instead in self.changed.items() if replies else ():
+                    data = data.replace(said, instead)
                 target.sendall(data)
         for end in (source, target):
             with contextlib.suppress(OSError):

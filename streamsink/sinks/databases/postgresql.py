@@ -19,6 +19,7 @@ from streamsink.sinks.databases.dialect import (
     Run,
 )
 from streamsink.sinks.databases.table_info import Column, TableInfo, digits_of
+from streamsink.sinks.libpq_login import sqlstate_of
 
 _BEFORE = "streamsink_rows"  # a table of the transaction, which holds rows that replace others, or keys to delete
 # Fewer rows than that are replaced or deleted one by one, without such a table, which would fill the catalog.
@@ -58,8 +59,8 @@ class PostgreSql(Dialect):
     repeats = False
 
     def connect(self, address: Address) -> Any:
-        connection = self.driver().connect(
-            **{
+        connection = self._connected(
+            {
                 "application_name": "streamsink",
                 "connect_timeout": CONNECT_TIMEOUT_S,
                 "tcp_user_timeout": 1000 * IDLE_TIMEOUT_S,
@@ -87,6 +88,16 @@ class PostgreSql(Dialect):
         )
         connection.commit()
         return connection
+
+    def _connected(self, parameters: dict[str, Any]) -> Any:
+        """A connection. An error has the code with which the server refused it, of which psycopg knows none."""
+        psycopg = self.driver()
+        try:
+            return psycopg.connect(**parameters)
+        except psycopg.OperationalError as failed:
+            if not failed.sqlstate:
+                failed.sqlstate = sqlstate_of(parameters, CONNECT_TIMEOUT_S) or None
+            raise
 
     def is_passing(self, error: Exception) -> bool:
         psycopg = self.driver()
@@ -303,7 +314,7 @@ def _diagnosed(error: Exception, what: str) -> str:
 
 
 def _is_login(error: Exception) -> bool:
-    """Whether the server refused the user, in a reply to which psycopg gives no code."""
+    """Whether the server refused the user, where no libpq is found that would tell the code. Known in English alone."""
     said = str(error)
     words = ("authentication failed", "no pg_hba.conf entry", "no password supplied", "does not exist", "SASL")
     return any(word in said for word in words)
