@@ -45,6 +45,13 @@ class FileIO(Folders):
         """Whether ``create_new`` keeps its promise between processes without a lock."""
         return True
 
+    def sweep_probes(self) -> None:
+        """Delete what dead processes have left that tried the store out, below the path of a sink that is no table.
+
+        Called by a start before it looks at that path. One that is being tried out meanwhile is tried once more. Here
+        nothing is tried out. Idempotent.
+        """
+
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def open_output(self, path: str) -> BinaryIO:

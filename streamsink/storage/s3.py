@@ -129,6 +129,11 @@ class S3FileIO(DistantFileIO):
         # is not taken for a foreign file either.
         return Probe(self._s3, os.path.join(self._table, "schema", f".probe-{self._new_id()}.tmp"))
 
+    def sweep_probes(self) -> None:
+        folder = os.path.join(self._table, "schema")
+        left = [os.path.join(folder, name) for name in self.names_beginning(folder, ".probe-")]
+        self.delete_all([path for path in left if not self.is_own(path)])
+
     @contextlib.contextmanager
     def proving(self) -> Iterator[None]:
         self._probe = self._probe or self._new_probe()

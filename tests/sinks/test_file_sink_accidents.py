@@ -60,6 +60,22 @@ class S3World(World):
         return S3FileIO(calls or self.store, IdSource().new_id, self.sink.path)
 
 
+def test_what_a_death_has_left_of_trying_out_a_store_is_taken_off_by_the_next_start():
+    """At each call of the first start in turn. Formerly it stayed, and the next start took it for a file of others."""
+    at = 0
+    while True:
+        at += 1
+        world = S3World()
+        try:
+            world.run(3, calls=CrashingCalls(world.store, at))
+            break
+        except InjectedCrash:
+            world.run(3)
+        left = [path for path in world.io().files_below("s3://bucket/out") if "probe" in path]
+        assert left == [] and sorted(rows_of(world.io(), "s3://bucket/out")) == [0, 1, 2], at
+    assert at > 10
+
+
 @follows("destination.no-id")
 @pytest.mark.parametrize("make", [World, S3World])
 @pytest.mark.parametrize("gone", ["_streamsink", "_streamsink/id"])

@@ -41,6 +41,8 @@ ALLOWED = {
     # Sinks that keep files of their own.
     "streamsink/sinks/file_writing.py:abort": "the file of this very writer, which no record names",
     "streamsink/sinks/manifest_log.py:sweep": "temporary files of tries whose record is published",
+    "streamsink/commands/sinks_retired.py:retire_of_sink": "a whole journal, whose application is retired on purpose",
+    "streamsink/sinks/manifest_log.py:forget": "notes of an application that is retired, on purpose only",
     # The journal, which Paimon's snapshots never name.
     "streamsink/journal/owners.py:_prune": "owners before the last two, and their holds",
     "streamsink/journal/file_journal.py:forget": (

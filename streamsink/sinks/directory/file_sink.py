@@ -93,6 +93,7 @@ class OpenDirectory(OpenSink):
             "to publish the lost batches again from the journal, as far back as that remembers them. "
             f"{ways.give_up(sink.path, options.application, is_table=False)}"
         )
+        file_io.sweep_probes()  # else the first start after a death would take their folder for one of others
         _check_foreign(file_io, sink.path)
         known = open_folder(file_io, journals, visible=f"../{_COMMITS}").table_id
         self.to = Destination(sink.path, known, way_back)

@@ -215,6 +215,7 @@ class OpenFanOut(OpenSink):
         self.is_distant = any(branch.opened.is_distant for branch in branches)
         self.parts = [branch.opened for branch in branches]
         place = sink.journal
+        file_io.sweep_probes()
         self.to = open_folder(file_io, place, visible="commits")
         self.journal = FanOutJournal(file_io, place, options.application, options.journal_retain, branches)
         for branch in (branch for branch in branches if branch.journal.place == self.journal.place):

@@ -91,6 +91,7 @@ class OpenTransactions(OpenSink):
     ):
         folder = journal_place(sink.journal)
         self._sink, self._io, self._folder = sink, file_io, folder
+        file_io.sweep_probes()
         self.application = self.known_as = options.application
         keeps, retain = options.on_rollback == ON_ROLLBACK_REPUBLISH, options.journal_retain
         self.journal = FileJournal(
