@@ -74,6 +74,7 @@ class DeltaSink(Sink):
                 kind="lock.missing",
             )
         check_path(self.path)
+        file_io.sweep_probes()
         log = self.log(file_io, options)
         if not log.is_there():
             self._check_never_there(file_io, log)

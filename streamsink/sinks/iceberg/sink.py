@@ -98,6 +98,7 @@ class IcebergSink(Sink):
         fields: Callable[[], Sequence[Any]],
         emit: Callable[[Event], None],
     ) -> "OpenIceberg":
+        file_io.sweep_probes()
         named = self.named()
         table = named.load()
         if table is None:
