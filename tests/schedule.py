@@ -69,6 +69,7 @@ UNITS = {
         "advice/test_locks",
         "databases/test_conformance",
         "databases/test_deaths",
+        "databases/test_logins",
         "databases/test_refused",
         "databases/test_rows",
         "iceberg/test_catalogs",

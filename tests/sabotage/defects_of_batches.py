@@ -277,7 +277,7 @@ OF_BATCHES = (
            "if record.source == key]", "if False]", (_SEVERAL_SOURCES,)),
     Defect("A8: rows of several sources are filtered by one position", "protocol/admission/admit_by_source.py:admit_by_position",
            "if relation.ambiguous:", "if False:", (_SEVERAL_SOURCES,)),
-    Defect("A8: starting_offsets takes one source's position for all", "commands/offsets.py:_text",
+    Defect("A8: starting_offsets takes one source's position for all", "commands/offsets.py:offsets_text",
            "if known.setdefault(part, at) != at:", "if known.setdefault(part, at) is None:", (_OFFSETS,)),
     Defect("recorded positions go back", "protocol/recorded.py:Recorded.advanced",
            "self._with_ends(sources, max)", "self.ending_with(sources)", (_ADMISSION,)),

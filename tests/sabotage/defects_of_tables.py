@@ -320,7 +320,7 @@ OF_TABLES = (
            "replace(newest.state, sequence=last.state.sequence)", "newest.state", (_RENAMED_TABLES,)),
     Defect("one table of several retires alone", "commands/retire.py:_of_another_form",
            "if belongs_to is not None:", "if False:", ("tests/protocol/test_retire.py",)),
-    Defect("a name retires while the next one has to look for it", "commands/retire.py:_check_not_followed",
+    Defect("a name retires while the next one has to look for it", "commands/retire.py:check_not_followed",
            "record.state.leads_on[:1] == (key,)", "False", ("tests/protocol/test_retire.py",)),
     Defect("a table that cannot get its part of a record any more is not left out", "sinks/paimon/past/chains.py:Chains._is_lost",
            "any(self._has_lost_files(sequence, name) for sequence in behind)", "False", ("tests/advice/test_lost_tables.py",)),
