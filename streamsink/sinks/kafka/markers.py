@@ -26,7 +26,8 @@ _MOST_POLLS = 10_000_000
 # The way on when nobody knows what is published.
 ANEW = (
     "Look in the destination which batch of the query is the last one there; then give the sink a new marker_topic "
-    "and a new journal, and start the query with adopt_from_batch set to the batch behind it"
+    "and a new journal, and start the query with adopt_from_batch set to the batch behind it; or, where its checkpoint "
+    "is not the one of that batch any more, start a new checkpoint behind those of its rows that are there"
 )
 
 

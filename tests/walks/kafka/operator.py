@@ -39,6 +39,9 @@ class Operator:
         text = str(why)
         if not CAUSES.get(why.kind, set()) & self._world.causes:
             raise Wrong(f"false alarm {why.kind}", f"though only {sorted(self._world.causes)} happened: {text}")
+        # What brokers refuse when a record waits stays recorded, and is not promised to be unwritten in part.
+        if why.kind != "kafka.refused" and "Nothing " not in text and "nothing of this one" not in text:
+            raise Wrong("what was written", text)
         self.used[why.kind] = self.used.get(why.kind, 0) + 1
         does = getattr(self, "_" + re.sub(r"\W", "_", why.kind), None)
         if does is None:
@@ -98,6 +101,9 @@ class Operator:
         world.stop(world.live)
         self.renewed += 1
         world.markers, world.journal = f"{world.markers}-{self.renewed}", f"{world.journal}-{self.renewed}"
+        if "checkpoint" in world.causes:
+            self._says(text, "start a new checkpoint behind those of its rows that are there")
+            return self._begin_behind()
         world.end_foreign()
         visible, ends = world.visible(), [world.begin, *world.checkpoint.ends]
         there = [

@@ -20,7 +20,7 @@ from tests.walks.kafka.operator import Operator
 from tests.walks.kafka.world import Walked
 from tests.walks.model import Wrong
 
-_FEWEST, _MOST, _NUMBERS, _MOST_ADVICE = 4, 16, 1000, 12
+_FEWEST, _MOST, _NUMBERS, _MOST_ADVICE = 4, 20, 1000, 12
 _ALWAYS = ("batch", "die", "heal", "wake")
 Walk = list[tuple]
 
