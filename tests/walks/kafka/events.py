@@ -253,7 +253,7 @@ def same_id(walk, publisher, ends):
     """Another program takes a transactional id of the query, and leaves a transaction open or ends it."""
     world = walk.world
     name = f"streamsink-{world.application}-{publisher % 2}"
-    producer = REAL({"bootstrap.servers": world.bootstrap, "transactional.id": name, "transaction.timeout.ms": 5000})
+    producer = REAL({"bootstrap.servers": world.bootstrap, "transactional.id": name, "transaction.timeout.ms": 2000})
     producer.init_transactions(_WAIT_S)
     producer.begin_transaction()
     producer.produce(walk.elsewhere, b"?")
@@ -269,7 +269,7 @@ def left_open(walk, where):
     """Another application leaves a transaction open, in the topic or in that of the markers."""
     world = walk.world
     topic = world.markers if where % 2 and walk.has_markers() else world.topic
-    of = {"transactional.id": f"other-{len(walk.done)}-{world.topic}", "transaction.timeout.ms": 60_000}
+    of = {"transactional.id": f"other-{len(walk.done)}-{world.topic}", "transaction.timeout.ms": 3_000}
     producer = REAL({"bootstrap.servers": world.bootstrap, **of})
     producer.init_transactions(_WAIT_S)
     producer.begin_transaction()

@@ -126,7 +126,9 @@ class Operator:
         self._says(text, "its max.message.bytes", "correct kafka_options", "start the query again")
         self._raise_limits()
 
-    _kafka_message_too_large = _kafka_refused
+    def _kafka_message_too_large(self, text: str) -> None:
+        self._says(text, "Raise max.message.bytes of the topic")
+        self._raise_limits()
 
     def _raise_limits(self) -> None:
         world = self._world
