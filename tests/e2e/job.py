@@ -33,8 +33,9 @@ class Job:
     the warehouse. shown: the query writes into the sink of this name that a page of the docs shows.
     database: arguments of ``DatabaseSink``, which the query then writes into. to_kafka: arguments of a ``KafkaSink``,
     into which the query then writes; the key of a message is its partition in the source, or its id where that is of
-    files. iceberg: arguments of an ``IcebergSink``, likewise. fan_out: a query over files writes into ``table``, into the ``database``, into the
-    topic of ``to_kafka`` and into a directory of files, as this has them: {"journal", "files"}.
+    files. iceberg: arguments of an ``IcebergSink``, likewise. fan_out: a query over files writes into ``table``, into
+    the ``database``, into the topic of ``to_kafka`` and into a directory of files, as this has them: {"journal",
+    "files"}.
     delta: ``table`` is a Delta table.
     """
 

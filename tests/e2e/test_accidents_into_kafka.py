@@ -1,4 +1,5 @@
-"""The accidents of ``test_accidents_elsewhere.py`` on Kafka topics, with real queries and a reader of what is committed.
+"""The accidents of ``test_accidents_elsewhere.py`` on Kafka topics, with real queries and a reader of what is
+committed.
 
 What is known of a topic lies in another one, that of the markers.
 """

@@ -125,10 +125,10 @@ class Markers:
 
     def _gone(self, number: int, offset: int, end: int) -> Retryable:
         return Retryable(
-            f"{self._path}: partition {number} of the topic '{self._topic}' ends at offset {end}, and this start of the "
-            f"query has read or written a message at offset {offset}: the topic was deleted and created again, or has "
-            "lost what was written last. Nothing of the next record was published. The restart of the query says what "
-            "can be done",
+            f"{self._path}: partition {number} of the topic '{self._topic}' ends at offset {end}, and this start of "
+            f"the query has read or written a message at offset {offset}: the topic was deleted and created again, or "
+            "has lost what was written last. Nothing of the next record was published. The restart of the query says "
+            "what can be done",
             kind="destination.history-changed",
         )
 

@@ -25,7 +25,7 @@ def main(words: list[str]) -> int:
         for number in range(int(words[1])):
             begun = time.monotonic()
             wrong, counts = walk_all([f"{words[0]}-{number}"], broker.bootstrap, Path(folder) / "walk", broker)
-            for seed, what, more in wrong:
+            for seed, _, more in wrong:
                 failed += 1
                 print(f"WRONG {seed}: {more}", flush=True)
             print(f"{words[0]}-{number}: {time.monotonic() - begun:.1f} s {dict(counts)}", flush=True)

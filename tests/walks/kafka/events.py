@@ -10,8 +10,10 @@ from confluent_kafka import KafkaError, KafkaException
 from streamsink.errors import StreamsinkError
 from tests.e2e.kafka_data import add_partitions, delete_before, recreate
 from tests.sinks.kafka_world import REAL, set_config
-from tests.walks.kafka.world import TRANSACTION_MS, Walked
+from tests.walks.kafka.world import TRANSACTION_MS
 
+# Kinds that take many seconds.
+SLOW = ("few_copies", "broker", "shorter")
 # So many calls of the client the publishing of two records makes, about.
 MOST_CALLS = 30
 _WAIT_S = 30

@@ -56,7 +56,9 @@ class Operator:
 
     def _table_recreated(self, text: str) -> None:
         """Remove the journal, and what the destination remembers of the application, and begin behind what is here."""
-        self._says(text, "remove the journal", "start a new checkpoint", "behind those of its rows that are here already")
+        self._says(
+            text, "remove the journal", "start a new checkpoint", "behind those of its rows that are here already"
+        )
         self._world.lose_journal()
         self._forget()
         self._begin_behind()

@@ -1,13 +1,13 @@
-"""Walks into Kafka are drawn from a seed, walked over a real broker, and shrunk when they go wrong.
-
-``python -m tests.walks.kafka SEED NUMBER`` walks so many, with a broker of its own; ``1-17`` in the place of the seed
-walks that one again.
+"""Walks into Kafka are drawn from a seed, and walked over a real broker. It has a time of its own, so a walk that goes
+wrong by chance may not go wrong again.
 """
 
 import random
 import shutil
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from confluent_kafka import KafkaException
 
@@ -25,14 +25,13 @@ _ALWAYS = ("batch", "die", "heal", "wake")
 Walk = list[tuple]
 
 
-def draw(seed: str) -> Walk:
+def draw(seed: str, kinds: Mapping[str, events.Kind] = MappingProxyType(events.KINDS), most: int = _MOST) -> Walk:
     """Kinds by their weights and numbers at random; each walk has a temper."""
     chance = random.Random(seed)
     weights = {
-        name: kind.weight * (1 if name in _ALWAYS else chance.choice((0, 0, 1, 3)))
-        for name, kind in events.KINDS.items()
+        name: kind.weight * (1 if name in _ALWAYS else chance.choice((0, 0, 1, 3))) for name, kind in kinds.items()
     }
-    chosen = chance.choices(list(weights), list(weights.values()), k=chance.randint(_FEWEST, _MOST))
+    chosen = chance.choices(list(weights), list(weights.values()), k=chance.randint(_FEWEST, most))
     numbers = lambda count: tuple(chance.randrange(_NUMBERS) for _ in range(count))  # noqa: E731
     return [("kafka", *numbers(4)), *((name, *numbers(events.KINDS[name].size)) for name in chosen)]
 
@@ -137,7 +136,7 @@ def outcome(walk: Walk, bootstrap: str, folder: Path, broker: KafkaBroker | None
     return "", "", walker
 
 
-def walk_all(seeds, bootstrap: str, folder: Path, broker: KafkaBroker | None = None):
+def walk_all(seeds: Iterable[str], bootstrap: str, folder: Path, broker: KafkaBroker | None = None):
     """(seed, what, more) of each walk that went wrong, and how many events and errors of each kind there were."""
     wrong, counts = [], Counter()
     for seed in seeds:

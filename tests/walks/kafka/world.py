@@ -14,7 +14,7 @@ from streamsink.sinks.kafka import client
 from streamsink.storage.file_io import local_file_io
 from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash
-from tests.sinks.kafka_world import KEYS, REAL, Dying, KafkaWorld, forget_facts, read
+from tests.sinks.kafka_world import KEYS, REAL, Dying, KafkaWorld, forget_facts
 from tests.walks.model import EITHER, GONE, ONCE, Wrong
 
 TRANSACTION_MS = 5_000
