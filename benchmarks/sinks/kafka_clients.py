@@ -1,7 +1,7 @@
 """One record's staged rows in one transaction, by several clients of Kafka.
 
-``python -m benchmarks.sinks.kafka_clients`` prints two tables. The loop of the Java client runs in the JVM without Java code of our own: a method handle sends row after row of an
-Arrow file. kafka-python is measured where it is installed.
+``python -m benchmarks.sinks.kafka_clients`` prints two tables. The loop of the Java client runs in the JVM without Java
+code of our own: a method handle sends row after row of an Arrow file. kafka-python is measured where it is installed.
 """
 
 import json
