@@ -22,7 +22,7 @@ _WAIT_S = 30
 class Kind(NamedTuple):
     """size: of its numbers."""
 
-    weight: int
+    weight: float
     size: int
     does: Callable
 
@@ -30,7 +30,7 @@ class Kind(NamedTuple):
 KINDS: dict[str, Kind] = {}
 
 
-def _kind(weight: int, size: int = 1):
+def _kind(weight: float, size: int = 1):
     def register(does):
         KINDS[does.__name__] = Kind(weight, size, does)
         return does
@@ -308,7 +308,7 @@ def broker(walk, most, at, after):
         walk.world.batch(1 + most % 12, (1 + at % MOST_CALLS, after % 2 == 0, walk.restart))
 
 
-@_kind(1, 0)
+@_kind(0.2, 0)
 def shorter(walk):
     """The broker comes back with a lower limit for the time of transactions."""
     if walk.broker is not None:
