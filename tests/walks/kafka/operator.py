@@ -7,7 +7,7 @@ from streamsink.errors import Retryable
 from tests.e2e.kafka_data import send_to
 from tests.sinks.kafka_world import REAL, set_config
 from tests.walks.kafka.world import Walked
-from tests.walks.model import Wrong
+from tests.walks.model import GONE, Wrong
 
 # By kind of an error, what must have happened.
 CAUSES: dict[str, set[str]] = {
@@ -20,6 +20,7 @@ CAUSES: dict[str, set[str]] = {
     "kafka.transaction-timeout": {"shorter"},
     "kafka.message-too-large": {"limit"},
     "application.renamed": {"renamed"},
+    "gap.first-batch": {"journal", "markers", "topic", "renamed", "checkpoint"},
 }
 _WAIT_S = 30
 
@@ -141,6 +142,17 @@ class Operator:
     def _kafka_transaction_timeout(self, text: str) -> None:
         self._says(text, "Set it lower in kafka_options")
         self._raise_limits()
+
+    def _gap_first_batch(self, text: str) -> None:
+        """The batch is adopted, or where rows of it are here, or others are missing, he begins behind what is here."""
+        self._says(text, "so take out rows of it that are here", "if rows are missing, start a new checkpoint")
+        world, number = self._world, int(re.search(r"set adopt_from_batch=(\d+)", text)[1])
+        visible, ends = world.visible(), [world.begin, *world.checkpoint.ends]
+        is_whole = all(visible[row] or world.fate.get(row) == GONE for row in range(ends[number]))
+        if is_whole and not any(visible[row] for row in range(ends[number], ends[number + 1])):
+            world.settings["adopt_from_batch"] = number
+        else:
+            self._begin_behind()
 
     def _application_renamed(self, text: str) -> None:
         name = re.search(r"Set application='([^']+)' to go on", text)

@@ -91,7 +91,10 @@ class Walker:
         world = self.world
         for _ in range(2):
             for _ in range(_MOST_ADVICE):
-                if world.batch(5) and world.checkpoint.ends[-1] >= world.end:
+                is_written = world.batch(5)
+                while is_written and world.checkpoint.committed < len(world.checkpoint.ends):
+                    is_written = world.batch(5)
+                if is_written and world.checkpoint.ends[-1] >= world.end:
                     break
                 self.operator.heal()
             else:

@@ -37,7 +37,7 @@ class Process(Dying):
 class Walked(KafkaWorld):
     """fate: how often a number may be there, where that is not once. end: of the source. said: the error that stopped
     the query. causes: what has happened. begin: where its checkpoint begins. awry: numbers that may be out of order,
-    because somebody has written them by hand."""
+    because somebody has written them by hand. written_by: under which name it was tried last."""
 
     def __init__(self, bootstrap: str, folder: str, partitions: int, **more: Any):
         super().__init__(bootstrap, folder, partitions, **more)
@@ -51,6 +51,7 @@ class Walked(KafkaWorld):
         self.causes: set[str] = set()
         self.awry: set[int] = set()
         self.end = self.begin = 0
+        self.written_by = ""
         self.foreign: list[Any] = []
         self.mends: Callable[[], None] = _nothing
 
@@ -85,10 +86,13 @@ class Walked(KafkaWorld):
         """Write the next batch, with restarts after passing failures. Returns whether it was written."""
         checkpoint = self.checkpoint
         if len(checkpoint.ends) == checkpoint.committed:
+            if not checkpoint.ends and self.written_by not in ("", self.application):
+                # It has lost its name and its checkpoint at once, so it is another query.
+                self.unsure(range(self.end), frozenset({0, 1, 2}))
             start = checkpoint.ends[-1] if checkpoint.ends else self.begin
             checkpoint.ends.append(start + most)
             self.end = max(self.end, start + most)
-        number = checkpoint.committed
+        number, self.written_by = checkpoint.committed, self.application
         for _ in range(_MOST_RESTARTS):
             driver = None
             try:
