@@ -55,7 +55,7 @@ class Walker:
         """Raises Wrong when the promise is broken; anything else that is raised is a broken promise as well."""
         theirs = markers._READ_TIMEOUT_MS, publishing._PAUSE_MS, publishing._TRIES
         client.new_producer = self.world.make
-        markers._READ_TIMEOUT_MS, publishing._PAUSE_MS, publishing._TRIES = 8_000, 20, 2
+        markers._READ_TIMEOUT_MS, publishing._PAUSE_MS, publishing._TRIES = 12_000, 20, 3
         try:
             while self._at + 1 < len(self._walk):
                 self._next()

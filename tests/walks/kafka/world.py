@@ -17,7 +17,7 @@ from streamsink.testing.faults import InjectedCrash
 from tests.sinks.kafka_world import KEYS, REAL, Dying, KafkaWorld, forget_facts
 from tests.walks.model import EITHER, GONE, ONCE, Wrong
 
-TRANSACTION_MS = 5_000
+TRANSACTION_MS = 8_000
 _MOST_RESTARTS = 6
 _POSITIONS = ("topic", "partition", "offset")
 
