@@ -32,6 +32,8 @@ UNITS = {
         "sinks/test_kafka_sink",
         "sinks/test_kafka_conformance",
         "sinks/test_kafka_refusals",
+        "e2e/test_accidents_into_kafka",
+        "walks/test_kafka_walks",
         "jobs/test_jobs",
         "test_package",
         "test_services",

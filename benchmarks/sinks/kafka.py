@@ -57,12 +57,12 @@ def _place(bootstrap: str) -> turns.Place:
         "Into Kafka",
         {SPARK: turns.Way(spark_own), SYNC: ours("sync"), ASYNC: ours("async")},
         make=lambda topic: new_topic(bootstrap, _PARTITIONS, topic),
-        count=lambda topic: _committed(bootstrap, topic),
+        count=lambda topic: committed(bootstrap, topic),
         shape=lambda rows: rows.selectExpr("CAST(id AS STRING) AS key", "to_json(struct(*)) AS value"),
     )
 
 
-def _committed(bootstrap: str, topic: str) -> int:
+def committed(bootstrap: str, topic: str) -> int:
     """How many messages a reader of committed ones sees."""
     from confluent_kafka import Consumer, TopicPartition
 

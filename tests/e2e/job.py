@@ -32,9 +32,10 @@ class Job:
     event_time: SQL of an event time with a watermark without delay. many: arguments of ``to_tables``; ``table`` is then
     the warehouse. shown: the query writes into the sink of this name that a page of the docs shows.
     database: arguments of ``DatabaseSink``, which the query then writes into. to_kafka: arguments of a ``KafkaSink``,
-    into which a query over Kafka then writes; the key of a message is its partition in the source. iceberg: arguments
-    of an ``IcebergSink``, likewise. fan_out: a query over files writes into ``table``, into the ``database``, into the
-    topic of ``to_kafka`` and into a directory of files, as this has them: {"journal", "files"}.
+    into which the query then writes; the key of a message is its partition in the source, or its id where that is of
+    files. iceberg: arguments of an ``IcebergSink``, likewise. fan_out: a query over files writes into ``table``, into
+    the ``database``, into the topic of ``to_kafka`` and into a directory of files, as this has them: {"journal",
+    "files"}.
     delta: ``table`` is a Delta table.
     """
 
@@ -97,8 +98,10 @@ def frame(spark, job: Job):
         df = df.selectExpr("*", f"{job.event_time} AS at").withWatermark("at", "0 seconds")
     if job.where:
         df = df.where(job.where)
-    elif job.fan_out:
+    if job.fan_out:
         df = df.selectExpr("*", "CAST(id AS STRING) AS value")
+    elif job.to_kafka and kind == "files":
+        df = df.selectExpr("*", "CAST(id AS STRING) AS key", "CAST(id AS STRING) AS value")
     elif job.to_kafka:
         of = ("CAST(partition AS STRING) AS key", "CAST(id AS STRING) AS value")
         df = df.selectExpr(*of, *(f"{name} AS source_{name}" for name in POSITIONS))
@@ -122,7 +125,8 @@ def start(spark, job: Job, listener: Callable[[Event], None]):
     elif job.database:
         sink = to_sink(DatabaseSink(**job.database), listener=listener, **options)
     elif job.to_kafka:
-        options["position_columns"] = tuple(f"source_{name}" for name in POSITIONS)
+        if job.source["kind"] == "kafka":
+            options["position_columns"] = tuple(f"source_{name}" for name in POSITIONS)
         sink = to_sink(KafkaSink(**job.to_kafka), listener=listener, **options)
     elif job.delta:
         from streamsink.delta import DeltaSink

@@ -2,14 +2,14 @@
 database, a sink in Flink's form, an Iceberg table and a Delta table. Real queries, and readers that know nothing of
 streamsink.
 
-Kafka's are in ``tests/sinks/test_kafka_sink.py``, ``test_kafka_refusals.py`` and ``test_kafka_to_kafka.py``.
+Those on Kafka topics are in ``test_accidents_into_kafka.py``.
 """
 
 import json
 import shutil
 import signal
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,8 +107,8 @@ PLACES = {
 class World:
     """One query into one destination. ground: where it happens."""
 
-    def __init__(self, spark, ground, kind: str):
-        self.spark, self.ground, self.place = spark, ground, PLACES[kind]
+    def __init__(self, spark, ground, place: Destination):
+        self.spark, self.ground, self.place = spark, ground, place
         self.job = ground.job(**self.place.job(ground.root))
 
     def run(self, job=None) -> Outcome:
@@ -125,13 +125,13 @@ class World:
 
     def refuses(self, kind: str, job=None) -> Outcome:
         """The query stops with this error, and nothing is written."""
-        before = self._seen()
+        before = self.seen()
         outcome = self.run(job)
         assert outcome.kind == kind and "Nothing " in outcome.message, outcome
-        assert self._seen() == before
+        assert self.seen() == before
         return outcome
 
-    def _seen(self) -> list[int]:
+    def seen(self) -> list[int]:
         """What a reader sees; nothing where there is no destination."""
         if not all((self.ground.root / name).exists() for name in self.place.rows):
             return []
@@ -140,11 +140,49 @@ class World:
         except sqlite3.OperationalError:
             return []
 
-    def copied(self, names: tuple[str, ...]) -> list[tuple[Path, Path]]:
-        pairs = [(self.ground.root / name, self.ground.root / f"backup-{name.replace('/', '-')}") for name in names]
+    def copied(self) -> Callable[[], None]:
+        """A copy of what is known, with the rows where they lie together. Returns what puts it back."""
+        names, root = self.place.known, self.ground.root
+        pairs = [(root / name, root / f"backup-{name.replace('/', '-')}") for name in names]
         for path, backup in pairs:
             _copy(path, backup)
-        return pairs
+        return lambda: [_copy(backup, path) for path, backup in pairs] and None
+
+    def drop(self) -> None:
+        """The destination is gone."""
+        for name in self.place.rows:
+            _remove(self.ground.root / name)
+
+    def lose_known(self) -> None:
+        """What says which rows are there is gone, and they are not."""
+        if self.job.database:
+            database = sqlite3.connect(self.ground.root / "shop.db")
+            database.execute("DELETE FROM streamsink_checkpoints")
+            database.commit()
+            database.close()
+            return
+        for name in self.place.known:
+            _remove(self.ground.root / name)
+
+    @property
+    def republishes(self) -> bool:
+        """Whether it takes on_rollback='republish'."""
+        return self.job.shown != "json lines"
+
+    def sink(self) -> Callable:
+        """The sink of the job, by itself."""
+        from streamsink.databases import DatabaseSink
+        from streamsink.delta import DeltaSink
+        from streamsink.iceberg import IcebergSink
+        from streamsink.sink import to_sink
+        from tests.e2e.job import SHOWN
+
+        job = self.job
+        if job.database or job.iceberg:
+            made = DatabaseSink(**job.database) if job.database else IcebergSink(**job.iceberg)
+        else:
+            made = DeltaSink(job.table) if job.delta else SHOWN[job.shown](job.table)
+        return to_sink(made, listener=lambda event: None, **job.options)
 
 
 def _copy(path: Path, to: Path) -> None:
@@ -204,11 +242,10 @@ def _gone_back(world: World) -> None:
     """What is known is that of two batches before, with its rows where they lie together."""
     world.ground.add_files(0, 1)
     assert world.run().code == 0
-    pairs = world.copied(world.place.known)
+    put_back = world.copied()
     world.ground.add_files(1, 2)
     assert world.run().code == 0
-    for path, backup in pairs:
-        _copy(backup, path)
+    put_back()
     world.ground.add_files(3, 1)
 
 
@@ -228,7 +265,7 @@ def _refused_with_files(world: World) -> None:
 
 def s6_rolled_back_and_published_again(world: World):
     """With on_rollback='republish', set before."""
-    if world.job.shown == "json lines":
+    if not world.republishes:
         world.ground.add_files(0, 1)
         outcome = world.run(world.job.but(options={"on_rollback": "republish"}))
         assert outcome.kind == "option.on-rollback", outcome
@@ -241,22 +278,14 @@ def s6_rolled_back_and_published_again(world: World):
 
 def s7_dropped_and_made_anew(world: World):
     world.three_batches()
-    for name in world.place.rows:
-        _remove(world.ground.root / name)
+    world.drop()
     world.ground.add_files(3, 1)
     world.refuses(world.place.dropped)
 
 
 def s8_what_is_known_is_removed(world: World):
     world.three_batches()
-    if world.job.database:
-        database = sqlite3.connect(world.ground.root / "shop.db")
-        database.execute("DELETE FROM streamsink_checkpoints")
-        database.commit()
-        database.close()
-    else:
-        for name in world.place.known:
-            _remove(world.ground.root / name)
+    world.lose_known()
     world.ground.add_files(3, 1)
     assert world.run().kind == world.place.unknown
 
@@ -293,27 +322,12 @@ def s14_called_twice_in_a_batch(world: World):
             kinds.append(refused.kind)
             raise
 
-    sink = _sink_of(world)
+    sink = world.sink()
     writer = frame(world.spark, world.job).writeStream.foreachBatch(calls).trigger(availableNow=True)
     with pytest.raises(Exception, match="batch.twice|batch 0"):
         writer.option("checkpointLocation", world.job.checkpoint).start().awaitTermination()
     assert kinds == ["batch.twice"]
-    assert sorted(world.place.read(world.ground.root)) == [row for row in sorted(ids_of(0, 1)) if row % 2 == 0]
-
-
-def _sink_of(world: World):
-    from streamsink.databases import DatabaseSink
-    from streamsink.delta import DeltaSink
-    from streamsink.iceberg import IcebergSink
-    from streamsink.sink import to_sink
-    from tests.e2e.job import SHOWN
-
-    job = world.job
-    if job.database or job.iceberg:
-        made = DatabaseSink(**job.database) if job.database else IcebergSink(**job.iceberg)
-    else:
-        made = DeltaSink(job.table) if job.delta else SHOWN[job.shown](job.table)
-    return to_sink(made, listener=lambda event: None, **job.options)
+    assert sorted(world.seen()) == [row for row in sorted(ids_of(0, 1)) if row % 2 == 0]
 
 
 def s16_another_query_under_the_name(world: World):
@@ -349,15 +363,16 @@ ACCIDENTS = {name: does for name, does in list(globals().items()) if name.starts
 OF_DRIVERS = ("s10_a_paused_driver_wakes_up", "s13_killed")
 
 
-def _cases():
-    for kind in PLACES:
+def cases(kinds: Iterable[str]) -> Iterator:
+    """Each accident on each of these destinations; one of each is in the gate."""
+    for kind in kinds:
         turn = pytest.mark.in_turn(f"accidents of a destination: {kind}", 1)
         for name in ACCIDENTS:
             yield pytest.param(kind, name, marks=pytest.mark.soak if name in OF_DRIVERS else turn)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind, accident", list(_cases()))
+@pytest.mark.parametrize("kind, accident", list(cases(PLACES)))
 def test_an_accident_of_another_destination(spark, ground, kind, accident):
     """Each row is there once, or the query stops with the error that docs/ACCIDENTS.md states."""
-    ACCIDENTS[accident](World(spark, ground, kind))
+    ACCIDENTS[accident](World(spark, ground, PLACES[kind]))

@@ -1,13 +1,13 @@
 """``offsets_group`` on a real broker: a consumer group has what is published, and nothing depends on it."""
 
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
 import streamsink
 from streamsink.errors import Misuse, Retryable
-from streamsink.events import OffsetsCommitted, OffsetsNotCommitted
+from streamsink.events import CheckpointPublished, OffsetsCommitted, OffsetsNotCommitted
 from streamsink.spark.query import offsets_group
 from tests.e2e.harness import assert_each_once, forget_commit, run_here, until
 from tests.e2e.job import POSITIONS, frame
@@ -44,6 +44,16 @@ def told(bootstrap: str, group: str, topic: str, settings: dict | None = None) -
     admin = AdminClient({"bootstrap.servers": bootstrap} | (settings or {}))
     answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(_WAIT_S)
     return {at.partition: at.offset for at in answer.topic_partitions if at.topic == topic}
+
+
+def forget_group(bootstrap: str, group: str) -> None:
+    """As brokers do with a group that nobody has been in for long. The query may be telling it just now."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    with suppress(KafkaException):
+        admin.delete_consumer_groups([group])[group].result(_WAIT_S)
 
 
 @contextmanager
@@ -136,6 +146,30 @@ def test_a_start_tells_what_an_earlier_one_has_published(spark, job, topic, grou
     assert not outcome.of("CheckpointPublished")
     assert_each_once(job.table, expected)
     assert told(kafka_broker.bootstrap, group, topic) == {0: 10, 1: 10}
+
+
+@in_turn
+def test_a_query_without_new_messages_tells_its_group_again(spark, job, topic, group, kafka_broker, monkeypatch):
+    """Brokers forget a group that nobody is in. A topic that was created again meanwhile is another one."""
+    monkeypatch.setattr(offsets_group, "AGAIN_MS", 1)
+    monkeypatch.setattr(offsets_group, "LOOK_MS", 100)
+    bootstrap, events = kafka_broker.bootstrap, []
+    send(bootstrap, topic, range(10), PARTITIONS)
+    sink = streamsink.to_table(job.table, events.append, flush=False, position_columns=POSITIONS, offsets_group=group)
+    writer = frame(spark, job).writeStream.foreachBatch(sink).option("checkpointLocation", job.checkpoint)
+    query = writer.trigger(processingTime="1 hour").start()
+    until(lambda: any(isinstance(event, OffsetsCommitted) for event in events), wait_s=_WAIT_S)
+    forget_group(bootstrap, group)
+    until(lambda: told(bootstrap, group, topic) == {0: 5, 1: 5}, wait_s=_WAIT_S)
+    assert sum(isinstance(event, CheckpointPublished) for event in events) == 1
+    recreate(bootstrap, topic, PARTITIONS)
+    until(lambda: getattr(events[-1], "partitions", None) == 0, wait_s=_WAIT_S)
+    forget_group(bootstrap, group)
+    seen = len(events)
+    until(lambda: len(events) > seen + 1, wait_s=_WAIT_S)
+    assert told(bootstrap, group, topic) == {}
+    query.stop()
+    sink.close()
 
 
 @in_turn

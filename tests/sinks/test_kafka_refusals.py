@@ -10,6 +10,7 @@ import pytest
 from streamsink.errors import Misuse, StreamsinkError
 from streamsink.sinks.kafka import markers
 from streamsink.sinks.kafka.sink import KafkaSink
+from streamsink.storage.file_io import local_file_io
 from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import Advice, advice, follows
@@ -100,6 +101,22 @@ def test_markers_that_were_created_again_say_nothing(world, clients):
     recreate(world.bootstrap, world.markers, 1)
     set_config(world.bootstrap, world.markers, "cleanup.policy", "compact")
     stopped(world, "table.recreated", 3, 6)
+
+
+def test_markers_that_are_created_again_under_a_query_stop_it_with_what_a_start_says(world):
+    """All rows are there. Its own look would say that the destination went back, and how to write all of it anew."""
+    world.checkpoint.ends = [3, 6]
+    driver = world.driver()
+    driven = driver.start(local_file_io(), world.checkpoint)
+    driven.batch(driver.describe(world.checkpoint, 0))
+    world.checkpoint.committed = 1
+    recreate(world.bootstrap, world.markers, 1)
+    set_config(world.bootstrap, world.markers, "cleanup.policy", "compact")
+    said = refused("destination.history-changed", lambda: driven.batch(driver.describe(world.checkpoint, 1)))
+    said.says("The restart of the query says what can be done", "Nothing of the next record was published")
+    driven.close()
+    stopped(world, "table.recreated", 3, 6).says("behind those of its rows that are here already")
+    check(world.seen(), 3)
 
 
 def test_a_topic_that_is_created_again_is_another_destination(world):

@@ -26,7 +26,8 @@ _MOST_POLLS = 10_000_000
 # The way on when nobody knows what is published.
 ANEW = (
     "Look in the destination which batch of the query is the last one there; then give the sink a new marker_topic "
-    "and a new journal, and start the query with adopt_from_batch set to the batch behind it"
+    "and a new journal, and start the query with adopt_from_batch set to the batch behind it; or, where its checkpoint "
+    "is not the one of that batch any more, start a new checkpoint behind those of its rows that are there"
 )
 
 
@@ -97,13 +98,18 @@ class Markers:
         It may be hidden behind the transaction of somebody else that is still open: then it is waited for. settle: ends
         the publisher's own transaction, if one is open; called when that may be what hides a marker.
 
-        Raises Retryable when it stays hidden; Corrupt when it is damaged; Misuse when markers were deleted.
+        Raises Retryable when it stays hidden, or when what was read is not there any more; Corrupt when it is damaged;
+        Misuse when markers were deleted.
         """
         own = self.own.get((publisher, application))
         # Behind our marker is the end of our transaction, now or soon, and before that no other marker of ours can be.
         # So where there is no more than that, ours is the newest one, and nothing has to be read.
-        if own is not None and own[0] + 1 <= self._offsets(publisher)[1] <= own[0] + 2:
-            return own[1]
+        if own is not None:
+            end = self._offsets(publisher)[1]
+            if end <= own[0]:
+                raise self._gone(publisher, own[0], end)
+            if end <= own[0] + 2:
+                return own[1]
         known = self._read(publisher, application, settle)
         found = known.markers.get(application)
         if found is not None:
@@ -117,6 +123,15 @@ class Markers:
             )
         return Marker(self._path)
 
+    def _gone(self, number: int, offset: int, end: int) -> Retryable:
+        return Retryable(
+            f"{self._path}: partition {number} of the topic '{self._topic}' ends at offset {end}, and this start of "
+            f"the query has read or written a message at offset {offset}: the topic was deleted and created again, or "
+            "has lost what was written last. Nothing of the next record was published. The restart of the query says "
+            "what can be done",
+            kind="destination.history-changed",
+        )
+
     def applications(self) -> list[str]:
         """The applications that have published anything."""
         return [name for name, marker in self._read(0, "", lambda: None).markers.items() if marker.state is not None]
@@ -124,8 +139,8 @@ class Markers:
     def _read(self, number: int, application: str, settle: Callable[[], None]) -> _Partition:
         known = self._partitions.setdefault(number, _Partition())
         low, end = self._offsets(number)
-        if end < known.next:  # the topic is another one, or has lost what was written last
-            known.next, known.markers = 0, {}
+        if end < known.next:
+            raise self._gone(number, known.next - 1, end)
         known.low = low
         if known.next >= end:
             return known

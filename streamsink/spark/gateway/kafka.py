@@ -26,6 +26,7 @@ log = logging.getLogger("streamsink")
 
 _STREAM = "KafkaMicroBatchStream"
 _ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+_NO_TOPICS_ID = "gone"
 # The longest time that a batch waits for an answer. Spark has just planned the batch with the same client.
 _WAIT_S = 10
 
@@ -94,19 +95,20 @@ class KafkaSources:
             found[place] = source.told(cluster=topics.cluster, topic_ids=topics.ids_of(_offsets(source)))
         return replace(batch, sources=tuple(found))
 
-    def ends(self, sources: tuple[SourceRange, ...]) -> list[tuple[JavaObject, Offsets]]:
+    def ends(self, sources: tuple[SourceRange, ...], look_again: bool = False) -> list[tuple[JavaObject, Offsets]]:
         """Where these ranges end: of each topic that is still the one which the range was read from, with one of
         Spark's readers of its cluster.
 
         sources: of a published checkpoint, perhaps of an earlier start of the query. A topic that several of them have
-        read ends where the first of them does.
+        read ends where the first of them does. look_again: ask the brokers for the ids now, and do not go by what the
+        last batch has heard of them.
         """
         found: dict[str | int, tuple[JavaObject, dict[str, dict[str, int]]]] = {}
         for place, (source, topics) in self._of(sources).items():
             if self._names[place : place + 1] != [source.name] or not same_id(source.cluster, topics.cluster):
                 continue
             _, mine = found.setdefault(topics.cluster or self._streams[place], (topics.reader, {}))
-            known = topics.ids_of(_offsets(source))
+            known = (topics.ids_now if look_again else topics.ids_of)(_offsets(source))
             for topic, ended in _offsets(source).items():
                 if same_id(source.topic_id(topic), known.get(topic, "")):
                     other = mine.get(topic, {})
@@ -164,6 +166,14 @@ class _Topics:
     def ids_of(self, topics: Iterable[str]) -> dict[str, str]:
         """The ids of these topics, without those that are not known."""
         return {topic: self._ids[topic] for topic in topics if self._ids.get(topic)}
+
+    def ids_now(self, topics: Iterable[str]) -> dict[str, str]:
+        """The same as the brokers tell them now, which changes nothing of what is known here: threads beside the batch
+        ask for them. A topic that has lost its id has one that no topic has.
+        """
+        known = self.ids_of(topics)
+        now = self._topic_ids(list(known)) if known else {}
+        return {topic: found or _NO_TOPICS_ID for topic, found in now.items()}
 
     def learn(self, topics: Iterable[str]) -> None:
         """Ask for the ids of topics that are new to the run, and wait for the answer."""

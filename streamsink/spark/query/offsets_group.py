@@ -28,7 +28,8 @@ log = logging.getLogger("streamsink")
 LOOK_MS = 1_000
 # After a failure the next try waits so long. What is published meanwhile is told by it.
 RETRY_MS = 10_000
-# Partitions that stand still are told again after this time: a broker forgets them (by default after seven days).
+# What stands still is told again after this time, also when the query has no new messages: a broker forgets it (by
+# default after seven days).
 AGAIN_MS = 3_600_000
 # The end of a run waits for the last try so long.
 PATIENCE_MS = 8_000
@@ -64,7 +65,7 @@ class _Teller:
         self._clock = Clock()
         self._clients: dict[int, tuple[ConsumerGroup, dict[tuple[str, str], int]]] = {}
         self._told: AppState | None = None  # told, and nothing was left
-        self._all_told_ms = 0.0
+        self._all_told_ms: float | None = None  # when all partitions were told last, and not only those that moved
         self._retry_ms: float | None = None
         self._said = ""
         self._is_ending = False
@@ -82,7 +83,8 @@ class _Teller:
         while not is_last:
             is_last = self._is_last()  # asked before the look, so that nothing is published between
             state = self._queue.published
-            if state is not None and state is not self._told and (is_last or self._left_ms() <= 0):
+            is_new = state is not self._told or self._is_time_for_all()
+            if state is not None and is_new and (is_last or self._left_ms() <= 0):
                 self._tell(state, is_last)
             if not is_last:
                 self._wait()
@@ -108,21 +110,25 @@ class _Teller:
         """Until it may be tried again."""
         return 0.0 if self._retry_ms is None else self._retry_ms - self._clock.monotonic_ms()
 
+    def _is_time_for_all(self) -> bool:
+        return self._all_told_ms is not None and self._clock.monotonic_ms() - self._all_told_ms > AGAIN_MS
+
     def _tell(self, state: AppState, is_last: bool) -> None:
-        now_ms = self._clock.monotonic_ms()
-        if now_ms - self._all_told_ms > AGAIN_MS:
-            self._all_told_ms = now_ms
+        # No batch may have asked for an hour whether these are the topics that the query has read.
+        look_again = self._is_time_for_all()
+        if look_again or self._all_told_ms is None:
+            self._all_told_ms = self._clock.monotonic_ms()
             for _, stands in self._clients.values():
                 stands.clear()
         count, why = 0, ""
         try:
-            for reader, ends in self._sources.ends(state.sources):
+            for reader, ends in self._sources.ends(state.sources, look_again):
                 told, refused = self._tell_cluster(reader, ends)
                 count, why = count + told, why or refused
         except (Py4JError, TypeError, OSError, AttributeError) as failed:  # AttributeError: Spark's gateway is gone
             why = error_name(failed)
         if why:
-            self._retry_ms = self._clock.monotonic_ms() + RETRY_MS
+            self._told, self._retry_ms = None, self._clock.monotonic_ms() + RETRY_MS
             self._warn(state, why, is_last)
         else:
             self._told, self._retry_ms, self._said = state, None, ""

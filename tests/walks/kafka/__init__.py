@@ -1,0 +1,1 @@
+"""Walks of accidents into Kafka topics on a real broker."""
