@@ -81,10 +81,20 @@ def lost(kind: str) -> Exception:
 
 
 class Connection:
-    """A connection whose statements are counted."""
+    """A connection whose statements are counted; one that the rows follow (LOAD DATA LOCAL) when all are sent."""
 
     def __init__(self, inner, statements: Statements):
-        self._inner, self._statements = inner, statements
+        self._inner, self._statements, self._loading = inner, statements, ""
+
+    def _execute_command(self, command, text):
+        self._loading = text
+        self._inner._execute_command(command, text)
+
+    def _read_query_result(self):
+        return self._statements.do(self._loading, self._inner._read_query_result)
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
 
     def cursor(self) -> "Cursor":
         return Cursor(self._inner.cursor(), self._statements)

@@ -1,0 +1,1 @@
+"""Many rows at once, as databases take them from whole Arrow columns."""
