@@ -1,6 +1,7 @@
 """Connections of which the n-th statement can be the last one of their driver, and a query over a numbered source."""
 
 import contextlib
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -37,12 +38,15 @@ class Statements:
         self.log: list[str] = []
         self.dead = False
         self.opened: list = []  # connections and cursors
+        self.lock = threading.Lock()
 
     def do(self, name: str, action: Callable[[], object]):
-        if self.dead:
-            raise InjectedCrash(name)
-        self.log.append(name)
-        if len(self.log) != self.at:
+        with self.lock:  # several connections may be at work
+            if self.dead:
+                raise InjectedCrash(name)
+            self.log.append(name)
+            is_here = len(self.log) == self.at
+        if not is_here:
             return action()
         if self.act is not None:
             if self.mode == BEFORE:

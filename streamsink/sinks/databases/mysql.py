@@ -12,7 +12,9 @@ import pyarrow.types as pt
 from streamsink.errors import Misuse
 from streamsink.sinks.databases.address import Address
 from streamsink.sinks.databases.bulk import load_local
+from streamsink.sinks.databases.bulk.prepared import MySqlPrepared
 from streamsink.sinks.databases.dialect import (
+    BRANCHES,
     CHECKPOINTS,
     CONNECT_TIMEOUT_S,
     IDENTITY,
@@ -77,6 +79,7 @@ class MySql(Dialect):
     remedy = "pip install 'streamsink[mysql]'"
     others_matter = True
     insert_absent = ("INSERT IGNORE INTO", "")
+    prepared = MySqlPrepared()
 
     def connect(self, address: Address) -> Any:
         pymysql = self.driver()
@@ -148,6 +151,9 @@ class MySql(Dialect):
             "PRIMARY KEY (target, application)) ENGINE=InnoDB",
             IDENTITY: f"CREATE TABLE IF NOT EXISTS {self.quoted(schema, IDENTITY)} ("
             f"one INT NOT NULL PRIMARY KEY, id VARCHAR(255) {text}) ENGINE=InnoDB",
+            BRANCHES: f"CREATE TABLE IF NOT EXISTS {self.quoted(schema, BRANCHES)} ("
+            f"name VARCHAR(64) {text}, kind VARCHAR(16) {text}, target VARCHAR(64) {text}, "
+            f"application VARCHAR(64) {text}, PRIMARY KEY (name, kind)) ENGINE=InnoDB",
         }
 
     def schema(self, run: Run, wanted: str) -> str:

@@ -10,7 +10,9 @@ import pyarrow.types as pt
 
 from streamsink.sinks.databases.address import Address
 from streamsink.sinks.databases.bulk import copy_binary
+from streamsink.sinks.databases.bulk.prepared import PostgreSqlPrepared
 from streamsink.sinks.databases.dialect import (
+    BRANCHES,
     CHECKPOINTS,
     CONNECT_TIMEOUT_S,
     IDENTITY,
@@ -63,6 +65,7 @@ class PostgreSql(Dialect):
     has_nan = True
     has_zero_byte = False
     repeats = False
+    prepared = PostgreSqlPrepared()
 
     def connect(self, address: Address) -> Any:
         connection = self.driver().connect(
@@ -132,6 +135,9 @@ class PostgreSql(Dialect):
             "epoch bigint NOT NULL, state text NOT NULL, PRIMARY KEY (target, application))",
             IDENTITY: f"CREATE TABLE IF NOT EXISTS {self.quoted(schema, IDENTITY)} ("
             "one int NOT NULL PRIMARY KEY, id text NOT NULL)",
+            BRANCHES: f"CREATE TABLE IF NOT EXISTS {self.quoted(schema, BRANCHES)} ("
+            "name text NOT NULL, kind text NOT NULL, target text NOT NULL, application text NOT NULL, "
+            "PRIMARY KEY (name, kind))",
         }
 
     def schema(self, run: Run, wanted: str) -> str:

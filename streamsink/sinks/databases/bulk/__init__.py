@@ -1,1 +1,1 @@
-"""Many rows at once, as databases take them from whole Arrow columns."""
+"""What databases have for many rows: formats that are made of whole Arrow columns, and prepared transactions."""
