@@ -67,6 +67,7 @@ UNITS = {
         "locks/test_deadlock",
         "compat/test_shared_locks",
         "advice/test_locks",
+        "databases/test_branches",
         "databases/test_conformance",
         "databases/test_deaths",
         "databases/test_refused",

@@ -6,10 +6,13 @@ import threading
 
 import pytest
 
-from streamsink.errors import StreamsinkError
+from streamsink.errors import Misuse, StreamsinkError
 from streamsink.sinks.databases import branches, mysql, postgresql, sink
+from streamsink.sinks.databases.bulk.prepared import PostgreSqlPrepared
+from streamsink.sinks.databases.dialect import Run
 from streamsink.testing.faults import InjectedCrash
-from tests.databases.accidents import AFTER, BEFORE, ENDS, MODES, Statements, World
+from tests.advice.following import follows, told
+from tests.databases.accidents import AFTER, BEFORE, DIALECTS, ENDS, MODES, Statements, World
 from tests.databases.places import TABLE
 
 ALL = list(range(ENDS[-1]))
@@ -174,7 +177,60 @@ def test_the_server_is_killed_between_prepare_and_commit(world, served, mode):
     _all_once(made)
 
 
-def test_a_branch_that_waits_for_another_one(world, served, impatient):
+@follows("database.branch-lost")
+def test_a_branch_that_somebody_has_rolled_back(world, served, monkeypatch):
+    """It is never taken for committed: the query stops until its rows are given up by hand."""
+    monkeypatch.setattr(branches, "_LOOKS", 2)
+    number = _decisions(_log(world()))[-1]
+    made, seen = world(), []
+    with contextlib.suppress(InjectedCrash):
+        made.start(Statements(served.kind, number, AFTER))
+    made.statements.cut()
+    name = _one_rolled_back(made)
+    for _ in range(2):
+        said = told("database.branch-lost", made.start)
+        seen.append(served.ids())
+    assert seen == [seen[0]] * 2 and set(ALL[: ENDS[-2]]) < set(seen[0]) < set(ALL) and name in said.message
+    served.do(said.find(r"(DELETE FROM streamsink_branches WHERE name IN \('[a-z0-9-]+'\))"))
+    made.start(ends=(*ENDS, 15))
+    assert served.ids() == [*seen[0], 12, 13, 14] and _prepared(made) == []
+
+
+def _error(world: World) -> type[Exception]:
+    """Of the driver."""
+    return DIALECTS[world.place.kind]().driver().Error
+
+
+def _one_rolled_back(world: World) -> str:
+    """The other branch may still belong to the connection of the dead driver: it is waited for."""
+    prepared = DIALECTS[world.place.kind]().prepared
+    with contextlib.closing(world.place.server.connect()) as connection:
+        run = Run(connection)
+        for _ in range(1000):
+            name = prepared.names(run, "streamsink-")[0]
+            with contextlib.suppress(_error(world)):
+                prepared.roll_back(run, name)
+                return name
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize("served", ["postgresql"], indirect=True)
+def test_a_server_that_prepares_no_transactions(world, served, monkeypatch):
+    """Many servers of PostgreSQL do not, by default: the message has the setting."""
+    _few = PostgreSqlPrepared.refused
+    monkeypatch.setattr(PostgreSqlPrepared, "refused", lambda of, run, at_once: _few(of, run, at_once + 50))
+    said = told("database.options", world().start)
+    said.says("max_prepared_transactions of the server is 20", "leave the option writers out")
+
+
+@pytest.mark.parametrize("options", [{"writers": 0}, {"writers": 17}, {"writers": 2, "mode": "upsert", "keys": ["id"]}])
+def test_options_of_writers(served, options):
+    """Rows with keys have an order, in which they are written."""
+    with pytest.raises(Misuse, match="writers is"):
+        served.sink("/journal", **options)
+
+
+def test_a_branch_that_waits_for_another_one(world, served, impatient, caplog):
     """Two writers in each other's way would wait for ever: one writes instead."""
     made = world(create_table=False)
     served.do(f'CREATE TABLE "{TABLE}" (id bigint, word varchar(99))')
@@ -194,4 +250,4 @@ def test_a_branch_that_waits_for_another_one(world, served, impatient):
     made.start()
     _all_once(made)
     assert served.ask("SELECT n FROM summed")[0][0] == len(ALL)
-    assert threading.active_count() < 50
+    assert "from now on one writes" in caplog.text

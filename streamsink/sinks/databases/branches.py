@@ -24,6 +24,7 @@ from streamsink.sinks.databases.bulk.prepared import Prepared
 from streamsink.sinks.databases.changes import ROWS_AT_ONCE
 from streamsink.sinks.databases.dialect import BRANCHES, Dialect, Run
 from streamsink.sinks.databases.remembered import Remembered
+from streamsink.sinks.databases.table_info import said
 
 DECIDED, WRITTEN = "decided", "written"
 # A branch that another connection is about to commit, or has until the server notices that it ended.
@@ -137,36 +138,41 @@ class Branches:
     def _end(self, open_ones: Sequence[str], decided: Sequence[str], sweep: bool) -> None:
         control = self.connect()
         with contextlib.closing(control.connection):
-            for name in open_ones:
-                self._commit(control, name)
-            for name in self.prepared.names(control, self.start) if sweep else ():
+            absent = [name for name in open_ones if not self._is_committed(control, name)]
+            there = self.prepared.names(control, self.start) if absent or sweep else []
+            for name in there if sweep else ():
                 if name not in decided:
                     self._roll_back(control, name)
+        if absent:
+            raise self._held(absent) if set(absent).intersection(there) else self._lost(absent)
 
-    def _commit(self, control: Run, name: str) -> None:
+    def _is_committed(self, control: Run, name: str) -> bool:
+        """Commit a branch, and look whether that has happened: some other connection may be doing the same."""
         for _ in range(_LOOKS):
             if self._is_written(control, name):
-                return
+                return True
             try:
                 self.prepared.commit(control, name)
             except self.error as failed:
                 if not self.prepared.is_absent(failed):
                     raise
                 Clock().sleep_ms(_PAUSE_MS)
-        if self._is_written(control, name):
-            return
-        if name in self.prepared.names(control, name):
-            raise Retryable(
-                f"{self.path}: another connection has the prepared transaction {name}, a part of a checkpoint that is "
-                "committed. It is free when that connection ends; nothing after it is committed before. End the driver "
-                "that has it, and start the query again",
-                kind="database.unavailable",
-            )
-        raise Corrupt(
-            f"{self.path}: a part of a checkpoint that is committed is lost: the prepared transaction {name} is not "
-            "there any more, and what it wrote is not there either. Somebody has rolled it back by hand, or the "
-            "database was restored without it. Nothing was written. Restore the database as it was; or, to go on "
-            f"without these rows, DELETE FROM {BRANCHES} WHERE name = '{name}'",
+        return self._is_written(control, name)
+
+    def _held(self, names: Sequence[str]) -> Retryable:
+        return Retryable(
+            f"{self.path}: another connection has prepared transactions of a checkpoint that is committed: "
+            f"{said(names)}. They are free when that connection ends; nothing after it is committed before. End the "
+            "driver that has it, and start the query again",
+            kind="database.unavailable",
+        )
+
+    def _lost(self, names: Sequence[str]) -> Corrupt:
+        return Corrupt(
+            f"{self.path}: parts of a checkpoint that is committed are lost: the prepared transactions {said(names)} "
+            "are not there any more, and what they wrote is not there either. Somebody has rolled them back by hand, "
+            "or the database was restored without them. Nothing was written. Restore the database as it was; or, to "
+            f"go on without these rows, DELETE FROM {BRANCHES} WHERE name IN ({said(names)})",
             kind="database.branch-lost",
         )
 
