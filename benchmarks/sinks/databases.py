@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from tests.services import mariadb, postgres
 from tests.services.server import Server
 
 JDBC, BATCHED = "df.write.jdbc", "df.write.jdbc, rewritten statements"
-OURS, ASYNC = "streamsink", 'streamsink, publish="async"'
+OURS, ASYNC, TWO = "streamsink", 'streamsink, publish="async"', "streamsink, writers=2"
 _PASSWORD_ENV = "STREAMSINK_BENCH_DATABASE"
 
 
@@ -74,16 +74,17 @@ def databases(spark, folder: Path, sizes: Sizes) -> list:
             with kind.server(at / "server") as server:
                 place = _place(kind, server)
                 large, speed, *_ = turns.large(spark, at, place, sizes)
-                micro, *_ = turns.micro(spark, at, place, sizes)
+                one = {way: of for way, of in place.ways.items() if way != TWO}  # a micro-batch is too small for two
+                micro, *_ = turns.micro(spark, at, replace(place, ways=one), sizes)
         except NO_SERVER as why:
             found.append(Table(f"Into {kind.title}", ("not measured",), [[str(why)]]))
             continue
         finally:
             del os.environ[_PASSWORD_ENV]
         found += [large, micro]
-        for way in (OURS, ASYNC):
-            what = f"{kind.title}{', async' if way == ASYNC else ''}: rows/s against df.write.jdbc"
-            found.append(at_least(what, turns.ratio(speed, way, JDBC), 1.5))
+        for way, of in ((OURS, ""), (ASYNC, ", async"), (TWO, ", writers=2")):
+            ratio = turns.ratio(speed, way, JDBC)
+            found.append(at_least(f"{kind.title}{of}: rows/s against df.write.jdbc", ratio, 1.5))
             harder.append([kind.title, way, f"{turns.ratio(speed, way, BATCHED):.2f}x"])
     if harder:
         title = "Large batches against df.write.jdbc with rewritten statements, which is no goal"
@@ -103,11 +104,11 @@ def _place(kind: _Kind, server: Server) -> turns.Place:
 
         return turns.Way(start)
 
-    def ours(publish: str) -> turns.Way:
+    def ours(publish: str, writers: int = 1) -> turns.Way:
         begun = []
 
         def start(rows: DataFrame, at: Path, table: str) -> DataStreamWriter:
-            where = {"schema": kind.schema, "user": kind.user, "password_env": _PASSWORD_ENV}
+            where = {"schema": kind.schema, "user": kind.user, "password_env": _PASSWORD_ENV, "writers": writers}
             destination = DatabaseSink(url, table, journal=str(at / "journal"), **where)
             begun[:] = [to_sink(destination, lambda event: None, application=table, publish=publish)]
             return rows.writeStream.foreachBatch(begun[0])
@@ -120,7 +121,7 @@ def _place(kind: _Kind, server: Server) -> turns.Place:
     ways = {JDBC: with_jdbc(jdbc), BATCHED: with_jdbc(f"{jdbc}?{kind.batched}")}
     return turns.Place(
         f"Into {kind.title}",
-        {**ways, OURS: ours("sync"), ASYNC: ours("async")},
+        {**ways, OURS: ours("sync"), TWO: ours("sync", 2), ASYNC: ours("async")},
         make=make,
         count=lambda table: _ask(server, f"SELECT count(*) FROM {kind.schema}.{table}"),
         shape=lambda rows: rows,

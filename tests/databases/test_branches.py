@@ -12,7 +12,7 @@ from streamsink.sinks.databases.bulk.prepared import PostgreSqlPrepared
 from streamsink.sinks.databases.dialect import Run
 from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import follows, told
-from tests.databases.accidents import AFTER, BEFORE, DIALECTS, ENDS, MODES, Statements, World
+from tests.databases.accidents import AFTER, BEFORE, DIALECTS, ENDS, LOST, MODES, Statements, World
 from tests.databases.places import TABLE
 
 ALL = list(range(ENDS[-1]))
@@ -109,6 +109,14 @@ def test_a_driver_of_several_writers_dies_at_every_statement(world, mode):
     count = len(_log(world()))
     for number in range(1, count):
         _accident(world(), number, mode)
+
+
+def test_a_reply_to_the_decision_is_lost(world, served):
+    """The driver looks, and commits the branches in the same run."""
+    number = _decisions(_log(world()))[-1]
+    made = world()
+    made.start(Statements(served.kind, number, LOST))
+    _all_once(made)
 
 
 def _sleeps(world: World, number: int) -> None:
