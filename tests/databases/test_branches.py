@@ -73,7 +73,8 @@ def test_each_of_three_writers_has_rows(world):
     assert len(into) > len(ENDS) - 1 and len({text[-20:] for text in log if text.startswith("COMMIT PREP")}) in (0, 6)
 
 
-def _accident(world: World, number: int, mode: str) -> None:
+def _accident(world_of, number: int, mode: str) -> None:
+    world = world_of()
     statements, where = Statements(world.place.kind, number, mode), f"{mode} at statement {number}"
     with contextlib.suppress(InjectedCrash, StreamsinkError):
         world.start(statements)
@@ -94,11 +95,11 @@ def _of_branches(log: list[str]) -> list[int]:
 @pytest.mark.in_turn("drivers of several writers that die", 2)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_driver_of_several_writers_dies(world, mode, rng: random.Random):
-    """Around the decision, and at one statement of the branches."""
+    """Around the last decision, behind which no other checkpoint comes, and at one statement of the first branches."""
     log = _log(world())
-    decided = next(n for n, text in enumerate(log, 1) if text.startswith("UPDATE") and "checkpoints" in text) + 1
+    decided = _decisions(log)[-1]
     for number in (decided, decided + 1, rng.choice(_of_branches(log))):
-        _accident(world(), number, mode)
+        _accident(world, number, mode)
 
 
 @pytest.mark.soak
@@ -108,7 +109,12 @@ def test_a_driver_of_several_writers_dies_at_every_statement(world, mode):
     """All of them, of three checkpoints."""
     count = len(_log(world()))
     for number in range(1, count):
-        _accident(world(), number, mode)
+        _accident(world, number, mode)
+
+
+def test_a_start_commits_what_is_decided(world):
+    """A driver dies behind the decision, and no other checkpoint comes: the start itself sees to its branches."""
+    _accident(world, _decisions(_log(world()))[-1], AFTER)
 
 
 def test_a_reply_to_the_decision_is_lost(world, served):
@@ -145,6 +151,7 @@ def impatient(monkeypatch):
     """Nobody waits long for a lock."""
     for module in (mysql, postgresql):
         monkeypatch.setattr(module, "LOCK_TIMEOUT_S", 1)
+    monkeypatch.setattr(branches, "_LOOKS", 4)
 
 
 def _decisions(log: list[str]) -> list[int]:

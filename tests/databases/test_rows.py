@@ -198,6 +198,30 @@ def test_the_greatest_value_of_a_column_decides(place):
     assert list(place.ask(f'SELECT id, v FROM "{TABLE}" ORDER BY id')) == [(1, "b"), (2, "e"), (3, "g")]
 
 
+def test_values_that_the_database_need_not_read(place, at_once, monkeypatch):
+    """All types for which PostgreSQL takes its own form, before and after the year 2000, with nulls in each."""
+    encoded = []
+    inner = copy_binary._encoded
+    monkeypatch.setattr(copy_binary, "_encoded", lambda *of: encoded.append(1) or inner(*of))
+    times = {
+        "t0": (pa.time32("ms"), [datetime.time(0), datetime.time(23, 59, 59, 999000)]),
+        "t1": (
+            pa.timestamp("ms"),
+            [datetime.datetime(1999, 12, 31, 23, 59, 59, 999000), datetime.datetime(2000, 1, 1)],
+        ),
+        "t2": (pa.timestamp("s", "UTC"), [datetime.datetime(1969, 1, 1, tzinfo=UTC), datetime.datetime(2000, 1, 1)]),
+        "d0": (pa.date32(), [datetime.date(1, 1, 1), datetime.date(2000, 1, 1)]),
+    }
+    types = {name: of for name, of in {**TYPES, **times}.items() if name != "n"}
+    types = {name: of for name, of in types.items() if place.kind == "postgresql" or name != "t0"}
+    data = {name: pa.array([None, values[0], values[1], None, values[0]], of) for name, (of, values) in types.items()}
+    write(place, _one(**data))
+    found = place.ask(f'SELECT {", ".join(types)} FROM "{TABLE}" ORDER BY id')
+    expected = [[_plain(column[n].as_py()) for column in data.values()] for n in range(5)]
+    assert [[_plain(value) for value in row] for row in found] == expected
+    assert bool(encoded) == (place.kind == "postgresql")
+
+
 NUMBERS = pa.schema([("i16", pa.int16()), ("i32", pa.int32()), ("f32", pa.float32()), ("s", pa.string())])
 
 
@@ -246,3 +270,17 @@ def test_rows_that_are_loaded_are_all_there_as_they_are(request, tmp_path, at_on
     # A text whose spaces do not fit is cut off with a note, as statements do.
     write(place, pa.RecordBatch.from_pydict({"id": [1], "word": ["a" * 9]}), table="one")
     assert loads[2:] == [(1, 0), (1, 0)]
+
+
+def test_a_server_that_asks_for_a_file_gets_none(request, tmp_path):
+    """It may do so in answer to any statement, when a driver lets it."""
+    place = place_of("mariadb", request, tmp_path)
+    (tmp_path / "secret").write_text("1")
+    sink = place.sink("/journal")
+    connection = sink._dialect().connect(sink._address())
+    place.do("CREATE TABLE one (id bigint)")
+    statement = f"LOAD DATA LOCAL INFILE '{tmp_path}/secret' INTO TABLE {sink._dialect().quoted(place.schema, 'one')}"
+    with pytest.raises(RuntimeError, match="local_infile option is false"):
+        connection.cursor().execute(statement, ())
+    connection.close()
+    assert place.count("one") == 0
