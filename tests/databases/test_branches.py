@@ -173,6 +173,7 @@ def test_a_driver_of_several_writers_sleeps_at_every_statement(world, impatient)
         _sleeps(world(), number)
 
 
+@pytest.mark.in_turn("servers of several writers that are killed", 2)
 @pytest.mark.parametrize("mode", [BEFORE, AFTER])
 def test_the_server_is_killed_between_prepare_and_commit(world, served, mode):
     """By SIGKILL, before and after the decision; then it is started again with its branches prepared."""
