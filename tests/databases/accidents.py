@@ -100,6 +100,14 @@ class Connection:
     def __getattr__(self, name):
         return getattr(self._inner, name)
 
+    @property
+    def autocommit(self):
+        return self._inner.autocommit
+
+    @autocommit.setter
+    def autocommit(self, yes):
+        self._inner.autocommit = yes
+
     def cursor(self) -> "Cursor":
         return Cursor(self._inner.cursor(), self._statements)
 

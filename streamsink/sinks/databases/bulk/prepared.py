@@ -83,7 +83,7 @@ class PostgreSqlPrepared(Prepared):
         return getattr(error, "sqlstate", None) in ("42704", "55000")  # not there; another connection is at it
 
     def commits_by_itself(self, connection: Any) -> None:
-        connection.set_autocommit(True)
+        connection.autocommit = True
 
 
 class MySqlPrepared(Prepared):
