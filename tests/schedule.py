@@ -69,6 +69,7 @@ UNITS = {
         "locks/test_deadlock",
         "compat/test_shared_locks",
         "advice/test_locks",
+        "databases/test_branches",
         "databases/test_conformance",
         "databases/test_deaths",
         "databases/test_logins",

@@ -34,7 +34,7 @@ ROOMS = [
     ["table.history"],
     ["table.write", "table.commit"],
     ["table.routed"],
-    ["sinks.paimon.past", "sinks.transactions", "sinks.directory", "sinks.lake_tables"],
+    ["sinks.paimon.past", "sinks.transactions", "sinks.directory", "sinks.lake_tables", "sinks.databases.bulk"],
     ["sinks.paimon", "sinks.databases", "sinks.kafka", "sinks.delta", "sinks.iceberg"],
     ["commands", "sinks.fan_out"],
     ["spark.gateway"],

@@ -1,6 +1,7 @@
 """Connections of which the n-th statement can be the last one of their driver, and a query over a numbered source."""
 
 import contextlib
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -37,12 +38,15 @@ class Statements:
         self.log: list[str] = []
         self.dead = False
         self.opened: list = []  # connections and cursors
+        self.lock = threading.Lock()
 
     def do(self, name: str, action: Callable[[], object]):
-        if self.dead:
-            raise InjectedCrash(name)
-        self.log.append(name)
-        if len(self.log) != self.at:
+        with self.lock:  # several connections may be at work
+            if self.dead:
+                raise InjectedCrash(name)
+            self.log.append(name)
+            is_here = len(self.log) == self.at
+        if not is_here:
             return action()
         if self.act is not None:
             if self.mode == BEFORE:
@@ -81,10 +85,28 @@ def lost(kind: str) -> Exception:
 
 
 class Connection:
-    """A connection whose statements are counted."""
+    """A connection whose statements are counted; one that the rows follow (LOAD DATA LOCAL) when all are sent."""
 
     def __init__(self, inner, statements: Statements):
-        self._inner, self._statements = inner, statements
+        self._inner, self._statements, self._loading = inner, statements, ""
+
+    def _execute_command(self, command, text):
+        self._loading = text
+        self._inner._execute_command(command, text)
+
+    def _read_query_result(self):
+        return self._statements.do(self._loading, self._inner._read_query_result)
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    @property
+    def autocommit(self):
+        return self._inner.autocommit
+
+    @autocommit.setter
+    def autocommit(self, yes):
+        self._inner.autocommit = yes
 
     def cursor(self) -> "Cursor":
         return Cursor(self._inner.cursor(), self._statements)

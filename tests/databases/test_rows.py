@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 from streamsink.errors import Misuse
-from streamsink.sinks.databases import postgresql
+from streamsink.sinks.databases import mysql, postgresql
+from streamsink.sinks.databases.bulk import copy_binary, load_local
 from tests.databases.accidents import write
-from tests.databases.places import TABLE
+from tests.databases.places import TABLE, place_of
 
 D, UTC = decimal.Decimal, datetime.timezone.utc
 HOSTILE = (
@@ -71,8 +72,21 @@ def _plain(value):
     return format(value, "f") if isinstance(value, D) else _as_read(value)
 
 
+@pytest.fixture
+def at_once(monkeypatch):
+    """However few rows are written as many are, by what the databases have for that."""
+    for module in (mysql, postgresql):
+        monkeypatch.setattr(module, "_FEW_ROWS", 0)
+
+
+@pytest.fixture(params=["few", "many"])
+def few_or_many(request):
+    """Few rows, and as many are written."""
+    request.getfixturevalue("at_once") if request.param == "many" else None
+
+
 @pytest.mark.parametrize("by_key", [False, True], ids=["insert", "upsert"])
-def test_values_come_back_as_they_were(place, by_key):
+def test_values_come_back_as_they_were(place, by_key, few_or_many):
     """The ends of each type, texts that look like SQL, and nulls; in a table that the sink makes."""
     data = {name: pa.array([*values, None], of) for name, (of, values) in TYPES.items()}
     write(place, _one(**data), **({"mode": "upsert", "keys": ["id"]} if by_key else {}))
@@ -86,8 +100,14 @@ def test_hostile_names(place, monkeypatch, rng: random.Random):
     """Of tables and columns, with keys among them, written twice and deleted."""
     others = {"table": "plain", "mode": "insert"}
     fits = [name.replace("🎉", "ü" if place.kind == "mariadb" else "🎉") for name in HOSTILE]
-    write(place, pa.RecordBatch.from_pydict({name: ["x"] for name in fits}), **others)  # by COPY in PostgreSQL
-    monkeypatch.setattr(postgresql, "_FEW_ROWS", rng.choice((0, 1000)))
+    for few in (1000, 0):
+        place.drop()
+        for module in (mysql, postgresql):
+            monkeypatch.setattr(module, "_FEW_ROWS", few)
+        write(place, pa.RecordBatch.from_pydict({name: ["x"] for name in fits}), **others)
+        assert place.count("plain") == 1
+    for module in (mysql, postgresql):
+        monkeypatch.setattr(module, "_FEW_ROWS", rng.choice((0, 1000)))
     for table in rng.sample(fits[:-1], 5):  # the last one is the sink's own
         columns = {name: pa.array(["x", "y"]) for name in fits}
         options = {"table": table, "mode": "upsert", "keys": [fits[0], fits[3]], "delete_column": "gone"}
@@ -176,3 +196,91 @@ def test_the_greatest_value_of_a_column_decides(place):
     rows = {"id": [1, 1, 1, 2, 2, 3, 3], "at": [5, 9, 7, 4, 4, None, 0], "v": ["a", "b", "c", "d", "e", "f", "g"]}
     write(place, pa.RecordBatch.from_pydict(rows), mode="upsert", keys=["id"], order_by="at")
     assert list(place.ask(f'SELECT id, v FROM "{TABLE}" ORDER BY id')) == [(1, "b"), (2, "e"), (3, "g")]
+
+
+def test_values_that_the_database_need_not_read(place, at_once, monkeypatch):
+    """All types for which PostgreSQL takes its own form, before and after the year 2000, with nulls in each."""
+    encoded = []
+    inner = copy_binary._encoded
+    monkeypatch.setattr(copy_binary, "_encoded", lambda *of: encoded.append(1) or inner(*of))
+    times = {
+        "t0": (pa.time32("ms"), [datetime.time(0), datetime.time(23, 59, 59, 999000)]),
+        "t1": (
+            pa.timestamp("ms"),
+            [datetime.datetime(1999, 12, 31, 23, 59, 59, 999000), datetime.datetime(2000, 1, 1)],
+        ),
+        "t2": (pa.timestamp("s", "UTC"), [datetime.datetime(1969, 1, 1, tzinfo=UTC), datetime.datetime(2000, 1, 1)]),
+        "d0": (pa.date32(), [datetime.date(1, 1, 1), datetime.date(2000, 1, 1)]),
+    }
+    types = {name: of for name, of in {**TYPES, **times}.items() if name != "n"}
+    types = {name: of for name, of in types.items() if place.kind == "postgresql" or name != "t0"}
+    data = {name: pa.array([None, values[0], values[1], None, values[0]], of) for name, (of, values) in types.items()}
+    write(place, _one(**data))
+    found = place.ask(f'SELECT {", ".join(types)} FROM "{TABLE}" ORDER BY id')
+    expected = [[_plain(column[n].as_py()) for column in data.values()] for n in range(5)]
+    assert [[_plain(value) for value in row] for row in found] == expected
+    assert bool(encoded) == (place.kind == "postgresql")
+
+
+NUMBERS = pa.schema([("i16", pa.int16()), ("i32", pa.int32()), ("f32", pa.float32()), ("s", pa.string())])
+
+
+def test_many_rows_are_what_few_are(place, monkeypatch, rng: random.Random):
+    """Random ones, with nulls anywhere, cut out of larger batches, into wider columns than theirs."""
+    wide = {"i16": "bigint", "i32": "integer", "f32": "double precision", "s": "varchar(9)"}
+    letters = "aä🎉\t\n\\\"',\r N" + ("" if place.kind == "postgresql" else "\0")
+    texts = ["", "\\N", "NULL", *("".join(rng.choices(letters, k=rng.randrange(9))) for _ in range(40))]
+    values = {
+        "i16": range(-9, 9),
+        "i32": (-(2**31), 0, 2**31 - 1),
+        "f32": (0.5, -1e30, 1e-30, float(2**24 - 1)),
+        "s": texts,
+    }
+    many = {name: [rng.choice([None, *values[name]]) for _ in range(500)] for name in values}
+    rows = pa.RecordBatch.from_pydict(many, schema=NUMBERS).slice(100, 300)
+    monkeypatch.setattr(copy_binary, "_ROWS_AT_ONCE", 70)
+    monkeypatch.setattr(load_local, "_BYTES_AT_ONCE", 100)
+    found = []
+    for few in (1000, 0):
+        for module in (mysql, postgresql):
+            monkeypatch.setattr(module, "_FEW_ROWS", few)
+        place.drop()
+        place.do(f'CREATE TABLE "many" ({", ".join(f"{name} {of}" for name, of in wide.items())})')
+        write(place, rows, table="many")
+        found.append(place.ask("SELECT * FROM many"))
+    expected = sorted(map(repr, zip(*(column.to_pylist() for column in rows.columns))))
+    assert [sorted(map(repr, map(tuple, each))) for each in found] == [expected, expected]
+
+
+def test_rows_that_are_loaded_are_all_there_as_they_are(request, tmp_path, at_once, monkeypatch):
+    """LOAD DATA leaves out a row, or cuts a value off, with a warning: then the rows are written by statements, which
+    have errors.
+    """
+    place, loads = place_of("mariadb", request, tmp_path), []
+    load = load_local.load
+    monkeypatch.setattr(load_local, "load", lambda *of: loads.append(load(*of)) or loads[-1])
+    place.do("CREATE TABLE one (id bigint PRIMARY KEY, word varchar(9) CHARACTER SET utf8mb4, CHECK (id < 9))")
+    words = {"word": pa.array(["a", "b"])}
+    for ids in ([1, 1], [1, 9]):
+        with pytest.raises(Misuse) as refused:
+            write(place, pa.RecordBatch.from_pydict({"id": ids, **words}), table="one", check_rows_up_to=0)
+        assert refused.value.kind == "database.rows-refused" and place.count("one") == 0
+        place.do("DELETE FROM streamsink_checkpoints")
+    assert loads == [(1, 1), (1, 1)]
+    # A text whose spaces do not fit is cut off with a note, as statements do.
+    write(place, pa.RecordBatch.from_pydict({"id": [1], "word": ["a" * 9]}), table="one")
+    assert loads[2:] == [(1, 0), (1, 0)]
+
+
+def test_a_server_that_asks_for_a_file_gets_none(request, tmp_path):
+    """It may do so in answer to any statement, when a driver lets it."""
+    place = place_of("mariadb", request, tmp_path)
+    (tmp_path / "secret").write_text("1")
+    sink = place.sink("/journal")
+    connection = sink._dialect().connect(sink._address())
+    place.do("CREATE TABLE one (id bigint)")
+    statement = f"LOAD DATA LOCAL INFILE '{tmp_path}/secret' INTO TABLE {sink._dialect().quoted(place.schema, 'one')}"
+    with pytest.raises(RuntimeError, match="local_infile option is false"):
+        connection.cursor().execute(statement, ())
+    connection.close()
+    assert place.count("one") == 0

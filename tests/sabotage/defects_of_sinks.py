@@ -16,9 +16,10 @@ _DIRECTORY = "sinks/directory/file_sink.py:DirectoryCommitter"
 _GIVEN_UP, _WALKS = "tests/sinks/test_given_up.py", "tests/walks/test_walks.py::test_a_walk_that_once_went_wrong"
 _COMMANDS, _RETIRED = "tests/sinks/test_commands.py", "commands/sinks_retired.py"
 _DEATHS, _REFUSED = "tests/databases/test_deaths.py", "tests/databases/test_refused.py"
-_ROWS = "tests/databases/test_rows.py"
+_ROWS, _BRANCHES = "tests/databases/test_rows.py", "tests/databases/test_branches.py"
 _DATABASE = "sinks/databases/sink.py:DatabaseSink"
 _REMEMBERED = "sinks/databases/remembered.py:Remembered"
+_OF_BRANCHES = "sinks/databases/branches.py:Branches"
 
 OF_SINKS = (
     Defect("rows are gone that a database may lack later", "sinks/transactions/sink.py:OpenTransactions.__init__",
@@ -26,12 +27,26 @@ OF_SINKS = (
     Defect("an instant is written as a clock of Spark's session shows it", "sinks/databases/changes.py:plain",
            "return rows if schema == rows.schema else rows.cast(schema)", "return rows",
            (f"{_ROWS}::test_instants_are_in_utc_whatever_the_zone_of_the_session",)),
-    Defect("a database commits rows before it remembers them", f"{_DATABASE}.commit_checkpoint",
+    Defect("a database commits rows before it remembers them", f"{_DATABASE}._commit",
            "remembered.store(run, checkpoint)", "run.connection.commit(); remembered.store(run, checkpoint)", (_DEATHS,)),
-    Defect("a database commits behind any other record", f"{_DATABASE}.commit_checkpoint",
+    Defect("a database commits behind any other record", f"{_DATABASE}._commit",
            "if number != checkpoint.expect:", "if False:", (_DEATHS,)),
-    Defect("a database commits a record again whose reply was lost", f"{_DATABASE}.commit_checkpoint",
+    Defect("a database commits a record again whose reply was lost", f"{_DATABASE}._commit",
            "if record_id == checkpoint.record_id:", "if False:", (_DEATHS,)),
+    Defect("a start believes a checkpoint whose branches are not committed", f"{_DATABASE}.last_committed",
+           "branches.settle(run, sweep=False)", "pass", (f"{_BRANCHES}::test_a_start_commits_what_is_decided",)),
+    Defect("a branch that failed is decided", f"{_OF_BRANCHES}.write", "self._await(run, running)", "pass",
+           (f"{_BRANCHES}::test_a_branch_that_waits_for_another_one",)),
+    Defect("branches of a dead driver keep their locks", f"{_OF_BRANCHES}._end", "self._roll_back(control, name)", "pass",
+           (f"{_BRANCHES}::test_the_server_is_killed_between_prepare_and_commit",)),
+    Defect("a branch that is gone is taken for committed", f"{_OF_BRANCHES}._is_committed",
+           "        return self._is_written(control, name)", "        return True",
+           (f"{_BRANCHES}::test_a_branch_that_somebody_has_rolled_back",)),
+    Defect("a try that may be decided is forgotten", f"{_DATABASE}._commit",
+           "                session.pop(_SETTLED, None)\n", "",
+           (f"{_BRANCHES}::test_a_reply_to_the_decision_is_lost",)),
+    Defect("rows that a server has left out are not missed", "sinks/databases/mysql.py:MySql._loaded",
+           "== (rows.num_rows, 0)", "!= ()", (f"{_ROWS}::test_rows_that_are_loaded_are_all_there_as_they_are",)),
     Defect("two drivers look at what a database remembers at once", f"{_REMEMBERED}.lock",
            "ask = asked + self.dialect.for_update", "ask = asked", (_DEATHS,)),
     Defect("of two first drivers nobody waits", f"{_REMEMBERED}.lock",

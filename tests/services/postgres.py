@@ -26,7 +26,7 @@ OPTIONS = [
     "-c",
     "log_min_messages=warning",
 ]
-OPTIONS += ["-c", "max_connections=60"]
+OPTIONS += ["-c", "max_connections=60", "-c", "max_prepared_transactions=20"]
 
 
 def _programs() -> Path:

@@ -10,7 +10,7 @@ import pyarrow.types as pt
 from streamsink.sinks.databases.dialect import Dialect, Run
 
 # So many rows, or bytes of Arrow data, are given to a database at once.
-_ROWS_AT_ONCE = 100_000
+ROWS_AT_ONCE = 100_000
 _BYTES_AT_ONCE = 32 << 20
 _PLACE = "place"
 
@@ -21,19 +21,21 @@ class Change:
 
     keys: rows replace those with the same keys; none: they are added. delete_column: rows in which it is true delete
     instead; '' for none. order_by: of two rows of one checkpoint with the same keys that with the greater value counts;
-    '' where the later one does.
+    '' where the later one does. rows_at_once: about so many are given to the database at once.
     """
 
     keys: tuple[str, ...] = ()
     delete_column: str = ""
     order_by: str = ""
+    rows_at_once: int = ROWS_AT_ONCE
 
     def apply(self, batches: Iterable[pa.RecordBatch], run: Run, dialect: Dialect, into: str, *, exact: bool) -> None:
         """Change the table. batches: the rows of a checkpoint, in order. into: the quoted table.
 
         exact: the database takes two keys for equal only when they are the same.
         """
-        for rows in _pieces(batches, self.order_by != ""):
+        most = None if self.order_by else self.rows_at_once
+        for rows in _pieces(batches, most):
             if not self.keys:
                 dialect.insert(run, into, rows)
                 continue
@@ -93,14 +95,14 @@ def _runs(deletes: list[bool], rows: pa.Table) -> list[tuple[bool, pa.Table]]:
     return [(deletes[first], rows.slice(first, end - first)) for first, end in zip(cuts, cuts[1:]) if end > first]
 
 
-def _pieces(batches: Iterable[pa.RecordBatch], at_once: bool) -> Iterator[pa.Table]:
-    """Tables of rows, none of them empty, and none much too large unless all rows are wanted at once."""
+def _pieces(batches: Iterable[pa.RecordBatch], most: int | None) -> Iterator[pa.Table]:
+    """Tables of rows, none of them empty, and none with many more rows than ``most``; None for all rows at once."""
     kept: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         kept.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
-        if not at_once and (rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE):
+        if most is not None and (rows >= most or size >= _BYTES_AT_ONCE):
             yield pa.Table.from_batches(kept)
             kept, rows, size = [], 0, 0
     if rows:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from streamsink.errors import Misuse
 from streamsink.sinks.databases.address import Address
+from streamsink.sinks.databases.bulk.prepared import Prepared
 from streamsink.sinks.databases.table_info import Column, TableInfo
 
 CONNECT_TIMEOUT_S = 10
@@ -21,8 +22,8 @@ LOCK_TIMEOUT_S = 30
 # So long a transaction may stand still before the server ends it, where it can: a driver that sleeps in one would
 # hold up its successor.
 IDLE_TIMEOUT_S = 60
-# Columns of the tables of ours: name, kind of value.
-CHECKPOINTS, IDENTITY = "streamsink_checkpoints", "streamsink_identity"
+# The tables of ours.
+CHECKPOINTS, IDENTITY, BRANCHES = "streamsink_checkpoints", "streamsink_identity", "streamsink_branches"
 
 
 class Dialect(ABC):
@@ -34,6 +35,7 @@ class Dialect(ABC):
     counts_bytes: which of both.
     others_matter: replacing by key looks at every unique index. has_nan: numbers may be NaN or infinite.
     has_zero_byte: texts may have a zero byte. repeats: a statement may replace the same row twice, in order.
+    prepared: transactions that outlive their connection; None where there are none.
     """
 
     module: str
@@ -48,6 +50,7 @@ class Dialect(ABC):
     has_nan = False
     has_zero_byte = True
     repeats = True
+    prepared: Prepared | None = None
 
     def driver(self) -> ModuleType:
         """The driver's module. Raises Misuse if it is not installed."""
@@ -102,7 +105,10 @@ class Dialect(ABC):
 
     @abstractmethod
     def our_tables(self, schema: str) -> dict[str, str]:
-        """The statements that create the tables of ours when they are absent, by name."""
+        """The statements that create the tables of ours when they are absent, by name.
+
+        That of the branches is among them where transactions can be prepared.
+        """
 
     @abstractmethod
     def schema(self, run: "Run", wanted: str) -> str:

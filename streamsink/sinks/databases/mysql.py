@@ -11,7 +11,10 @@ import pyarrow.types as pt
 
 from streamsink.errors import Misuse
 from streamsink.sinks.databases.address import Address
+from streamsink.sinks.databases.bulk import load_local
+from streamsink.sinks.databases.bulk.prepared import MySqlPrepared
 from streamsink.sinks.databases.dialect import (
+    BRANCHES,
     CHECKPOINTS,
     CONNECT_TIMEOUT_S,
     IDENTITY,
@@ -26,6 +29,9 @@ from streamsink.sinks.databases.table_info import Column, TableInfo, digits_of
 _ROWS_AT_ONCE = 1_000
 _BYTES_AT_ONCE = 1 << 20
 _SMALLEST_PACKET = 8 << 20
+# Fewer rows than that are inserted by statements: it takes a round trip less, and they are a part of a batch.
+_FEW_ROWS = 1_000
+_SAVEPOINT = "streamsink_load"
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _TEXTS = ("varchar", "tinytext", "text", "mediumtext", "longtext", "char", "json")
 _BINARIES = ("varbinary", "tinyblob", "blob", "mediumblob", "longblob")
@@ -73,6 +79,7 @@ class MySql(Dialect):
     remedy = "pip install 'streamsink[mysql]'"
     others_matter = True
     insert_absent = ("INSERT IGNORE INTO", "")
+    prepared = MySqlPrepared()
 
     def connect(self, address: Address) -> Any:
         pymysql = self.driver()
@@ -92,12 +99,13 @@ class MySql(Dialect):
             # A number with an exponent would be a float, which has fewer digits.
             conv={**pymysql.converters.conversions, decimal.Decimal: lambda value, _=None: format(value, "f")},
             autocommit=False,
+            client_flag=pymysql.constants.CLIENT.LOCAL_FILES,  # see load_local.py
             **tls,
         )
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
             cursor.execute(
-                "SET SESSION sql_mode = %s, time_zone = '+00:00', innodb_lock_wait_timeout = %s",
+                "SET SESSION sql_mode = %s, time_zone = '+00:00', innodb_lock_wait_timeout = %s, sql_notes = 1",
                 (_SQL_MODE, LOCK_TIMEOUT_S),
             )
             # MariaDB ends a transaction that stands still; MySQL has no such setting.
@@ -143,6 +151,9 @@ class MySql(Dialect):
             "PRIMARY KEY (target, application)) ENGINE=InnoDB",
             IDENTITY: f"CREATE TABLE IF NOT EXISTS {self.quoted(schema, IDENTITY)} ("
             f"one INT NOT NULL PRIMARY KEY, id VARCHAR(255) {text}) ENGINE=InnoDB",
+            BRANCHES: f"CREATE TABLE IF NOT EXISTS {self.quoted(schema, BRANCHES)} ("
+            f"name VARCHAR(64) {text}, kind VARCHAR(16) {text}, target VARCHAR(64) {text}, "
+            f"application VARCHAR(64) {text}, PRIMARY KEY (name, kind)) ENGINE=InnoDB",
         }
 
     def schema(self, run: Run, wanted: str) -> str:
@@ -245,6 +256,8 @@ class MySql(Dialect):
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def insert(self, run: Run, into: str, rows: pa.Table) -> None:
+        if rows.num_rows >= _FEW_ROWS and load_local.fits(rows.schema) and self._loaded(run, into, rows):
+            return
         self._many(run, f"INSERT INTO {into} ({self._names(rows)}) VALUES ", rows, "")
 
     def upsert(self, run: Run, into: str, rows: pa.Table, keys: Sequence[str]) -> None:
@@ -257,6 +270,25 @@ class MySql(Dialect):
 
     def delete(self, run: Run, into: str, keys: pa.Table) -> None:
         self._many(run, f"DELETE FROM {into} WHERE ({self._names(keys)}) IN (", keys, ")")
+
+    def _loaded(self, run: Run, into: str, rows: pa.Table) -> bool:
+        """Load rows as a whole; False when nothing was done, because the server does not let us, or changes values.
+
+        A statement with the rows then has its own error, or its own warning, of what is wrong with them.
+        """
+        if not run("SELECT @@local_infile").fetchone()[0]:
+            return False
+        text = load_local.statement(into, self._names(rows), rows.schema).replace("%%", "%")  # it has no parameters
+        run(f"SAVEPOINT {_SAVEPOINT}")
+        try:
+            done = load_local.load(run.connection, text, rows) == (rows.num_rows, 0)
+        except self.driver().err.MySQLError as refused:
+            if self.is_passing(refused):
+                raise
+            done = False
+        if not done:
+            run(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+        return done
 
     def _names(self, rows: pa.Table) -> str:
         return ", ".join(self.quoted(name) for name in rows.column_names)

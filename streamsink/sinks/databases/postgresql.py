@@ -9,7 +9,10 @@ import pyarrow.csv as csv
 import pyarrow.types as pt
 
 from streamsink.sinks.databases.address import Address
+from streamsink.sinks.databases.bulk import copy_binary
+from streamsink.sinks.databases.bulk.prepared import PostgreSqlPrepared
 from streamsink.sinks.databases.dialect import (
+    BRANCHES,
     CHECKPOINTS,
     CONNECT_TIMEOUT_S,
     IDENTITY,
@@ -22,7 +25,8 @@ from streamsink.sinks.databases.table_info import Column, TableInfo, digits_of
 from streamsink.sinks.libpq_login import sqlstate_of
 
 _BEFORE = "streamsink_rows"  # a table of the transaction, which holds rows that replace others, or keys to delete
-# Fewer rows than that are replaced or deleted one by one, without such a table, which would fill the catalog.
+# Fewer rows than that are replaced or deleted one by one, without such a table, which would fill the catalog. They are
+# inserted as a text, for which the types of the columns need not be asked.
 _FEW_ROWS = 1_000
 _INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
 _TEXTS = ("text", "varchar", "bpchar", "json", "jsonb", "uuid", "citext")
@@ -41,6 +45,11 @@ SELECT i.indpred IS NULL AND i.indexprs IS NULL AND i.indimmediate AND i.indisva
     WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1])
 ) FROM pg_catalog.pg_index i WHERE i.indrelid = %s AND i.indisunique
 """
+_BASES = """
+SELECT a.attname, t.typname FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped
+    AND t.typnamespace = 'pg_catalog'::regnamespace
+"""
 _RULES = """
 SELECT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = %s AND contype <> 'n')
     OR EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = %s AND NOT tgisinternal)
@@ -57,6 +66,7 @@ class PostgreSql(Dialect):
     has_nan = True
     has_zero_byte = False
     repeats = False
+    prepared = PostgreSqlPrepared()
 
     def connect(self, address: Address) -> Any:
         connection = self._connected(
@@ -136,6 +146,9 @@ class PostgreSql(Dialect):
             "epoch bigint NOT NULL, state text NOT NULL, PRIMARY KEY (target, application))",
             IDENTITY: f"CREATE TABLE IF NOT EXISTS {self.quoted(schema, IDENTITY)} ("
             "one int NOT NULL PRIMARY KEY, id text NOT NULL)",
+            BRANCHES: f"CREATE TABLE IF NOT EXISTS {self.quoted(schema, BRANCHES)} ("
+            "name text NOT NULL, kind text NOT NULL, target text NOT NULL, application text NOT NULL, "
+            "PRIMARY KEY (name, kind))",
         }
 
     def schema(self, run: Run, wanted: str) -> str:
@@ -221,6 +234,12 @@ class PostgreSql(Dialect):
     def insert(self, run: Run, into: str, rows: pa.Table) -> None:
         names = ", ".join(self.quoted(name) for name in rows.column_names)
         start = f"COPY {into} ({names}) FROM STDIN".replace("%%", "%")  # a COPY has no parameters
+        bases = self._bases(run, into, rows.column_names) if rows.num_rows >= _FEW_ROWS else []
+        if copy_binary.fits(rows.schema, bases):
+            with run.connection.cursor().copy(f"{start} (FORMAT binary)") as copy:
+                for part in copy_binary.encoded(rows, bases):
+                    copy.write(part)
+            return
         copied = [_copied(column) for column in rows.columns]
         if any(pt.is_binary(column.type) for column in copied):
             with run.connection.cursor().copy(start) as copy:
@@ -231,6 +250,11 @@ class PostgreSql(Dialect):
         options = csv.WriteOptions(include_header=False, quoting_style="all_valid")
         with run.connection.cursor().copy(f"{start} (FORMAT csv)") as copy:
             csv.write_csv(pa.table(copied, rows.column_names), _Copied(copy), options)
+
+    def _bases(self, run: Run, into: str, names: Sequence[str]) -> list[str]:
+        """The types of these columns, by their names in pg_type; '' for what is no type of the server's own."""
+        found = dict(run(_BASES, into.replace("%%", "%")).fetchall())
+        return [found.get(name, "") for name in names]
 
     def upsert(self, run: Run, into: str, rows: pa.Table, keys: Sequence[str]) -> None:
         others = [self.quoted(name) for name in rows.column_names if name not in keys]
@@ -298,6 +322,10 @@ class _Copied:
 def _copied(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column as COPY takes it from Arrow's writer of CSV."""
     of = column.type
+    if pt.is_timestamp(of) and of.tz is not None:  # in UTC, as the session is; Arrow takes long to write a zone
+        return pc.cast(column, pa.timestamp(of.unit))
+    if pt.is_float32(of):  # its own digits are fewer than a wider column takes
+        return pc.cast(column, pa.float64())
     return pc.cast(column, pa.string()) if pt.is_decimal(of) else column
 
 

@@ -1,14 +1,14 @@
 """What a database remembers beside its tables: who has committed what, and which database it is.
 
-Two tables in the schema of the target. ``streamsink_checkpoints`` has the last checkpoint of each application and
+Tables in the schema of the target. ``streamsink_checkpoints`` has the last checkpoint of each application and
 target, which is written in the transaction of its rows. ``streamsink_identity`` has one row, which is made once: a
-database or schema that is dropped and created again has another one.
+database or schema that is dropped and created again has another one. ``streamsink_branches`` is that of branches.py.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-from streamsink.sinks.databases.dialect import CHECKPOINTS, IDENTITY, Dialect, Run
+from streamsink.sinks.databases.dialect import BRANCHES, CHECKPOINTS, IDENTITY, Dialect, Run
 from streamsink.sinks.transactions.function import PendingCheckpoint
 
 
@@ -20,9 +20,11 @@ class Remembered:
     schema: str
     target: str
 
-    def identity(self, run: Run, new_id: str) -> str:
-        """The identity of the database. The tables are made where they are missing."""
+    def identity(self, run: Run, new_id: str, *, branches: bool = False) -> str:
+        """The identity of the database. The tables are made where they are missing; with branches also theirs."""
         for name, statement in self.dialect.our_tables(self.schema).items():
+            if name == BRANCHES and not branches:
+                continue
             if not self.dialect.exists(run, self.schema, name):  # the user may have no right to create tables
                 run(statement)
         table, mark = self._table(IDENTITY), self.dialect.mark
@@ -51,6 +53,10 @@ class Remembered:
             self.target,
             application,
         )
+
+    def has_branches(self, run: Run) -> bool:
+        """Whether some query has ever written this schema by several connections."""
+        return self.dialect.prepared is not None and self.dialect.exists(run, self.schema, BRANCHES)
 
     def lock(self, run: Run, application: str) -> tuple[int, str]:
         """(number, id) of the record that was committed last; (0, '') for none.

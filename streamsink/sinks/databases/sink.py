@@ -1,5 +1,6 @@
 """A table of a database as a sink: one transaction of the database has the rows of a checkpoint, and remembers it."""
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,8 +10,9 @@ import pyarrow as pa
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.sinks.databases.address import Address, parse
-from streamsink.sinks.databases.changes import Change, plain
-from streamsink.sinks.databases.dialect import CHECKPOINTS, IDENTITY, Dialect, Run
+from streamsink.sinks.databases.branches import Attempt, Branches, OneWriterInstead, Rows, refuse_writers
+from streamsink.sinks.databases.changes import ROWS_AT_ONCE, Change, plain
+from streamsink.sinks.databases.dialect import BRANCHES, CHECKPOINTS, IDENTITY, Dialect, Run
 from streamsink.sinks.databases.fitting import Fitting
 from streamsink.sinks.databases.link import Link
 from streamsink.sinks.databases.mysql import MySql
@@ -27,10 +29,15 @@ _DIALECTS: dict[str, type[Dialect]] = {"postgresql": PostgreSql, "mysql": MySql,
 # Rows of a checkpoint that are together no larger than this are read before the transaction begins, which then waits
 # for nothing but the database.
 _READ_BEFORE_BYTES = 16 << 20
+# Fewer rows than that are written by one connection, whatever ``writers`` says.
+_LEAST_ROWS = 20_000
+_MOST_WRITERS = 16
 # Files that SQLite makes, and opens, beside a database have its name with these behind.
 _OF_SQLITE = ("-journal", "-wal", "-shm")
 # Keys of a session.
 _LINK, _SCHEMA, _TABLE, _EXACT, _TRIED = "link", "schema", "table", "exact", "tried"
+_HAS_BRANCHES, _SETTLED, _ALONE = "has branches", "settled", "one writer instead"
+log = logging.getLogger("streamsink")
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,8 @@ class DatabaseSink(StagedRowsSink):
     delete_column: a boolean column of the rows, which the table does not have: where it is true, the row with these
     keys is deleted. order_by: a column: of several rows of a batch with the same keys that with the greatest value
     counts; '' where the last one does.
+    writers: so many connections write a checkpoint of 'insert' that has many rows, all but one of them by prepared
+    transactions; 1 by default, as with more a reader may see a part of it until all are committed.
     create_table: create the table where it is missing. check_rows_up_to: batches of at most so many rows are tried in
     the database before they are recorded; 0 for none. name: of the destination in messages and in the journal; by
     default the URL and the table. Give the name that it had when the URL changes, for instance after a failover.
@@ -66,6 +75,7 @@ class DatabaseSink(StagedRowsSink):
     keys: tuple[str, ...] = ()
     delete_column: str = ""
     order_by: str = ""
+    writers: int = 1
     create_table: bool = False
     check_rows_up_to: int = 10_000
     name: str = ""
@@ -76,19 +86,7 @@ class DatabaseSink(StagedRowsSink):
         table = f"{self.schema}.{self.table}" if self.schema else self.table
         object.__setattr__(self, "path", self.name or f"{address.place}/{table}")
         object.__setattr__(self, "keys", tuple(self.keys))
-        found = ""
-        if self.mode not in (INSERT, UPSERT):
-            found = f"mode is {self.mode!r}, expected 'insert' or 'upsert'"
-        elif isinstance(self.keys, str) or (self.mode == UPSERT) != bool(self.keys):
-            found = f"mode is {self.mode!r} and keys are {self.keys!r}: 'upsert' needs keys, and 'insert' has none"
-        elif (self.delete_column or self.order_by) and self.mode != UPSERT:
-            found = "delete_column and order_by are for mode='upsert' with keys"
-        elif self.table in (CHECKPOINTS, IDENTITY):
-            found = f"the table is {self.table}, which is the sink's own"
-        elif address.system == "sqlite" and self.journal in [f"{address.database}{end}" for end in _OF_SQLITE]:
-            found = f"the journal is {self.journal}, which is SQLite's own file beside the database"
-        elif len({*self.keys, self.delete_column}) != len(self.keys) + 1:
-            found = f"keys are {self.keys!r} and delete_column {self.delete_column!r}: a column is named twice"
+        found = _wrong_options(self, address)
         if found:
             raise Misuse(f"{self.path}: {found}. Nothing was written. Correct the options", kind="database.options")
         names = {"table": self.table, "schema": self.schema or "main"}
@@ -100,7 +98,7 @@ class DatabaseSink(StagedRowsSink):
     def identity(self, session: dict[str, Any]) -> str:
         new_id, link = IdSource().new_id(), self._link(session)
         return link.transaction(
-            lambda run: self._remembered(run, session).identity(run, new_id),
+            lambda run: self._identity(run, new_id, session),
             "the database could not be opened, or the tables streamsink_checkpoints and streamsink_identity not made "
             "in it. Nothing was written",
         )
@@ -109,11 +107,25 @@ class DatabaseSink(StagedRowsSink):
         return self._asked(session, lambda run: self._remembered(run, session).applications(run))
 
     def last_committed(self, application: str, session: dict[str, Any]) -> str | None:
-        return self._asked(session, lambda run: self._remembered(run, session).last(run, application))
+        def ask(run: Run) -> str | None:
+            branches = self._branches(run, application, session)
+            if branches is not None:
+                branches.settle(run, sweep=False)
+            return self._remembered(run, session).last(run, application)
+
+        return self._asked(session, ask)
 
     def forget(self, application: str, session: dict[str, Any]) -> None:
+        def forget(run: Run) -> None:
+            remembered = self._remembered(run, session)
+            remembered.lock(run, application)
+            branches = self._branches(run, application, session)
+            if branches is not None:  # no later start of the application would look for them
+                branches.settle(run, sweep=True)
+            remembered.forget(run, application)
+
         self._link(session).transaction(
-            lambda run: self._remembered(run, session).forget(run, application),
+            forget,
             f"what the database remembers of application '{application}' could not be removed",
         )
 
@@ -131,38 +143,75 @@ class DatabaseSink(StagedRowsSink):
         info, dialect = session[_TABLE], self._dialect()
         for rows in self._read(transactions):
             check_values(self._data(rows), info, dialect, self.path)
-            self._check_changes(rows)
+            _check_changes(self, rows)
         # Also the first rows of a start: the user may not have the right to write.
         if (info.ruled or _TRIED not in session) and sum(each.rows for each in transactions) <= self.check_rows_up_to:
             self._try(transactions, session)
             session[_TRIED] = True
 
     def commit_checkpoint(self, checkpoint: PendingCheckpoint[StagedRows]) -> None:
-        session, pending = checkpoint.session, checkpoint.transactions
+        session, rows = checkpoint.session, sum(each.rows for each in checkpoint.transactions)
+        try:
+            self._commit(checkpoint, 1 if rows < _LEAST_ROWS or _ALONE in session else self.writers)
+        except OneWriterInstead as instead:
+            said = self._dialect().told(instead.cause)
+            log.warning("%s: several writers failed (%s): from now on one writes", self.path, said)
+            session[_ALONE] = True
+            session.pop(_SETTLED, None)
+            self._commit(checkpoint, 1)
+
+    def _commit(self, checkpoint: PendingCheckpoint[StagedRows], writers: int) -> None:
+        session, pending, attempts = checkpoint.session, checkpoint.transactions, list[Attempt]()
         small = sum(each.transaction.size for each in pending) <= _READ_BEFORE_BYTES
         read = list(self._read(pending)) if small else None
-
         tries = iter((lambda: None,))  # the fence was asked before the first try
 
         def commit(run: Run) -> None:
             next(tries, checkpoint.fence)()
             remembered = self._remembered(run, session)
             number, record_id = remembered.lock(run, checkpoint.application)
+            branches = self._branches(run, checkpoint.application, session)
+            while attempts:  # of an earlier try, of which nobody knows whether it was committed
+                session.pop(_SETTLED, None)
+                attempts.pop().close()
+            if branches is not None and _SETTLED not in session:
+                branches.settle(run, sweep=True)
+                session[_SETTLED] = True
             if record_id == checkpoint.record_id:
                 return  # committed, and its reply was lost
             if number != checkpoint.expect:
                 raise checkpoint.superseded(number)
-            self._change(run, self._read(pending) if read is None else read, session)
+            rows = self._read(pending) if read is None else read
+            if branches is None or writers == 1:
+                self._change(run, rows, session=session)
+            else:
+                all_of_them = Rows(rows, sum(each.rows for each in pending))
+                attempts.append(
+                    branches.write(run, all_of_them, writers - 1, lambda *of: self._change(*of, session=session))
+                )
             remembered.store(run, checkpoint)
 
+        named = f"record {checkpoint.number} of application '{checkpoint.application}'"
         folder = f" (the rows are in {pending[0].context.folder})" if pending else ""
-        self._link(session).transaction(
-            commit,
-            f"record {checkpoint.number} of application '{checkpoint.application}' could not be committed; it is in "
-            "the journal, each start of the query commits it again until that succeeds, and nothing after it is "
-            "committed before",
-            refused=f"Change the table so that it takes the rows{folder}, and start the query again",
-        )
+        try:
+            self._link(session).transaction(
+                commit,
+                f"{named} could not be committed; it is in the journal, each start of the query commits it again until "
+                "that succeeds, and nothing after it is committed before",
+                refused=f"Change the table so that it takes the rows{folder}, and start the query again",
+            )
+            if attempts:
+                session.pop(_SETTLED)  # until that is so
+                attempts[-1].commit()
+                self._link(session).transaction(
+                    lambda run: attempts[-1].of.settle(run, sweep=False),
+                    f"{named} is committed, and readers may not see all of its rows yet; the next start of the query "
+                    "sees to that first",
+                )
+                session[_SETTLED] = True
+        finally:
+            for attempt in attempts:
+                attempt.close()
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
@@ -181,6 +230,17 @@ class DatabaseSink(StagedRowsSink):
     def _asked(self, session: dict[str, Any], ask: Any) -> Any:
         return self._link(session).transaction(ask, "what the database remembers could not be read")
 
+    def _identity(self, run: Run, new_id: str, session: dict[str, Any]) -> str:
+        refuse_writers(self._dialect(), run, self.writers, self.path)
+        return self._remembered(run, session).identity(run, new_id, branches=self.writers > 1)
+
+    def _branches(self, run: Run, application: str, session: dict[str, Any]) -> Branches | None:
+        """The branches of an application; None where nobody has ever had any."""
+        remembered = self._remembered(run, session)
+        if _HAS_BRANCHES not in session:
+            session[_HAS_BRANCHES] = remembered.has_branches(run)
+        return Branches(remembered, application, self._address(), self.path) if session[_HAS_BRANCHES] else None
+
     def _remembered(self, run: Run, session: dict[str, Any]) -> Remembered:
         dialect = self._dialect()
         if _SCHEMA not in session:
@@ -198,8 +258,8 @@ class DatabaseSink(StagedRowsSink):
             create=self.create_table,
         )
 
-    def _change_of(self) -> Change:
-        return Change(self.keys, self.delete_column, self.order_by)
+    def _change_of(self, at_once: int = ROWS_AT_ONCE) -> Change:
+        return Change(self.keys, self.delete_column, self.order_by, at_once)
 
     def _read(self, transactions: Sequence[PendingTransaction[StagedRows]]) -> Iterator[pa.RecordBatch]:
         for each in transactions:
@@ -210,10 +270,13 @@ class DatabaseSink(StagedRowsSink):
         table = pa.Table.from_batches([rows])
         return table.drop_columns([self.delete_column]) if self.delete_column else table
 
-    def _change(self, run: Run, batches: Iterable[pa.RecordBatch], session: dict[str, Any]) -> None:
+    def _change(
+        self, run: Run, batches: Iterable[pa.RecordBatch], at_once: int = ROWS_AT_ONCE, *, session: dict[str, Any]
+    ) -> None:
         remembered = self._remembered(run, session)
         into = remembered.dialect.quoted(remembered.schema, self.table)
-        self._change_of().apply(batches, run, remembered.dialect, into, exact=self._is_exact(run, remembered, session))
+        exact = self._is_exact(run, remembered, session)
+        self._change_of(at_once).apply(batches, run, remembered.dialect, into, exact=exact)
 
     def _is_exact(self, run: Run, remembered: Remembered, session: dict[str, Any]) -> bool:
         if not self.delete_column:
@@ -228,7 +291,7 @@ class DatabaseSink(StagedRowsSink):
         batches = list(self._read(transactions))
 
         def write(run: Run) -> None:
-            self._change(run, batches, session)
+            self._change(run, batches, session=session)
             self._dialect().check_at_once(run)
 
         self._link(session).transaction(
@@ -238,12 +301,34 @@ class DatabaseSink(StagedRowsSink):
             keep=False,
         )
 
-    def _check_changes(self, rows: pa.RecordBatch) -> None:
-        needed = [*self.keys, *([self.delete_column] if self.delete_column else [])]
-        empty = [name for name in needed if rows[name].null_count]
-        if empty:
-            raise Misuse(
-                f"{self.path}: the columns {said(empty)} have nulls; a key, or whether to delete, is never null. "
-                "Nothing of this batch was recorded or written. Mend the rows in the query",
-                kind="database.values",
-            )
+
+def _check_changes(sink: DatabaseSink, rows: pa.RecordBatch) -> None:
+    needed = [*sink.keys, *([sink.delete_column] if sink.delete_column else [])]
+    empty = [name for name in needed if rows[name].null_count]
+    if empty:
+        raise Misuse(
+            f"{sink.path}: the columns {said(empty)} have nulls; a key, or whether to delete, is never null. "
+            "Nothing of this batch was recorded or written. Mend the rows in the query",
+            kind="database.values",
+        )
+
+
+def _wrong_options(sink: DatabaseSink, address: Address) -> str:
+    """What does not go together; '' when all does."""
+    if sink.mode not in (INSERT, UPSERT):
+        return f"mode is {sink.mode!r}, expected 'insert' or 'upsert'"
+    if isinstance(sink.keys, str) or (sink.mode == UPSERT) != bool(sink.keys):
+        return f"mode is {sink.mode!r} and keys are {sink.keys!r}: 'upsert' needs keys, and 'insert' has none"
+    if (sink.delete_column or sink.order_by) and sink.mode != UPSERT:
+        return "delete_column and order_by are for mode='upsert' with keys"
+    if not 1 <= sink.writers <= _MOST_WRITERS:
+        return f"writers is {sink.writers!r}, expected 1 to {_MOST_WRITERS}"
+    if sink.writers > 1 and (sink.mode != INSERT or address.system == "sqlite"):
+        return f"writers is {sink.writers!r}, which is for mode='insert' and for databases that have a server"
+    if sink.table in (CHECKPOINTS, IDENTITY, BRANCHES):
+        return f"the table is {sink.table}, which is the sink's own"
+    if address.system == "sqlite" and sink.journal in [f"{address.database}{end}" for end in _OF_SQLITE]:
+        return f"the journal is {sink.journal}, which is SQLite's own file beside the database"
+    if len({*sink.keys, sink.delete_column}) != len(sink.keys) + 1:
+        return f"keys are {sink.keys!r} and delete_column {sink.delete_column!r}: a column is named twice"
+    return ""

@@ -1,0 +1,1 @@
+"""What databases have for many rows: formats that are made of whole Arrow columns, and prepared transactions."""

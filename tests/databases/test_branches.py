@@ -1,0 +1,269 @@
+"""Several writers of one checkpoint: each row is there once, whoever dies at whatever statement."""
+
+import contextlib
+import random
+import threading
+
+import pytest
+
+from streamsink.errors import Misuse, StreamsinkError
+from streamsink.sinks.databases import branches, mysql, postgresql, sink
+from streamsink.sinks.databases.bulk.prepared import PostgreSqlPrepared
+from streamsink.sinks.databases.dialect import Run
+from streamsink.testing.faults import InjectedCrash
+from tests.advice.following import follows, told
+from tests.databases.accidents import AFTER, BEFORE, DIALECTS, ENDS, LOST, MODES, Statements, World
+from tests.databases.places import TABLE
+
+ALL = list(range(ENDS[-1]))
+_LONG_ENOUGH_S = 1
+
+
+class _BranchesFirst(branches._Shared):
+    """The main transaction gets rows when a branch has some: so few rows would not be shared otherwise."""
+
+    def __init__(self, *of):
+        super().__init__(*of)
+        self.at_once, self._main, self._taken = 1, threading.get_ident(), threading.Event()
+
+    def __next__(self):
+        if threading.get_ident() == self._main:
+            self._taken.wait(_LONG_ENOUGH_S)  # a branch may have died
+        row = super().__next__()
+        if threading.get_ident() != self._main:
+            self._taken.set()
+        return row
+
+    def stop(self):
+        super().stop()
+        self._taken.set()
+
+
+@pytest.fixture
+def world(served, monkeypatch):
+    """Makes a query of three writers over an empty database."""
+    monkeypatch.setattr(sink, "_LEAST_ROWS", 2)
+    monkeypatch.setattr(branches, "_Shared", _BranchesFirst)
+    return lambda **options: World(served, monkeypatch, **{"writers": 3, **options})
+
+
+def _log(world: World) -> list[str]:
+    """The statements of a run without an accident."""
+    world.start()
+    _all_once(world)
+    return world.statements.log
+
+
+def _all_once(world: World) -> None:
+    """Each row is there once, and nothing is left of any branch."""
+    assert world.place.ids() == ALL
+    assert world.place.count("streamsink_branches") == 0
+    assert _prepared(world) == []
+
+
+def _prepared(world: World) -> list:
+    ask = "XA RECOVER" if world.place.kind == "mariadb" else "SELECT gid FROM pg_prepared_xacts"
+    return list(world.place.ask(ask))
+
+
+def test_each_of_three_writers_has_rows(world):
+    """They are committed together, and what is noted of them is forgotten."""
+    log = _log(world())
+    into = [text for text in log if text.startswith(("COPY", "INSERT INTO")) and TABLE in text]
+    assert len(into) > len(ENDS) - 1 and len({text[-20:] for text in log if text.startswith("COMMIT PREP")}) in (0, 6)
+
+
+def _accident(world_of, number: int, mode: str) -> None:
+    world = world_of()
+    statements, where = Statements(world.place.kind, number, mode), f"{mode} at statement {number}"
+    with contextlib.suppress(InjectedCrash, StreamsinkError):
+        world.start(statements)
+    assert len(statements.log) >= number, where
+    statements.cut()
+    world.start()
+    assert world.place.ids() == ALL, where
+    _all_once(world)
+
+
+def _of_branches(log: list[str]) -> list[int]:
+    """The numbers of the statements from the first branch on to the end of the first checkpoint."""
+    first = next(n for n, text in enumerate(log, 1) if text.startswith(("BEGIN", "XA START")))
+    last = next(n for n, text in enumerate(log, 1) if text.startswith("DELETE FROM") and "branches" in text)
+    return list(range(first - 1, last + 3))
+
+
+@pytest.mark.in_turn("drivers of several writers that die", 2)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_driver_of_several_writers_dies(world, mode, rng: random.Random):
+    """Around the last decision, behind which no other checkpoint comes, and at one statement of the first branches."""
+    log = _log(world())
+    decided = _decisions(log)[-1]
+    for number in (decided, decided + 1, rng.choice(_of_branches(log))):
+        _accident(world, number, mode)
+
+
+@pytest.mark.soak
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+def test_a_driver_of_several_writers_dies_at_every_statement(world, mode):
+    """All of them, of three checkpoints."""
+    count = len(_log(world()))
+    for number in range(1, count):
+        _accident(world, number, mode)
+
+
+def test_a_start_commits_what_is_decided(world):
+    """A driver dies behind the decision, and no other checkpoint comes: the start itself sees to its branches."""
+    _accident(world, _decisions(_log(world()))[-1], AFTER)
+
+
+def test_a_reply_to_the_decision_is_lost(world, served):
+    """The driver looks, and commits the branches in the same run."""
+    number = _decisions(_log(world()))[-1]
+    made = world()
+    made.start(Statements(served.kind, number, LOST))
+    _all_once(made)
+
+
+def _sleeps(world: World, number: int) -> None:
+    """A driver stands still before a statement, in one of its threads, while a successor does what it can."""
+    successor, seen = world.twin(), []
+
+    def meanwhile() -> None:
+        mine, world.statements = world.statements, Statements(world.place.kind)
+        with contextlib.suppress(StreamsinkError):
+            world.start(checkpoint=successor)
+        seen.append(world.place.ids())
+        world.statements = mine
+
+    statements = Statements(world.place.kind, number, act=meanwhile)
+    with contextlib.suppress(StreamsinkError):
+        world.start(statements)
+    statements.cut()
+    assert len(seen) == 1
+    world.checkpoint.committed = 0
+    world.start(checkpoint=successor)
+    _all_once(world)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Nobody waits long for a lock."""
+    for module in (mysql, postgresql):
+        monkeypatch.setattr(module, "LOCK_TIMEOUT_S", 1)
+    monkeypatch.setattr(branches, "_LOOKS", 4)
+
+
+def _decisions(log: list[str]) -> list[int]:
+    return [n + 1 for n, text in enumerate(log, 1) if text.startswith("UPDATE") and "checkpoints" in text]
+
+
+@pytest.mark.in_turn("drivers of several writers that sleep", 1)
+def test_a_driver_sleeps_between_the_decision_and_its_branches(world, impatient):
+    """Its successor commits the branches, or the sleeper itself where they belong to its connections."""
+    number = _decisions(_log(world()))[0]
+    _sleeps(world(), number + 1)
+
+
+@pytest.mark.soak
+@pytest.mark.slow
+def test_a_driver_of_several_writers_sleeps_at_every_statement(world, impatient):
+    """Of the first checkpoint with rows."""
+    for number in _of_branches(_log(world())):
+        _sleeps(world(), number)
+
+
+@pytest.mark.in_turn("servers of several writers that are killed", 2)
+@pytest.mark.parametrize("mode", [BEFORE, AFTER])
+def test_the_server_is_killed_between_prepare_and_commit(world, served, mode):
+    """By SIGKILL, before and after the decision; then it is started again with its branches prepared."""
+    number = _decisions(_log(world()))[-1]
+    made, seen = world(), []
+
+    def kill() -> None:
+        served.server.kill()
+        served.server.start()
+        seen.append((_prepared(made), made.place.ids()))
+
+    with contextlib.suppress(StreamsinkError):
+        made.start(Statements(served.kind, number, mode, act=kill))
+    prepared, ids = seen[0]
+    assert len(prepared) == 2 and ids != ALL and (mode == BEFORE) == (ids == ALL[: ENDS[-2]])
+    made.start()
+    _all_once(made)
+
+
+@follows("database.branch-lost")
+def test_a_branch_that_somebody_has_rolled_back(world, served, monkeypatch):
+    """It is never taken for committed: the query stops until its rows are given up by hand."""
+    monkeypatch.setattr(branches, "_LOOKS", 2)
+    number = _decisions(_log(world()))[-1]
+    made, seen = world(), []
+    with contextlib.suppress(InjectedCrash):
+        made.start(Statements(served.kind, number, AFTER))
+    made.statements.cut()
+    name = _one_rolled_back(made)
+    for _ in range(2):
+        said = told("database.branch-lost", made.start)
+        seen.append(served.ids())
+    assert seen == [seen[0]] * 2 and set(ALL[: ENDS[-2]]) < set(seen[0]) < set(ALL) and name in said.message
+    served.do(said.find(r"(DELETE FROM streamsink_branches WHERE name IN \('[a-z0-9-]+'\))"))
+    made.start(ends=(*ENDS, 15))
+    assert served.ids() == [*seen[0], 12, 13, 14] and _prepared(made) == []
+
+
+def _error(world: World) -> type[Exception]:
+    """Of the driver."""
+    return DIALECTS[world.place.kind]().driver().Error
+
+
+def _one_rolled_back(world: World) -> str:
+    """The other branch may still belong to the connection of the dead driver: it is waited for."""
+    prepared = DIALECTS[world.place.kind]().prepared
+    with contextlib.closing(world.place.server.connect()) as connection:
+        run = Run(connection)
+        for _ in range(1000):
+            name = prepared.names(run, "streamsink-")[0]
+            with contextlib.suppress(_error(world)):
+                prepared.roll_back(run, name)
+                return name
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize("served", ["postgresql"], indirect=True)
+def test_a_server_that_prepares_no_transactions(world, served, monkeypatch):
+    """Many servers of PostgreSQL do not, by default: the message has the setting."""
+    _few = PostgreSqlPrepared.refused
+    monkeypatch.setattr(PostgreSqlPrepared, "refused", lambda of, run, at_once: _few(of, run, at_once + 50))
+    said = told("database.options", world().start)
+    said.says("max_prepared_transactions of the server is 20", "leave the option writers out")
+
+
+@pytest.mark.parametrize("options", [{"writers": 0}, {"writers": 17}, {"writers": 2, "mode": "upsert", "keys": ["id"]}])
+def test_options_of_writers(served, options):
+    """Rows with keys have an order, in which they are written."""
+    with pytest.raises(Misuse, match="writers is"):
+        served.sink("/journal", **options)
+
+
+def test_a_branch_that_waits_for_another_one(world, served, impatient, caplog):
+    """Two writers in each other's way would wait for ever: one writes instead."""
+    made = world(create_table=False)
+    served.do(f'CREATE TABLE "{TABLE}" (id bigint, word varchar(99))')
+    served.do("CREATE TABLE summed (one int PRIMARY KEY, n bigint)")
+    served.do("INSERT INTO summed VALUES (1, 0)")
+    if served.kind == "mariadb":
+        served.do(
+            f'CREATE TRIGGER sums AFTER INSERT ON "{TABLE}" FOR EACH ROW UPDATE summed SET n = n + 1 WHERE one = 1'
+        )
+    else:
+        schema = served._quoted(served.schema).replace("%", "%%")
+        served.do(
+            f"CREATE FUNCTION sums() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN UPDATE {schema}.summed "
+            "SET n = n + 1; RETURN NEW; END $$"
+        )
+        served.do(f'CREATE TRIGGER sums AFTER INSERT ON "{TABLE}" FOR EACH ROW EXECUTE FUNCTION sums()')
+    made.start()
+    _all_once(made)
+    assert served.ask("SELECT n FROM summed")[0][0] == len(ALL)
+    assert "from now on one writes" in caplog.text
