@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from streamsink.errors import Corrupt, Misuse, Retryable, StreamsinkError
+from streamsink.sinks.iceberg import exchange
 
 _DURABLE = {"py-io-impl": "streamsink.sinks.iceberg.file_io.DurableFileIO"}
 # The property that ``try_out`` changes.
@@ -44,20 +45,44 @@ class CatalogTable:
             ) from missing
         with self.answered("the catalog could not be opened", opening=True):
             self.catalog: Any = load_catalog(name, **{**_DURABLE, **properties})
+        self._looked_at: Any = None
 
     def anew(self) -> "CatalogTable":
         """The same with a connection of its own, for another thread."""
         return CatalogTable(self.path, *self._of, self.identifier)
 
     def load(self) -> Any | None:
-        """The table as it is now; None where there is none. Costs a question to the catalog, and one file."""
+        """The table as it is now; None where there is none.
+
+        Costs a question to the catalog, and one file, unless a database says that the file is known.
+        """
         from pyiceberg.exceptions import NoSuchTableError
 
         with self.answered("the table could not be loaded from its catalog", opening=True), self.whole():
+            known = self._looked_at
+            if known is not None and exchange.newest(self.catalog, self.identifier) == known.metadata_location:
+                return _again(known)
             try:
-                return self.catalog.load_table(self.identifier)
+                return self._remembered(self.catalog.load_table(self.identifier))
             except NoSuchTableError:
                 return None
+
+    def commit(self, table: Any, updates: Sequence[Any], requirements: Sequence[Any]) -> Any:
+        """Change the table, as it was looked at, by a commit. Returns it as it is then.
+
+        Raises CommitFailedException when it was changed meanwhile so that a requirement does not hold; in a database,
+        when it was changed in whatever way. Raises what the catalog raises.
+        """
+        if exchange.is_possible(self.catalog):
+            return self._remembered(exchange.exchange(table, updates, requirements))
+        after = _again(table)
+        after._do_commit(updates=tuple(updates), requirements=tuple(requirements))
+        return after
+
+    def _remembered(self, table: Any) -> Any:
+        if exchange.is_possible(self.catalog):
+            self._looked_at = _again(table)
+        return table
 
     def default_location(self) -> str:
         """Where the catalog would create the table; '' where only its server knows that."""
@@ -151,3 +176,10 @@ class CatalogTable:
                 "goes on when it is started again",
                 kind="iceberg.unavailable",
             ) from failed
+
+
+def _again(table: Any) -> Any:
+    """Another object for the same table: pyiceberg changes the one by which something is committed."""
+    from pyiceberg.table import Table
+
+    return Table(table.name(), table.metadata, table.metadata_location, table.io, table.catalog, table.config)

@@ -74,22 +74,20 @@ def commit(to: CatalogTable, table: Any, record: Committable, files: Sequence[An
     have it; OSError when a file could not be written, with nothing committed.
     """
     from pyiceberg.exceptions import CommitFailedException
-    from pyiceberg.table.update import AssertTableUUID
+    from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
     with to.answered("the files of a commit could not be written"), to.whole():
-        own = _as_of(table, spec_id)
-        transaction = _transaction(own)
-        update = transaction.update_snapshot(snapshot_properties=summary_of(record))
+        update = _unchanged(_as_of(table, spec_id)).update_snapshot(snapshot_properties=summary_of(record))
         producer = update.merge_append() if _merges(table.metadata.properties) else update.fast_append()
         for file in files:
             producer.append_data_file(file)
-        producer.commit()  # into the transaction
-        order = transaction.table_metadata.last_sequence_number
-        transaction.set_properties(property_of(record, producer.snapshot_id, order))
-    requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
+        updates, requirements = producer._commit()
+        said = property_of(record, producer.snapshot_id, table.metadata.next_sequence_number())
+    updates = (*updates, SetPropertiesUpdate(updates=said))
+    requirements = (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
     try:
         with to.answered("a commit was not answered"):
-            own._do_commit(updates=transaction._updates, requirements=requirements)
+            return to.commit(table, updates, requirements)
     except CommitFailedException as first:
         if not _is_there(to, record, producer.snapshot_id):
             producer._clean_all_uncommitted()
@@ -102,8 +100,6 @@ def commit(to: CatalogTable, table: Any, record: Committable, files: Sequence[An
                 "safe in the journal; the next start looks whether it was published, and publishes it if not",
                 kind="publish.unknown",
             ) from unknown
-    else:
-        return own
     return None
 
 
@@ -126,22 +122,16 @@ def _is_heeded(name: str, value: str) -> bool:
     return name != _CODEC and (name not in _NUMBERS or str(value).isdecimal())
 
 
-def _transaction(table: Any) -> Any:
-    """A transaction that makes its metadata once for each change, and not for each of the dozen times it is asked."""
+def _unchanged(table: Any) -> Any:
+    """A transaction in which nothing is changed: one of pyiceberg copies all metadata for each time it is asked."""
     from pyiceberg.table import Transaction
 
-    class Remembering(Transaction):  # type: ignore[misc]
-        _made: tuple[Any, Any] = (None, None)
-
+    class Unchanged(Transaction):  # type: ignore[misc]
         @property
         def table_metadata(self) -> Any:
-            of, made = self._made
-            if made is None or of is not self._updates:
-                made = super().table_metadata
-                self._made = (self._updates, made)
-            return made
+            return self._table.metadata
 
-    return Remembering(table)
+    return Unchanged(table)
 
 
 def _merges(properties: Mapping[str, str]) -> bool:
