@@ -75,6 +75,7 @@ class CatalogTable:
         """
         if exchange.is_possible(self.catalog):
             return self._remembered(exchange.exchange(table, updates, requirements))
+        exchange.flush(table.io)
         after = _again(table)
         after._do_commit(updates=tuple(updates), requirements=tuple(requirements))
         return after

@@ -13,6 +13,7 @@ from streamsink.protocol.sink import Committer, Destination, History, Published
 from streamsink.sinks.iceberg import table_state
 from streamsink.sinks.iceberg.catalog import CatalogTable
 from streamsink.sinks.iceberg.commit import Refused, commit, data_file, names_in
+from streamsink.sinks.iceberg.exchange import one_flush
 from streamsink.sinks.iceberg.table_state import Standing
 from streamsink.sinks.lake_tables.attempts import Places
 from streamsink.sinks.lake_tables.parquet_file import LakeFile
@@ -169,7 +170,8 @@ class IcebergCommitter(Committer):
                 data_file(table, file, f"{folder}/{file.name}", int(more[SCHEMA_ID]), spec_id) for file in described
             ]
         fault_point("commit.before_publish")
-        self._looked_at = commit(self._catalog, table, record, files, spec_id)
+        with one_flush(table.io):
+            self._looked_at = commit(self._catalog, table, record, files, spec_id)
 
     def _spec_id(self, table: Any, record: Committable, more: Mapping[str, Any]) -> int:
         """The partition spec by which files were written, or the same one again where that was removed since."""

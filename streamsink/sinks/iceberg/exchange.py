@@ -7,10 +7,12 @@ on: whatever anybody has changed since refuses it. Other catalogs (REST, Hive, .
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from streamsink.events import log
+from streamsink.storage.file_io import local_file_io
 
 
 def is_possible(catalog: Any) -> bool:
@@ -52,6 +54,7 @@ def exchange(table: Any, updates: Sequence[Any], requirements: Sequence[Any]) ->
     provider = load_location_provider(after.location, after.properties)
     location = provider.new_table_metadata_file_location(catalog._parse_metadata_version(before) + 1)
     catalog._write_metadata(after, table.io, location)
+    flush(table.io)
     change = update(IcebergTables).where(*_row(catalog, table.name()), IcebergTables.metadata_location == before)
     with catalog.engine.begin() as connection:
         values = {"metadata_location": location, "previous_metadata_location": before}
@@ -96,3 +99,23 @@ def _delete(io: Any, location: str) -> None:
         io.delete(location)
     except OSError as failed:  # what stays is found as an orphan
         log.warning("the metadata file of a refused commit could not be deleted, and stays: %s", failed)
+
+
+@contextmanager
+def one_flush(io: Any) -> Iterator[None]:
+    """Within it the files that ``io`` writes to a local disk wait for ``flush``: a commit waits for the disk once."""
+    if not hasattr(io, "waiting"):
+        yield
+        return
+    with local_file_io().flush_group() as io.waiting:
+        try:
+            yield
+        finally:
+            io.waiting = None
+
+
+def flush(io: Any) -> None:
+    """Make durable what waits, before a catalog is told of it. Raises OSError; then nothing may be told."""
+    waiting = getattr(io, "waiting", None)
+    if waiting is not None:
+        waiting.flush()

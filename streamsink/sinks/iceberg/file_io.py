@@ -12,16 +12,23 @@ from pyiceberg.io import OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from streamsink.storage.file_io import FileIO, local_file_io
+from streamsink.storage.flush_group import FlushGroup
 
 
 class DurableFileIO(PyArrowFileIO):  # type: ignore[misc]
-    """pyiceberg's own stores, with durable files on a local disk. A catalog finds it by its property ``py-io-impl``."""
+    """pyiceberg's own stores, with durable files on a local disk. A catalog finds it by its property ``py-io-impl``.
+
+    waiting: what becomes durable together (``exchange.one_flush``); None where each file is so when it is closed.
+    """
+
+    waiting: FlushGroup | None = None
 
     def new_output(self, location: str) -> Any:
         scheme, _, path = self.parse_location(location, self.properties)
         if scheme != "file":
             return super().new_output(location)
-        return DurableOutput(location, path, _disk(), lambda: super(DurableFileIO, self).new_input(location))
+        as_input = functools.partial(super().new_input, location)
+        return DurableOutput(location, path, _disk(), as_input, self.waiting)
 
 
 @functools.cache
@@ -31,13 +38,24 @@ def _disk() -> FileIO:
 
 
 class DurableOutput(OutputFile):  # type: ignore[misc]
-    """A file in a store of this library. path: as the store has it. as_input: opens it for reading."""
+    """A file in a store of this library. path: as the store has it. as_input: opens it for reading.
 
-    def __init__(self, location: str, path: str, file_io: FileIO, as_input: Callable[[], Any]):
+    waiting: what becomes durable together with it.
+    """
+
+    def __init__(
+        self,
+        location: str,
+        path: str,
+        file_io: FileIO,
+        as_input: Callable[[], Any],
+        waiting: FlushGroup | None = None,
+    ):
         super().__init__(location)
         self._path = path
         self._io = file_io
         self._as_input = as_input
+        self._waiting = waiting
 
     def __len__(self) -> int:
         size = self._io.size(self._path)
@@ -55,7 +73,7 @@ class DurableOutput(OutputFile):  # type: ignore[misc]
         if overwrite:
             self._io.delete(self._path)
         self._io.make_dir(os.path.dirname(self._path))
-        return DurableStream(self._io, self._path)
+        return DurableStream(self._io, self._path, self._waiting)
 
 
 # How names of the files end that catalogs name. Each is written behind all that it names, into the same folder.
@@ -63,10 +81,14 @@ _LAST = ".metadata.json"
 
 
 class DurableStream:
-    """A file that is durable when it is closed; its name is so with the metadata file that is written last."""
+    """A file that is durable when it is closed; its name is so with the metadata file that is written last.
 
-    def __init__(self, file_io: FileIO, path: str):
+    waiting: where it is given, file and name are durable when that is flushed. They can be read before.
+    """
+
+    def __init__(self, file_io: FileIO, path: str, waiting: FlushGroup | None = None):
         self._io = file_io
+        self._waiting = waiting
         self._path = path
         self._stream: BinaryIO | None = file_io.open_output(path)
         self._size = 0
@@ -89,7 +111,12 @@ class DurableStream:
 
     def close(self) -> None:
         stream, self._stream = self._stream, None
-        if stream is not None:
+        if stream is not None and self._waiting is not None:
+            stream.flush()
+            # pyiceberg writes manifests in threads of its own, for which the one thread of the group waits.
+            self._waiting.close_on_flush(stream)
+            self._waiting.sync_dir(os.path.dirname(self._path))
+        elif stream is not None:
             self._io.close_output(stream)
             if self._path.endswith(_LAST):
                 self._io.sync_dir(os.path.dirname(self._path))

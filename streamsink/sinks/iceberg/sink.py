@@ -220,6 +220,7 @@ class OpenIceberg(OpenSink):
             max_open=self._options.max_open_writers,
             memory_bytes=self._options.writer_memory_bytes,
             store=self._store,
+            announces=checkpoint.is_small,
         )
 
     def stage(
