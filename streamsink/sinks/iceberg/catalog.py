@@ -113,12 +113,11 @@ class CatalogTable:
                 with self.catalog.create_table_transaction(
                     self.identifier, schema=schema, location=location or None, properties=dict(properties)
                 ) as creating:
-                    with creating.update_spec() as spec:
-                        for column in partition_by:
-                            spec.add_identity(column)
+                    if partition_by:
+                        _partition(creating, partition_by)
             except (TableAlreadyExistsError, CommitFailedException):
                 pass  # what another program has created is looked at as any table is
-            return self.catalog.load_table(self.identifier)
+            return self._remembered(self.catalog.load_table(self.identifier))
 
     def try_out(self, table: Any, word: str) -> None:
         """Change a property of the table, which no reader looks at.
@@ -127,11 +126,12 @@ class CatalogTable:
         catalog does not take. word: another one each time.
         """
         from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
         with self.answered("a commit was tried, which the catalog did not take", opening=True):
+            change = SetPropertiesUpdate(updates={TRIED: word})
             try:
-                with table.transaction() as trying:
-                    trying.set_properties({TRIED: word})
+                self.commit(table, [change], [AssertTableUUID(uuid=table.metadata.table_uuid)])
             except CommitFailedException:
                 pass  # another program was first
 
@@ -184,3 +184,9 @@ def _again(table: Any) -> Any:
     from pyiceberg.table import Table
 
     return Table(table.name(), table.metadata, table.metadata_location, table.io, table.catalog, table.config)
+
+
+def _partition(creating: Any, columns: Sequence[str]) -> None:
+    with creating.update_spec() as spec:
+        for column in columns:
+            spec.add_identity(column)

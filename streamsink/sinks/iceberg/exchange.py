@@ -23,6 +23,15 @@ def is_possible(catalog: Any) -> bool:
     return bool(catalog.engine.dialect.supports_sane_rowcount)
 
 
+def is_lasting(catalog: Any) -> bool:
+    """Whether each connection to the catalog finds the same: it is a database that is not in this process's memory."""
+    if not is_possible(catalog):
+        return False
+    url = catalog.engine.url
+    in_memory = not url.database or ":memory:" in url.database or "memory" in str(url.query.get("mode", ""))
+    return bool(url.get_backend_name() != "sqlite" or not in_memory)
+
+
 def newest(catalog: Any, identifier: Sequence[str]) -> str | None:
     """Which metadata file is the table's now; None where there is no table. It costs one statement."""
     from sqlalchemy import select

@@ -16,7 +16,7 @@ from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Destination, OpenSink, Sink
-from streamsink.sinks.iceberg import columns, table_state
+from streamsink.sinks.iceberg import columns, exchange, table_state
 from streamsink.sinks.iceberg.catalog import CatalogTable
 from streamsink.sinks.iceberg.committer import BEHIND, DATA_URI, PARTITION, SCHEMA_ID, SPEC_ID, IcebergCommitter
 from streamsink.sinks.lake_tables.attempts import Places
@@ -26,6 +26,8 @@ from streamsink.storage.stores import Store, journal_place, table_path
 
 # Key in the payload of a record: the path of the sink.
 _DESTINATION = "destination"
+# Attribute of a sink: the connection by which it was made, until a start of a query takes it over.
+_NAMED = "_named"
 _JOURNALS = "_streamsink"  # Iceberg's orphan cleaning leaves out names that begin so
 
 
@@ -74,6 +76,7 @@ class IcebergSink(Sink):
 
     def _location_by_catalog(self) -> str:
         named = self.named()
+        object.__setattr__(self, _NAMED, named)
         table = named.load()
         found = str(table.location()) if table is not None else named.default_location()
         if not found:
@@ -89,6 +92,9 @@ class IcebergSink(Sink):
         """The table in its catalog, by a connection of its own."""
         return CatalogTable(self.path, self.catalog, self.catalog_properties, self.table.split("."))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != _NAMED}  # no connection travels
+
     def open(
         self,
         file_io: FileIO,
@@ -97,7 +103,7 @@ class IcebergSink(Sink):
         fields: Callable[[], Sequence[Any]],
         emit: Callable[[Event], None],
     ) -> "OpenIceberg":
-        named = self.named()
+        named = self.__dict__.pop(_NAMED, None) or self.named()
         table = named.load()
         if table is None:
             self._check_creation(options, batch)
@@ -110,7 +116,7 @@ class IcebergSink(Sink):
                     kind="iceberg.options",
                 )
             table = named.create(columns_of, options.partition_by, self.place, options.table_options)
-            if named.anew().load() is None:
+            if not exchange.is_lasting(named.catalog) and named.anew().load() is None:
                 raise Misuse(
                     f"{self.path}: what is created in this catalog cannot be found by another connection: it is in "
                     "the memory of this process only. No row was written. Name a catalog that lasts",
