@@ -34,9 +34,8 @@ def is_lasting(catalog: Any) -> bool:
 
 def newest(catalog: Any, identifier: Sequence[str]) -> str | None:
     """Which metadata file is the table's now; None where there is no table. It costs one statement."""
-    from sqlalchemy import select
-
     from pyiceberg.catalog.sql import IcebergTables
+    from sqlalchemy import select
 
     wanted = select(IcebergTables.metadata_location).where(*_row(catalog, identifier))
     only_tables = catalog._iceberg_type_filter()
@@ -51,12 +50,11 @@ def exchange(table: Any, updates: Sequence[Any], requirements: Sequence[Any]) ->
     It costs one file and one statement. Raises CommitFailedException when it was changed meanwhile, in whatever way;
     nothing is left then. After another error of the database nobody knows the outcome.
     """
-    from sqlalchemy import update
-
     from pyiceberg.catalog.sql import IcebergTables
     from pyiceberg.exceptions import CommitFailedException
     from pyiceberg.table import Table
     from pyiceberg.table.locations import load_location_provider
+    from sqlalchemy import update
 
     catalog, before = table.catalog, table.metadata_location
     after = _updated(table, updates, requirements)
@@ -77,11 +75,7 @@ def exchange(table: Any, updates: Sequence[Any], requirements: Sequence[Any]) ->
 
 def _updated(table: Any, updates: Sequence[Any], requirements: Sequence[Any]) -> Any:
     """The metadata as pyiceberg makes it, without a copy of all that stays as it is."""
-    from pyiceberg.table.update import (
-        _apply_table_update,
-        _TableMetadataUpdateContext,
-        _update_table_metadata_log,
-    )
+    from pyiceberg.table.update import _apply_table_update, _TableMetadataUpdateContext, _update_table_metadata_log
 
     for requirement in requirements:
         requirement.validate(table.metadata)

@@ -44,12 +44,7 @@ class DurableOutput(OutputFile):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        location: str,
-        path: str,
-        file_io: FileIO,
-        as_input: Callable[[], Any],
-        waiting: FlushGroup | None = None,
+        self, location: str, path: str, file_io: FileIO, as_input: Callable[[], Any], waiting: FlushGroup | None = None
     ):
         super().__init__(location)
         self._path = path
