@@ -6,13 +6,14 @@ names the one that was looked at, nothing is read. A commit is one statement, wh
 on: whatever anybody has changed since refuses it. Other catalogs (REST, Hive, ...) go pyiceberg's way.
 """
 
+import functools
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from streamsink.events import log
-from streamsink.storage.file_io import local_file_io
+from streamsink.storage.file_io import FileIO, local_file_io
 
 
 def is_possible(catalog: Any) -> bool:
@@ -104,13 +105,19 @@ def _delete(io: Any, location: str) -> None:
         log.warning("the metadata file of a refused commit could not be deleted, and stays: %s", failed)
 
 
+@functools.cache
+def disk() -> FileIO:
+    """Local disks, one object for all: it remembers which folders above are durable."""
+    return local_file_io()
+
+
 @contextmanager
 def one_flush(io: Any) -> Iterator[None]:
     """Within it the files that ``io`` writes to a local disk wait for ``flush``: a commit waits for the disk once."""
     if not hasattr(io, "waiting"):
         yield
         return
-    with local_file_io().flush_group() as io.waiting:
+    with disk().flush_group() as io.waiting:
         try:
             yield
         finally:

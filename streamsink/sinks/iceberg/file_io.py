@@ -11,7 +11,8 @@ from typing import Any, BinaryIO
 from pyiceberg.io import OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from streamsink.storage.file_io import FileIO, local_file_io
+from streamsink.sinks.iceberg.exchange import disk
+from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 
 
@@ -28,13 +29,7 @@ class DurableFileIO(PyArrowFileIO):  # type: ignore[misc]
         if scheme != "file":
             return super().new_output(location)
         as_input = functools.partial(super().new_input, location)
-        return DurableOutput(location, path, _disk(), as_input, self.waiting)
-
-
-@functools.cache
-def _disk() -> FileIO:
-    """One for all: it remembers which folders above are durable."""
-    return local_file_io()
+        return DurableOutput(location, path, disk(), as_input, self.waiting)
 
 
 class DurableOutput(OutputFile):  # type: ignore[misc]
