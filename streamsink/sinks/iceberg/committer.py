@@ -36,8 +36,8 @@ class IcebergCommitter(Committer):
         self._places = places
         self._load = load
         self._looked_at: Any = None
-        # The snapshot that was current at the last look; None for none.
-        self.seen: int | None = None
+        # The table as it was at the last look; None before the first one.
+        self.seen: Any = None
 
     def for_background(self) -> "IcebergCommitter":
         return IcebergCommitter(self._to, self._catalog.anew(), self._places, self._load)
@@ -116,7 +116,7 @@ class IcebergCommitter(Committer):
                 "of the dropped one and start a new checkpoint, which reads the source from its beginning",
                 kind="table.recreated",
             )
-        self._looked_at, self.seen = table, table.metadata.current_snapshot_id
+        self._looked_at = self.seen = table
         return table
 
     def _standing(self, table: Any, application: str) -> Standing:

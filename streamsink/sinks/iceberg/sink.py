@@ -122,14 +122,7 @@ class IcebergSink(Sink):
                     "the memory of this process only. No row was written. Name a catalog that lasts",
                     kind="iceberg.options",
                 )
-        columns.check(table, self.path)
-        by = columns.partition_columns(table)
-        if options.partition_by and list(options.partition_by) != by:
-            raise Misuse(
-                f"{self.path}: partition_by is {list(options.partition_by)}, and the table is partitioned by {by}. "
-                "Nothing was written. Leave the option out, or name the same columns",
-                kind="table.created-differently",
-            )
+        columns.check(table, self.path, options.partition_by)
         data = table.properties.get("write.data.path", table.location())
         if _authority(table_path(data)) != _authority(table_path(table.location())):
             raise Misuse(
@@ -209,8 +202,10 @@ class OpenIceberg(OpenSink):
         return self._io.flush_group()
 
     def writing(self, checkpoint: Checkpoint, fields: Sequence[Any], positions: Sequence[Any]) -> LakeWriting:
-        if fields is not self._fields:
-            self._table = columns.fitted(self._table, self._named, fields, self._options)
+        seen = self.committer.seen or self._table
+        if fields is not self._fields or columns.differ(seen, self._table):
+            columns.check(seen, self._sink.path, self._options.partition_by)
+            self._table = columns.fitted(seen, self._named, fields, self._options)
             self._fields = fields
         schema = columns.file_schema(self._table.schema(), self._sink.path)
         io, target = self._places.io, self._options.target_file_bytes
@@ -235,7 +230,8 @@ class OpenIceberg(OpenSink):
         columns.check_partitions(written, self._sink.path)
         metadata = self._table.metadata
         told: dict[str, Any] = {SCHEMA_ID: metadata.current_schema_id, SPEC_ID: metadata.default_spec_id}
-        told |= {DATA_URI: self._data_uri, BEHIND: self.committer.seen}
+        seen = self.committer.seen
+        told |= {DATA_URI: self._data_uri, BEHIND: seen.metadata.current_snapshot_id if seen is not None else None}
         told[PARTITION] = [field.source_id for field in self._table.spec().fields]
         files, payload = self._places.stage(checkpoint, written, group, **told)
         return files, {**payload, _DESTINATION: self._sink.path}
