@@ -34,6 +34,7 @@ def calls(monkeypatch):
     counted(FromInputFile, "table_metadata", "metadata read")
     counted(Snapshot, "__deepcopy__", "snapshot copied")
     counted(DurableFileIO, "new_output", "file written")
+    counted(DurableFileIO, "new_input", "file read")
     counted(os, "fsync", "flush")
     event.listen(Engine, "before_cursor_execute", statement)
     yield counts
@@ -78,3 +79,21 @@ def test_what_others_have_committed_is_read_once(calls, tmp_path):
     found = costs[1] - costs[0]
     assert found["metadata read"] == 1 and found["snapshot copied"] == 0 and found["UPDATE"] == 2
     assert sorted(row["id"] for row in query.found()) == [0, 1, 2, 100]
+
+
+def test_the_list_that_is_remembered_is_the_one_that_was_written(tmp_path):
+    """Each manifest has the sequence number of its snapshot, also behind merges, and each file that of its own."""
+    query = Query(tmp_path)
+    merging = {"commit.manifest.min-count-to-merge": "3"}
+    query.run(*(pa.table({"id": [number]}) for number in range(8)), table_options=merging)
+    table = query.table()
+    order = {each.snapshot_id: each.sequence_number for each in table.metadata.snapshots}
+    for snapshot in table.metadata.snapshots:
+        manifests = snapshot.manifests(table.io)
+        for manifest in manifests:
+            assert manifest.sequence_number == order[manifest.added_snapshot_id]
+            entries = manifest.fetch_manifest_entry(table.io)
+            assert all(entry.sequence_number == order[entry.snapshot_id] for entry in entries)
+            assert manifest.min_sequence_number == min(entry.sequence_number for entry in entries)
+    assert len(table.current_snapshot().manifests(table.io)) < 8
+    assert sorted(row["id"] for row in query.found()) == list(range(8))

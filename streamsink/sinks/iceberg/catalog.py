@@ -6,6 +6,7 @@ from typing import Any
 
 from streamsink.errors import Corrupt, Misuse, Retryable, StreamsinkError
 from streamsink.sinks.iceberg import exchange
+from streamsink.sinks.iceberg.append import Left
 
 _DURABLE = {"py-io-impl": "streamsink.sinks.iceberg.file_io.DurableFileIO"}
 # The property that ``try_out`` changes.
@@ -46,6 +47,8 @@ class CatalogTable:
         with self.answered("the catalog could not be opened", opening=True):
             self.catalog: Any = load_catalog(name, **{**_DURABLE, **properties})
         self._looked_at: Any = None
+        # Of the last commit by this connection.
+        self.left: Left | None = None
 
     def anew(self) -> "CatalogTable":
         """The same with a connection of its own, for another thread."""

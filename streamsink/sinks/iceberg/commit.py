@@ -12,6 +12,7 @@ import pyarrow as pa
 from streamsink.errors import OutcomeUnknown, StreamsinkError
 from streamsink.format.arrow_types import physical
 from streamsink.protocol.committable import Committable
+from streamsink.sinks.iceberg.append import appending
 from streamsink.sinks.iceberg.catalog import CatalogTable
 from streamsink.sinks.iceberg.statistics import statistics
 from streamsink.sinks.iceberg.table_state import property_of, said_of, summary_of
@@ -77,8 +78,8 @@ def commit(to: CatalogTable, table: Any, record: Committable, files: Sequence[An
     from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
     with to.answered("the files of a commit could not be written"), to.whole():
-        update = _unchanged(_as_of(table, spec_id)).update_snapshot(snapshot_properties=summary_of(record))
-        producer = update.merge_append() if _merges(table.metadata.properties) else update.fast_append()
+        merges = _merges(table.metadata.properties)
+        producer = appending(_as_of(table, spec_id), summary_of(record), merges=merges, before=to.left)
         for file in files:
             producer.append_data_file(file)
         updates, requirements = producer._commit()
@@ -87,7 +88,7 @@ def commit(to: CatalogTable, table: Any, record: Committable, files: Sequence[An
     requirements = (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
     try:
         with to.answered("a commit was not answered"):
-            return to.commit(table, updates, requirements)
+            committed = to.commit(table, updates, requirements)
     except CommitFailedException as first:
         if not _is_there(to, record, producer.snapshot_id):
             producer._clean_all_uncommitted()
@@ -100,6 +101,9 @@ def commit(to: CatalogTable, table: Any, record: Committable, files: Sequence[An
                 "safe in the journal; the next start looks whether it was published, and publishes it if not",
                 kind="publish.unknown",
             ) from unknown
+    else:
+        to.left = producer.left()
+        return committed
     return None
 
 
@@ -120,18 +124,6 @@ def _is_heeded(name: str, value: str) -> bool:
     The codec is meant for data files, and pyiceberg does not know each that Iceberg allows.
     """
     return name != _CODEC and (name not in _NUMBERS or str(value).isdecimal())
-
-
-def _unchanged(table: Any) -> Any:
-    """A transaction in which nothing is changed: one of pyiceberg copies all metadata for each time it is asked."""
-    from pyiceberg.table import Transaction
-
-    class Unchanged(Transaction):  # type: ignore[misc]
-        @property
-        def table_metadata(self) -> Any:
-            return self._table.metadata
-
-    return Unchanged(table)
 
 
 def _merges(properties: Mapping[str, str]) -> bool:

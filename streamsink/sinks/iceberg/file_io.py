@@ -1,19 +1,22 @@
-"""How pyiceberg writes metadata on a local disk: durable, before a catalog names it. Driver only.
+"""How pyiceberg writes metadata on a local disk and on HDFS: durable, before a catalog names it. Driver only.
 
 pyiceberg's own files are closed, and not flushed: after a power failure a catalog would name metadata that is empty.
+And its files on HDFS need a library of Hadoop's (libhdfs) that few machines have.
 """
 
 import functools
+import io
 import os
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from pyiceberg.io import OutputFile
+from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from streamsink.sinks.iceberg.exchange import disk
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
+from streamsink.storage.stores import Store
 
 
 class DurableFileIO(PyArrowFileIO):  # type: ignore[misc]
@@ -24,12 +27,58 @@ class DurableFileIO(PyArrowFileIO):  # type: ignore[misc]
 
     waiting: FlushGroup | None = None
 
+    def new_input(self, location: str) -> Any:
+        return HdfsInput(location, _hdfs(location)) if _is_on_hdfs(location) else super().new_input(location)
+
     def new_output(self, location: str) -> Any:
         scheme, _, path = self.parse_location(location, self.properties)
-        if scheme != "file":
-            return super().new_output(location)
-        as_input = functools.partial(super().new_input, location)
-        return DurableOutput(location, path, disk(), as_input, self.waiting)
+        as_input = functools.partial(self.new_input, location)
+        if scheme == "file":
+            return DurableOutput(location, path, disk(), as_input, self.waiting)
+        if scheme == _HDFS:
+            return DurableOutput(location, location, _hdfs(location), as_input)
+        return super().new_output(location)
+
+    def delete(self, location: Any) -> None:
+        name = location if isinstance(location, str) else location.location
+        _hdfs(name).delete(name) if _is_on_hdfs(name) else super().delete(location)
+
+
+_HDFS = "hdfs"
+
+
+def _is_on_hdfs(location: str) -> bool:
+    return location.startswith(f"{_HDFS}://")
+
+
+def _hdfs(location: str) -> FileIO:
+    """The cluster that has the file."""
+    return _cluster(location[: location.index("/", len(_HDFS) + 3)])
+
+
+@functools.cache
+def _cluster(root: str) -> FileIO:
+    return Store(root).open()
+
+
+class HdfsInput(InputFile):  # type: ignore[misc]
+    """A file of metadata on HDFS, which is read at once."""
+
+    def __init__(self, location: str, file_io: FileIO):
+        super().__init__(location)
+        self._io = file_io
+
+    def __len__(self) -> int:
+        size = self._io.size(self.location)
+        if size is None:
+            raise FileNotFoundError(self.location)
+        return size
+
+    def exists(self) -> bool:
+        return self._io.exists(self.location)
+
+    def open(self, seekable: bool = True) -> io.BytesIO:
+        return io.BytesIO(self._io.read(self.location))
 
 
 class DurableOutput(OutputFile):  # type: ignore[misc]
