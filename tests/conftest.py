@@ -234,6 +234,14 @@ def hive_metastore(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def iceberg_rest(tmp_path_factory):
+    """A REST catalog of Iceberg tables for all tests of a process; tests take namespaces of their own."""
+    from tests.services.iceberg_rest import IcebergRest
+
+    yield from _serving(IcebergRest(tmp_path_factory.mktemp("rest")), end=IcebergRest.kill)
+
+
+@pytest.fixture(scope="session")
 def hdfs_cluster(tmp_path_factory):
     """A real HDFS for all tests of a process; tests take folders of their own."""
     from tests.services.hdfs import HdfsCluster

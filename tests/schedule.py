@@ -76,6 +76,7 @@ UNITS = {
         "databases/test_refused",
         "databases/test_rows",
         "iceberg/test_catalogs",
+        "iceberg/test_rest",
     ),
 }
 # They wait more than they compute.

@@ -24,7 +24,7 @@ def _hive(query: Query, server) -> None:
     }
 
 
-def _check(query: Query) -> None:
+def check_catalog(query: Query) -> None:
     """Three starts, of which each finds what the one before has done; and a rollback between."""
     query.run(table_of(ROW, empty_row(2)), table_of(empty_row(3)), partition_by=["day"])
     query.run(table_of(empty_row(4)))
@@ -44,7 +44,7 @@ def test_a_hive_metastore(hive_metastore, tmp_path):
     query = Query(tmp_path)
     _hive(query, hive_metastore)
     query.of_sink = {"table": f"db{uuid.uuid4().hex[:8]}.orders"}
-    _check(query)
+    check_catalog(query)
 
 
 @pytest.mark.in_turn("catalogs of Iceberg tables", 1)
@@ -53,7 +53,7 @@ def test_a_catalog_in_postgresql(postgres, tmp_path):
     account = f"{postgres_service.USER}:{postgres_service.PASSWORD}"
     query.properties["uri"] = f"postgresql+psycopg://{account}@127.0.0.1:{postgres.port}/{postgres_service.DATABASE}"
     query.of_sink = {"table": f"db{uuid.uuid4().hex[:8]}.orders"}
-    _check(query)
+    check_catalog(query)
 
 
 # A Spark of its own, because the jars of Iceberg are in no other session of the tests.

@@ -5,6 +5,7 @@ import decimal
 import io
 import json
 import pickle
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -65,6 +66,7 @@ class Query:
     def __init__(self, folder, **of_sink):
         self.folder, self.of_sink, self.checkpoint = folder, of_sink, SparkCheckpoint("query")
         folder.mkdir(exist_ok=True)
+        self.meanwhile: Callable[[], None] = lambda: None  # called once, when the rows of a batch are asked for
         self.properties = {
             "type": "sql",
             "uri": f"sqlite:///{folder}/catalog.db",
@@ -86,6 +88,8 @@ class Query:
         schema = batches[0].schema
 
         def rows(start: int, end: int) -> pa.RecordBatch:
+            meanwhile, self.meanwhile = self.meanwhile, lambda: None
+            meanwhile()
             return by_start[start].combine_chunks().to_batches()[0]
 
         options = {"restore": "restore-and-continue", **options}

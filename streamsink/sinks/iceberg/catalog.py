@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from streamsink.errors import Corrupt, Misuse, Retryable, StreamsinkError
+from streamsink.sinks.iceberg import exchange
+from streamsink.sinks.iceberg.append import Left
 
 _DURABLE = {"py-io-impl": "streamsink.sinks.iceberg.file_io.DurableFileIO"}
 # The property that ``try_out`` changes.
@@ -44,20 +46,47 @@ class CatalogTable:
             ) from missing
         with self.answered("the catalog could not be opened", opening=True):
             self.catalog: Any = load_catalog(name, **{**_DURABLE, **properties})
+        self._looked_at: Any = None
+        # Of the last commit by this connection.
+        self.left: Left | None = None
 
     def anew(self) -> "CatalogTable":
         """The same with a connection of its own, for another thread."""
         return CatalogTable(self.path, *self._of, self.identifier)
 
     def load(self) -> Any | None:
-        """The table as it is now; None where there is none. Costs a question to the catalog, and one file."""
+        """The table as it is now; None where there is none.
+
+        Costs a question to the catalog, and one file, unless a database says that the file is known.
+        """
         from pyiceberg.exceptions import NoSuchTableError
 
         with self.answered("the table could not be loaded from its catalog", opening=True), self.whole():
+            known = self._looked_at
+            if known is not None and exchange.newest(self.catalog, self.identifier) == known.metadata_location:
+                return _again(known)
             try:
-                return self.catalog.load_table(self.identifier)
+                return self._remembered(self.catalog.load_table(self.identifier))
             except NoSuchTableError:
                 return None
+
+    def commit(self, table: Any, updates: Sequence[Any], requirements: Sequence[Any]) -> Any:
+        """Change the table, as it was looked at, by a commit. Returns it as it is then.
+
+        Raises CommitFailedException when it was changed meanwhile so that a requirement does not hold; in a database,
+        when it was changed in whatever way. Raises what the catalog raises.
+        """
+        if exchange.is_possible(self.catalog):
+            return self._remembered(exchange.exchange(table, updates, requirements))
+        exchange.flush(table.io)
+        after = _again(table)
+        after._do_commit(updates=tuple(updates), requirements=tuple(requirements))
+        return after
+
+    def _remembered(self, table: Any) -> Any:
+        if exchange.is_possible(self.catalog):
+            self._looked_at = _again(table)
+        return table
 
     def default_location(self) -> str:
         """Where the catalog would create the table; '' where only its server knows that."""
@@ -87,12 +116,11 @@ class CatalogTable:
                 with self.catalog.create_table_transaction(
                     self.identifier, schema=schema, location=location or None, properties=dict(properties)
                 ) as creating:
-                    with creating.update_spec() as spec:
-                        for column in partition_by:
-                            spec.add_identity(column)
+                    if partition_by:
+                        _partition(creating, partition_by)
             except (TableAlreadyExistsError, CommitFailedException):
                 pass  # what another program has created is looked at as any table is
-            return self.catalog.load_table(self.identifier)
+            return self._remembered(self.catalog.load_table(self.identifier))
 
     def try_out(self, table: Any, word: str) -> None:
         """Change a property of the table, which no reader looks at.
@@ -101,11 +129,12 @@ class CatalogTable:
         catalog does not take. word: another one each time.
         """
         from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
         with self.answered("a commit was tried, which the catalog did not take", opening=True):
+            change = SetPropertiesUpdate(updates={TRIED: word})
             try:
-                with table.transaction() as trying:
-                    trying.set_properties({TRIED: word})
+                self.commit(table, [change], [AssertTableUUID(uuid=table.metadata.table_uuid)])
             except CommitFailedException:
                 pass  # another program was first
 
@@ -151,3 +180,16 @@ class CatalogTable:
                 "goes on when it is started again",
                 kind="iceberg.unavailable",
             ) from failed
+
+
+def _again(table: Any) -> Any:
+    """Another object for the same table: pyiceberg changes the one by which something is committed."""
+    from pyiceberg.table import Table
+
+    return Table(table.name(), table.metadata, table.metadata_location, table.io, table.catalog, table.config)
+
+
+def _partition(creating: Any, columns: Sequence[str]) -> None:
+    with creating.update_spec() as spec:
+        for column in columns:
+            spec.add_identity(column)

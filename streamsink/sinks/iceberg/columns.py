@@ -32,8 +32,14 @@ _ATOMIC = {
 }
 
 
-def check(table: Any, path: str) -> None:
-    """Raises Misuse for a table with features that are not honoured here."""
+def differ(table: Any, before: Any) -> bool:
+    """Whether somebody has changed the columns or the partitions of the table."""
+    now, then = table.metadata, before.metadata
+    return (now.current_schema_id, now.default_spec_id) != (then.current_schema_id, then.default_spec_id)
+
+
+def check(table: Any, path: str, partition_by: Sequence[str] = ()) -> None:
+    """Raises Misuse for a table with features that are not honoured here, or other partitions than the option says."""
     metadata = table.metadata
     found, way = "", ""
     if metadata.format_version != _FORMAT_VERSION:
@@ -55,6 +61,13 @@ def check(table: Any, path: str) -> None:
             f"{path}: {found}. Nothing was written. {way or 'Write another table'}", kind="iceberg.unsupported"
         )
     file_schema(table.schema(), path)
+    by = partition_columns(table)
+    if partition_by and list(partition_by) != by:
+        raise Misuse(
+            f"{path}: partition_by is {list(partition_by)}, and the table is partitioned by {by}. Nothing was written. "
+            "Leave the option out, or name the same columns",
+            kind="table.created-differently",
+        )
 
 
 def file_schema(schema: Any, path: str) -> pa.Schema:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from streamsink.errors import OutcomeUnknown, StreamsinkError
 from streamsink.format.arrow_types import physical
 from streamsink.protocol.committable import Committable
+from streamsink.sinks.iceberg.append import appending
 from streamsink.sinks.iceberg.catalog import CatalogTable
 from streamsink.sinks.iceberg.statistics import statistics
 from streamsink.sinks.iceberg.table_state import property_of, said_of, summary_of
@@ -91,22 +92,20 @@ def commit(to: CatalogTable, table: Any, record: Committable, files: Sequence[An
     have it; OSError when a file could not be written, with nothing committed.
     """
     from pyiceberg.exceptions import CommitFailedException
-    from pyiceberg.table.update import AssertTableUUID
+    from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
     with to.answered("the files of a commit could not be written"), to.whole():
-        own = _as_of(table, spec_id)
-        transaction = _transaction(own)
-        update = transaction.update_snapshot(snapshot_properties=summary_of(record))
-        producer = update.merge_append() if _merges(table.metadata.properties) else update.fast_append()
+        merges = _merges(table.metadata.properties)
+        producer = appending(_as_of(table, spec_id), summary_of(record), merges=merges, before=to.left)
         for file in files:
             producer.append_data_file(file)
-        producer.commit()  # into the transaction
-        order = transaction.table_metadata.last_sequence_number
-        transaction.set_properties(property_of(record, producer.snapshot_id, order))
-    requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
+        updates, requirements = producer._commit()
+        said = property_of(record, producer.snapshot_id, table.metadata.next_sequence_number())
+    updates = (*updates, SetPropertiesUpdate(updates=said))
+    requirements = (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
     try:
         with to.answered("a commit was not answered"):
-            own._do_commit(updates=transaction._updates, requirements=requirements)
+            committed = to.commit(table, updates, requirements)
     except CommitFailedException as first:
         if not _is_there(to, record, producer.snapshot_id):
             producer._clean_all_uncommitted()
@@ -120,7 +119,8 @@ def commit(to: CatalogTable, table: Any, record: Committable, files: Sequence[An
                 kind="publish.unknown",
             ) from unknown
     else:
-        return own
+        to.left = producer.left()
+        return committed
     return None
 
 
@@ -141,24 +141,6 @@ def _is_heeded(name: str, value: str) -> bool:
     The codec is meant for data files, and pyiceberg does not know each that Iceberg allows.
     """
     return name != _CODEC and (name not in _NUMBERS or str(value).isdecimal())
-
-
-def _transaction(table: Any) -> Any:
-    """A transaction that makes its metadata once for each change, and not for each of the dozen times it is asked."""
-    from pyiceberg.table import Transaction
-
-    class Remembering(Transaction):  # type: ignore[misc]
-        _made: tuple[Any, Any] = (None, None)
-
-        @property
-        def table_metadata(self) -> Any:
-            of, made = self._made
-            if made is None or of is not self._updates:
-                made = super().table_metadata
-                self._made = (self._updates, made)
-            return made
-
-    return Remembering(table)
 
 
 def _merges(properties: Mapping[str, str]) -> bool:

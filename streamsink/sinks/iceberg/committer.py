@@ -14,6 +14,7 @@ from streamsink.protocol.upkeep import Visible
 from streamsink.sinks.iceberg import table_state
 from streamsink.sinks.iceberg.catalog import CatalogTable
 from streamsink.sinks.iceberg.commit import Refused, commit, data_file, files_in, is_whole, names_in
+from streamsink.sinks.iceberg.exchange import one_flush
 from streamsink.sinks.iceberg.table_state import Standing
 from streamsink.sinks.lake_tables.attempts import Places
 from streamsink.sinks.lake_tables.parquet_file import LakeFile
@@ -37,8 +38,8 @@ class IcebergCommitter(Committer):
         self._places = places
         self._load = load
         self._looked_at: Any = None
-        # The snapshot that was current at the last look; None for none.
-        self.seen: int | None = None
+        # The table as it was at the last look; None before the first one.
+        self.seen: Any = None
 
     def for_background(self) -> "IcebergCommitter":
         return IcebergCommitter(self._to, self._catalog.anew(), self._places, self._load)
@@ -133,7 +134,7 @@ class IcebergCommitter(Committer):
                 "of the dropped one and start a new checkpoint, which reads the source from its beginning",
                 kind="table.recreated",
             )
-        self._looked_at, self.seen = table, table.metadata.current_snapshot_id
+        self._looked_at = self.seen = table
         return table
 
     def _standing(self, table: Any, application: str) -> Standing:
@@ -176,7 +177,8 @@ class IcebergCommitter(Committer):
                 data_file(table, file, f"{folder}/{file.name}", int(more[SCHEMA_ID]), spec_id) for file in described
             ]
         fault_point("commit.before_publish")
-        self._looked_at = commit(self._catalog, table, record, files, spec_id)
+        with one_flush(table.io):
+            self._looked_at = commit(self._catalog, table, record, files, spec_id)
 
     def _spec_id(self, table: Any, record: Committable, more: Mapping[str, Any]) -> int:
         """The partition spec by which files were written, or the same one again where that was removed since."""

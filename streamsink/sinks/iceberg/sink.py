@@ -16,7 +16,7 @@ from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Destination, OpenSink, Sink
-from streamsink.sinks.iceberg import columns, table_state
+from streamsink.sinks.iceberg import columns, exchange, table_state
 from streamsink.sinks.iceberg.catalog import CatalogTable
 from streamsink.sinks.iceberg.committer import BEHIND, DATA_URI, PARTITION, SCHEMA_ID, SPEC_ID, IcebergCommitter
 from streamsink.sinks.lake_tables.attempts import Places
@@ -26,6 +26,8 @@ from streamsink.storage.stores import Store, journal_place, table_path
 
 # Key in the payload of a record: the path of the sink.
 _DESTINATION = "destination"
+# Attribute of a sink: the connection by which it was made, until a start of a query takes it over.
+_NAMED = "_named"
 _JOURNALS = "_streamsink"  # Iceberg's orphan cleaning leaves out names that begin so
 
 
@@ -75,6 +77,7 @@ class IcebergSink(Sink):
 
     def _location_by_catalog(self) -> str:
         named = self.named()
+        object.__setattr__(self, _NAMED, named)
         table = named.load()
         found = str(table.location()) if table is not None else named.default_location()
         if not found:
@@ -90,6 +93,9 @@ class IcebergSink(Sink):
         """The table in its catalog, by a connection of its own."""
         return CatalogTable(self.path, self.catalog, self.catalog_properties, self.table.split("."))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != _NAMED}  # no connection travels
+
     def open(
         self,
         file_io: FileIO,
@@ -99,7 +105,7 @@ class IcebergSink(Sink):
         emit: Callable[[Event], None],
     ) -> "OpenIceberg":
         file_io.sweep_probes()
-        named = self.named()
+        named = self.__dict__.pop(_NAMED, None) or self.named()
         table = named.load()
         if table is None:
             self._check_creation(options, batch)
@@ -112,20 +118,13 @@ class IcebergSink(Sink):
                     kind="iceberg.options",
                 )
             table = named.create(columns_of, options.partition_by, self.place, options.table_options)
-            if named.anew().load() is None:
+            if not exchange.is_lasting(named.catalog) and named.anew().load() is None:
                 raise Misuse(
                     f"{self.path}: what is created in this catalog cannot be found by another connection: it is in "
                     "the memory of this process only. No row was written. Name a catalog that lasts",
                     kind="iceberg.options",
                 )
-        columns.check(table, self.path)
-        by = columns.partition_columns(table)
-        if options.partition_by and list(options.partition_by) != by:
-            raise Misuse(
-                f"{self.path}: partition_by is {list(options.partition_by)}, and the table is partitioned by {by}. "
-                "Nothing was written. Leave the option out, or name the same columns",
-                kind="table.created-differently",
-            )
+        columns.check(table, self.path, options.partition_by)
         data = table.properties.get("write.data.path", table.location())
         if _authority(table_path(data)) != _authority(table_path(table.location())):
             raise Misuse(
@@ -205,8 +204,10 @@ class OpenIceberg(OpenSink):
         return self._io.flush_group()
 
     def writing(self, checkpoint: Checkpoint, fields: Sequence[Any], positions: Sequence[Any]) -> LakeWriting:
-        if fields is not self._fields:
-            self._table = columns.fitted(self._table, self._named, fields, self._options)
+        seen = self.committer.seen or self._table
+        if fields is not self._fields or columns.differ(seen, self._table):
+            columns.check(seen, self._sink.path, self._options.partition_by)
+            self._table = columns.fitted(seen, self._named, fields, self._options)
             self._fields = fields
         schema = columns.file_schema(self._table.schema(), self._sink.path)
         io, target = self._places.io, self._options.target_file_bytes
@@ -222,6 +223,7 @@ class OpenIceberg(OpenSink):
             max_open=self._options.max_open_writers,
             memory_bytes=self._options.writer_memory_bytes,
             store=self._store,
+            announces=checkpoint.is_small,
         )
 
     def stage(
@@ -230,7 +232,8 @@ class OpenIceberg(OpenSink):
         columns.check_partitions(written, self._sink.path)
         metadata = self._table.metadata
         told: dict[str, Any] = {SCHEMA_ID: metadata.current_schema_id, SPEC_ID: metadata.default_spec_id}
-        told |= {DATA_URI: self._data_uri, BEHIND: self.committer.seen}
+        seen = self.committer.seen
+        told |= {DATA_URI: self._data_uri, BEHIND: seen.metadata.current_snapshot_id if seen is not None else None}
         told[PARTITION] = [field.source_id for field in self._table.spec().fields]
         files, payload = self._places.stage(checkpoint, written, group, **told)
         return files, {**payload, _DESTINATION: self._sink.path}

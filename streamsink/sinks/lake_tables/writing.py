@@ -47,7 +47,8 @@ class LakeWriting(Writing):
     id. fields: the columns of the table, to which rows are brought. schema: of the files, whose columns are some of
     these (``PARQUET:field_id`` in their metadata goes into the files). partition_by: columns of which each file has one
     value. most_bytes: a file that has become larger ends. store: of the table; None where it is that of the journal.
-    max_open, memory_bytes: the bounds of open files and of buffered bytes.
+    max_open, memory_bytes: the bounds of open files and of buffered bytes. announces: whether the attempt is announced
+    when its writer is opened, which is before the rows have come, and not with the first file.
     """
 
     table: str
@@ -61,6 +62,7 @@ class LakeWriting(Writing):
     max_open: int
     memory_bytes: int
     store: Store | None = None
+    announces: bool = False
 
     def open(self, file_io: FileIO) -> "LakeWriter":
         return LakeWriter(file_io, self)
@@ -88,6 +90,8 @@ class LakeWriter:
         self._buffers: dict[_Partition, list[pa.RecordBatch]] = {}
         self._open: dict[_Partition, OpenParquetFile] = {}
         self._done: list[LakeFile] = []
+        if writing.announces:
+            self._announce()
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Take these rows, whose columns are matched by name. Raises Misuse when they do not fit; then ``abort``."""
@@ -190,7 +194,9 @@ class LakeWriter:
             if len(self._open) >= self._of.max_open:
                 self._end(max(self._open, key=lambda each: self._open[each].bytes))
             if not self._begun:
-                self._announce()
+                if not self._of.announces:
+                    self._announce()
+                self._io.begin_dir(self._of.folder)
             path = f"{self._of.folder}/{self._names}-{len(self._begun)}.parquet"
             self._begun.append(path)  # before it is opened: a file that fails to open may be there
             row = partition_of(first, self._of.partition_by)
@@ -202,7 +208,6 @@ class LakeWriter:
         """Durable before the first data file, so that whatever comes to be in the folder can be found."""
         self._journal_io.mark(self._announced)
         self._journal_io.sync_dir(self._of.staging)
-        self._io.begin_dir(self._of.folder)
 
     def _check_announced(self) -> None:
         if not self._journal_io.exists(self._announced):

@@ -1,0 +1,120 @@
+"""What others change under a query that runs: columns, partitions, and names of tables."""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+from pyiceberg.transforms import BucketTransform
+
+from tests.advice.following import told
+from tests.iceberg.test_tables import TABLE, Query
+
+BATCHES = [pa.table({"id": [number], "text": [f"row {number}"], "n": [number]}) for number in range(4)]
+
+
+def _changed(query: Query, change: Callable[[object], None]) -> None:
+    """Under the second batch, behind the look at the table."""
+    query.run(BATCHES[0])
+    query.meanwhile = lambda: change(query.table())
+
+
+def _rows(query: Query) -> int:
+    return query.table().scan().count()
+
+
+@pytest.mark.parametrize("how", ["dropped", "renamed"])
+def test_a_column_that_is_gone_is_an_error_of_the_next_batch(tmp_path, how):
+    """Its values would be in a column that nobody sees, or in one that the query does not name. The batch that was
+    written already is committed as if it had come before the change."""
+    query = Query(tmp_path)
+
+    def change(table) -> None:
+        with table.update_schema(allow_incompatible_changes=True) as update:
+            update.delete_column("text") if how == "dropped" else update.rename_column("text", "words")
+
+    _changed(query, change)
+    kind, named = ("schema.evolution", "'text'") if how == "dropped" else ("schema.missing-column", "'words'")
+    told(kind, lambda: query.run(*BATCHES[1:])).says("Nothing was written", named)
+    assert _rows(query) == 2
+    files = list(query.folder.rglob("*.parquet"))
+    assert len(files) == 2  # nothing of the third batch was begun
+    query.forget_batch()
+    found = [
+        batch.drop_columns("text") if how == "dropped" else batch.rename_columns(["id", "words", "n"])
+        for batch in BATCHES
+    ]
+    query.run(*found[2:])
+    assert _rows(query) == 4
+
+
+def test_a_column_that_was_widened_is_written_so(tmp_path):
+    """By others, under the query."""
+    query = Query(tmp_path)
+    narrow = [batch.set_column(2, "n", batch["n"].cast(pa.int32())) for batch in BATCHES]
+    query.run(narrow[0])
+
+    def widen() -> None:
+        from pyiceberg.types import LongType
+
+        with query.table().update_schema() as update:
+            update.update_column("n", LongType())
+
+    query.meanwhile = widen
+    query.run(*narrow[1:])
+    assert sorted(row["n"] for row in query.found()) == [0, 1, 2, 3]
+
+
+def test_a_transform_that_was_added_is_an_error_of_the_next_batch(tmp_path):
+    """A file that has rows of several buckets would be in none that a reader looks into."""
+    query = Query(tmp_path)
+
+    def change(table) -> None:
+        with table.update_spec() as spec:
+            spec.add_field("id", BucketTransform(4), "id_bucket")
+
+    _changed(query, change)
+    told("iceberg.unsupported", lambda: query.run(*BATCHES[1:])).says("bucket[4]", "Nothing was written")
+    assert _rows(query) == 2
+
+
+def test_a_partition_that_was_added_is_heeded_by_the_next_batch(tmp_path):
+    """Unless the option says which there are."""
+    query, other = Query(tmp_path), Query(tmp_path, table="shop.others")
+
+    def change(table) -> None:
+        with table.update_spec() as spec:
+            spec.add_identity("text")
+
+    _changed(query, change)
+    query.run(*BATCHES[1:])
+    assert _rows(query) == 4
+    assert sorted(file["spec_id"] for file in query.table().inspect.files().to_pylist()) == [0, 0, 1, 1]
+    other.run(BATCHES[0], partition_by=["n"])
+    other.meanwhile = lambda: change(other.table())
+    told("table.created-differently", lambda: other.run(*BATCHES[1:], partition_by=["n"]))
+    assert _rows(other) == 2
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_two_tables_that_are_swapped_by_name(tmp_path, running):
+    """Of one plan, under the query or between two runs: an id is compared, so nothing is written into the other one."""
+    journal = str(tmp_path / "journals")
+    query, other = Query(tmp_path, journal=journal), Query(tmp_path, journal=journal, table="shop.others")
+    query.run(*BATCHES[:2])
+    other.run(BATCHES[0], application="other")
+
+    def swap() -> None:
+        catalog = query.sink().named().catalog
+        catalog.rename_table(TABLE, "shop.between")
+        catalog.rename_table("shop.others", TABLE)
+        catalog.rename_table("shop.between", "shop.others")
+
+    if running:
+        query.meanwhile = swap
+    else:
+        swap()
+    told("table.recreated", lambda: query.run(BATCHES[2])).says("Nothing was written")
+    assert (_rows(query), _rows(other)) == (1, 2)
+    swap()
+    query.run(BATCHES[3])
+    assert (_rows(query), _rows(other)) == (4 if running else 3, 1)
