@@ -48,7 +48,7 @@ def test_writers_that_race_lose_no_commit_under_a_lock(place, processes):
     for racer in racers:
         racer.start()
     for racer in racers:
-        racer.join(120)
+        racer.join(300)
     assert [racer.exitcode for racer in racers] == [0] * WRITERS
     assert _counted(place.root) == {(f"app{i}", n): 1 for i in range(WRITERS) for n in range(batches * ROWS)}
     assert _ids(place.root) == list(range(1, WRITERS * batches + 1))

@@ -164,7 +164,7 @@ def test_writers_at_once_lose_nothing_although_one_is_killed(kind, request):
     writers[0].kill()
     writers[0].wait()
     writers[0] = start(0)
-    assert [process.wait(150) for process in writers] == [0] * WRITERS
+    assert [process.wait(400) for process in writers] == [0] * WRITERS
     rows = streamsink.read_arrow(table, store_options=made.options).to_pylist()
     seen = collections.Counter((row["application"], row["id"]) for row in rows)
     assert seen == {(f"app{i}", n): 1 for i in range(WRITERS) for n in range(BATCHES * ROWS)}
