@@ -34,7 +34,7 @@ _IMPORTED = (
 )
 _IMPORTED += ("tests.e2e.driver", "streamsink.spark.query.foreach_batch", "tests.table.killed_committer", "boto3")
 _IMPORTED += ("psycopg", "pymysql", "sqlite3", "pymetastore.hive_metastore.ThriftHiveMetastore", "hdfs_native")
-_LOOK_S = 0.001
+_LOOK_S, _LONGEST_START_S = 0.001, 200
 
 
 def context() -> ForkServerContext:
@@ -91,8 +91,11 @@ class Forked:
         for fd in here:
             os.close(fd)
         self.pid = self._process.pid
+        end = time.monotonic() + _LONGEST_START_S
         with contextlib.suppress(ProcessLookupError):  # it may be over already
             while session and os.getpgid(self.pid) != self.pid:
+                if time.monotonic() > end:
+                    raise AssertionError(f"the fork has no session of its own after {_LONGEST_START_S} s")
                 time.sleep(_LOOK_S)
 
     @property
@@ -160,8 +163,9 @@ def _run(module: str, arguments: list[str], env: dict[str, str], session: bool, 
     except BaseException as failed:
         code = -signal.SIGINT if isinstance(failed, KeyboardInterrupt) else 1
         traceback.print_exception(failed.with_traceback(failed.__traceback__.tb_next))
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(ValueError, OSError):  # it may be closed already
+            stream.flush()
     if code == -signal.SIGINT:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
