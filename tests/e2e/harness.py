@@ -209,7 +209,10 @@ def until(true, check=lambda: None, wait_s: float = WAIT_S) -> None:
 
 
 def _state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return ""  # it has ended
 
 
 # -- the oracle ----------------------------------------------------------------------------------------------------
