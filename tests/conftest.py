@@ -18,6 +18,7 @@ import pytest
 
 from streamsink import faults
 from tests import durations, schedule
+from tests.crash import tried
 from tools.common import SetupError
 
 REQUIRED = os.environ.get("STREAMSINK_REQUIRE_SERVICES") == "1"
@@ -71,6 +72,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     return schedule.scheduler(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node) -> None:
+    tried.of_worker(node)
+
+
+@pytest.hookimpl(trylast=True)  # when what the workers have tried is known
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    tried.finish(session)
+
+
+def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
+    tried.say(terminalreporter, config)
 
 
 def pytest_report_header() -> str:

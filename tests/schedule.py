@@ -48,19 +48,22 @@ UNITS = {
         "storage/test_hold",
         "storage/test_namenode_calls",
         "storage/test_s3",
-        "storage/test_s3_client",
-        "storage/test_s3_faults",
-        "storage/test_s3_keys",
-        "storage/test_s3_proxy",
         "crash/test_handed_over",
         "iceberg/test_stores",
         "crash/test_names",
         "table/test_whole",
         "advice/test_others",
-        "advice/test_s3_store",
         "compat/test_java_on_hdfs",
         "delta/test_stores",
         "delta/test_races",
+    ),
+    # A server of S3 starts in a second: what needs no other server is a unit of its own.
+    "S3": (
+        "storage/test_s3_client",
+        "storage/test_s3_faults",
+        "storage/test_s3_keys",
+        "storage/test_s3_proxy",
+        "advice/test_s3_store",
     ),
     "locks": (
         "locks/test_conformance",
@@ -80,7 +83,7 @@ UNITS = {
     ),
 }
 # They wait more than they compute.
-WAITING = ("locks", "HDFS and S3")
+WAITING = ("locks", "HDFS and S3", "S3")
 # What starts sessions and drivers of Spark, and JVMs of others.
 OF_SPARK = ("tests/e2e/", "tests/compat/", "tests/jobs/", "tests/test_", "Kafka")
 FEWEST_WITH_ONE_ASIDE = 3

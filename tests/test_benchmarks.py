@@ -114,7 +114,7 @@ def test_processes_are_this_one_and_all_below_it():
     child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     below = int(child.stdout.readline())
     found = machine.processes()
-    child.communicate("\n", timeout=60)
+    child.communicate("\n", timeout=200)
     assert (found[child.pid].parent, found[below].parent) == (os.getpid(), child.pid)
     assert os.getpid() in found and os.getppid() not in found
     assert not {child.pid, below} & machine.processes().keys()

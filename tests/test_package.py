@@ -85,10 +85,16 @@ def installed(built, tmp_path_factory) -> Path:
     return python
 
 
+def _without_the_checkout(installed: Path) -> dict[str, str]:
+    """The environment of the tests, whose PYTHONPATH may name the checkout, without it."""
+    return {**os.environ, "PYTHONPATH": "", "PYSPARK_PYTHON": str(installed)}
+
+
 def test_it_is_imported_from_the_wheel(installed, tmp_path):
     said = subprocess.run(
         [installed, "-c", "import streamsink; print(streamsink.__file__)"],
         cwd=tmp_path,
+        env=_without_the_checkout(installed),
         capture_output=True,
         text=True,
         check=True,
@@ -123,6 +129,6 @@ def test_the_lines_of_the_readme_run_on_it(installed, tmp_path, kafka_broker, sp
         + lines
         + '\nprint("ROWS", streamsink.read(spark, "lake/shop.db/orders").count())\nos._exit(0)\n'
     )
-    env = {**os.environ, "PYTHONPATH": "", "PYSPARK_PYTHON": str(installed)}
+    env = _without_the_checkout(installed)
     done = subprocess.run([installed, program], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
     assert f"ROWS {_ROWS}" in done.stdout, done.stderr[-3000:]

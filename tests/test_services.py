@@ -30,7 +30,7 @@ def consume(bootstrap: str, topic: str, count: int) -> list[str]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
-        messages = consumer.consume(count, timeout=60)
+        messages = consumer.consume(count, timeout=200)
         assert [message.error() for message in messages if message.error()] == []
         return [message.value().decode() for message in messages]
     finally:

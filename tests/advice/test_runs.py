@@ -103,12 +103,12 @@ def test_parts_of_a_batch_in_two_calls_at_one_time():
 
     def wait() -> None:
         inside.set()
-        go_on.wait(60)
+        go_on.wait(200)
 
     arm("write.staged", 1, wait)
     first = threading.Thread(target=lambda: told_first.append(told("batch.concurrent", lambda: query.batch(6))))
     first.start()
-    inside.wait(60)
+    inside.wait(200)
     try:
         told("batch.concurrent", lambda: query.again(0)).says(
             "Nothing of it was written", "Call it once in the batch function, and not from a pool of threads"

@@ -39,7 +39,7 @@ class PyPaimon:
 
     def close(self) -> None:
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(120)
         self._process.stdout.close()
         self._log.close()
 
@@ -51,7 +51,7 @@ class PyPaimon:
                 answer = json.loads(line[7:])
                 assert "error" not in answer, answer["error"]
                 return answer
-        raise AssertionError(f"pypaimon's process ended with {self._process.wait(30)}; see {self._log.name}")
+        raise AssertionError(f"pypaimon's process ended with {self._process.wait(120)}; see {self._log.name}")
 
     def _file(self) -> str:
         return os.path.join(self._folder, uuid.uuid4().hex)

@@ -76,7 +76,7 @@ class OldDriver:
 
     def __exit__(self, *_):
         self._process.kill()
-        self._process.wait(60)
+        self._process.wait(200)
         self._process.stdin.close()
         self._process.stdout.close()
 

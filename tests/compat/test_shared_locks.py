@@ -82,7 +82,7 @@ def test_dead_holders_of_either_side_are_followed_by_the_other(both):
     lease.check()
     while not both.java.acquire(name):
         time.sleep(0.1)
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < 120
     assert time.monotonic() - started > 0.9
     with pytest.raises(Fenced):
         lease.check()
@@ -158,14 +158,14 @@ def test_nothing_of_ours_is_published_while_a_java_writer_has_the_lock(both, spa
     ours = threading.Thread(target=lambda: driver.run(local_file_io(False), SparkCheckpoint("ours"), [1]))
     try:
         ours.start()
-        assert at_the_lock.wait(60)
+        assert at_the_lock.wait(200)
         time.sleep(0.5)
         assert open_table(local_file_io(), table, for_writing=False).snapshots.ids() == []
         java.append(table, [("java", 0)])
     finally:
         arm(None)
         both.java.release(settings["lock_id"])
-        ours.join(60)
+        ours.join(200)
     assert sorted(java.read(table)) == [("java", 0), ("ours", 0)]
     assert open_table(local_file_io(), table, for_writing=False).snapshots.ids() == [1, 2]
 

@@ -20,6 +20,7 @@ from streamsink.table.table import create_table, is_table, new_schema, open_tabl
 from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.many_driver import ManyTablesDriver
 from streamsink.testing.memory import MemoryCalls
+from tests.crash import tried
 from tests.crash.world import FIRST, query_of
 
 ROOT = "/lake/shop.db"
@@ -92,6 +93,7 @@ class ManyWorld:
 
     def die(self, power: bool = False) -> None:
         """The driver is gone; with ``power`` the machine too."""
+        tried.note()
         if isinstance(self.calls, MemoryCalls):
             self.calls.power_failure() if power else self.calls.process_death()
 

@@ -19,6 +19,7 @@ from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash
 from streamsink.testing.memory import MemoryCalls
 from streamsink.testing.stepping import Stepping
+from tests.crash import tried
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("version", pa.int64())])
 # Batch 2 is empty. The last ones make the journal prune and the manifests merge.
@@ -99,6 +100,7 @@ class World:
 
     def die(self, power: bool = False) -> None:
         """The driver is gone; with ``power`` the machine too."""
+        tried.note()
         if isinstance(self.calls, MemoryCalls):
             self.calls.power_failure() if power else self.calls.process_death()
 

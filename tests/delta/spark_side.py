@@ -23,7 +23,7 @@ class SparkSide:
 
     def __exit__(self, *failed) -> None:
         self._process.stdin.close()
-        self._process.wait(60)
+        self._process.wait(200)
 
     def sql(self, text: str) -> list[list[str]]:
         self._process.stdin.write(json.dumps(text) + "\n")

@@ -2,9 +2,17 @@
 
 import pytest
 
+from tests.databases.places import PASSWORDS
 from tests.e2e.harness import Ground
 
 
 @pytest.fixture
 def ground(tmp_path) -> Ground:
     return Ground(tmp_path)
+
+
+@pytest.fixture
+def passwords(monkeypatch) -> None:
+    """Those of the databases are in the environment, of the tests' own session and of drivers."""
+    for name, value in PASSWORDS.items():
+        monkeypatch.setenv(name, value)

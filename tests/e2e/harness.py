@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -18,6 +17,7 @@ from streamsink.events import Event
 from streamsink.testing.faults import VARIABLE
 from tests.conftest import checkpoints_without_processes
 from tests.e2e.job import ROWS_PER_FILE, Job, supervised
+from tests.services.forking import Forked
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 WAIT_S = 200
@@ -118,16 +118,15 @@ class Driver:
         environment.pop(VARIABLE, None)
         if fault:
             environment[VARIABLE] = fault
-        command = [sys.executable, "-m", "tests.e2e.driver", str(config)]
         with open(self.output, "wb") as out, open(self.log, "wb") as err:
-            self.process = subprocess.Popen(
-                command,
-                cwd=ROOT,
+            self.process = Forked(
+                "tests.e2e.driver",
+                config,
                 env=environment,
+                session=True,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                start_new_session=True,
             )
 
     def __enter__(self) -> "Driver":
@@ -210,7 +209,10 @@ def until(true, check=lambda: None, wait_s: float = WAIT_S) -> None:
 
 
 def _state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return ""  # it has ended
 
 
 # -- the oracle ----------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import uuid
 
-WAIT_S = 30
+WAIT_S = 120
 
 
 def new_topic(bootstrap: str, partitions: int, topic: str | None = None, settings: dict | None = None) -> str:

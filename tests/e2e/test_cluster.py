@@ -110,6 +110,7 @@ def test_the_guide_gives_the_settings_that_are_tried():
     assert [package for package in needed if not package.startswith("pyspark") and package not in said] == []
 
 
+@pytest.mark.in_turn("tasks of a cluster", 1)
 def test_on_s3_a_driver_and_an_executor_are_killed(tmp_path, cluster, kafka_broker, s3_server, keys):
     """The driver dies with a batch recorded and not published, and starts again on another machine; there an executor
     dies while its tasks write."""

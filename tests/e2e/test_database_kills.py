@@ -6,17 +6,17 @@ from dataclasses import asdict
 
 import pytest
 
-from tests.databases.places import KINDS, PASSWORDS, place_of
-from tests.e2e.harness import ids_of, run_driver
+from tests.databases.places import KINDS, place_of
+from tests.e2e.harness import ids_of, run_driver, run_here
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("passwords")]
 
-# Each driver except the last one is killed at one of them, and the next one goes on from there.
+# Each driver is killed at one of them, and the next one goes on from there.
 STEPS = ("write.staged", "precommit.before_record", "precommit.saved", "restore.before_publish", "commit.marked")
 
 
-def _write(place, ground, steps, way, **of_sink) -> None:
-    """Kill a driver at each of these steps, on one table and one checkpoint, and let the last one come to its end."""
+def _write(place, spark, ground, steps, way, **of_sink) -> None:
+    """Kill a driver at each of these steps, on one table and one checkpoint; our own session comes to its end."""
     sink = asdict(place.sink(str(ground.root / "journal"), **of_sink))
     del sink["path"]
     files = 0
@@ -25,11 +25,11 @@ def _write(place, ground, steps, way, **of_sink) -> None:
         files += 2
         job = ground.job(options=way, database=sink, max_restarts=3)
         fault = f"{step}@{1 if step.startswith('restore.') else 2}:kill"
-        outcome = run_driver(ground, job, fault=fault, env=PASSWORDS)
+        outcome = run_driver(ground, job, fault=fault)
         assert outcome.code == -signal.SIGKILL, f"a driver does not reach {step}: {outcome}"
         assert len(place.ids()) == len(set(place.ids()))
     ground.add_files(files, 1)
-    outcome = run_driver(ground, ground.job(options=way, database=sink, max_restarts=3), env=PASSWORDS)
+    outcome = run_here(spark, ground.job(options=way, database=sink, max_restarts=3))
     assert outcome.code == 0, outcome
     assert place.ids() == sorted(ids_of(0, files + 1))
 
@@ -38,15 +38,15 @@ def _write(place, ground, steps, way, **of_sink) -> None:
 @pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0}], ids=["driver", "tasks"])
 @pytest.mark.parametrize("step", STEPS[1:3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_driver_that_is_killed_writes_each_row_once(kind, step, way, ground, request, tmp_path):
+def test_a_driver_that_is_killed_writes_each_row_once(kind, step, way, spark, ground, request, tmp_path):
     """Right before its record, and right behind it."""
-    _write(place_of(kind, request, tmp_path), ground, (step,), way)
+    _write(place_of(kind, request, tmp_path), spark, ground, (step,), way)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("of_sink", [{}, {"mode": "upsert", "keys": ["id"]}], ids=["insert", "upsert"])
 @pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0}, {"publish": "async"}], ids=["driver", "tasks", "async"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_drivers_that_are_killed_at_each_step(kind, way, of_sink, ground, request, tmp_path):
+def test_drivers_that_are_killed_at_each_step(kind, way, of_sink, spark, ground, request, tmp_path):
     """There is a kill at each step, on one table and one checkpoint."""
-    _write(place_of(kind, request, tmp_path), ground, STEPS, way, **of_sink)
+    _write(place_of(kind, request, tmp_path), spark, ground, STEPS, way, **of_sink)

@@ -6,11 +6,11 @@ import signal
 import pytest
 from deltalake import DeltaTable
 
-from tests.e2e.harness import ROOT, ids_of, run_driver
+from tests.e2e.harness import ROOT, ids_of, run_driver, run_here
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-# Each driver except the last one is killed at one of them, and the next one goes on from there.
+# Each driver is killed at one of them, and the next one goes on from there.
 STEPS = (
     "table.before_create",
     "table.created",
@@ -30,8 +30,8 @@ def _ids(table: str) -> list[int]:
     return sorted(DeltaTable(table).to_pyarrow_table().column("id").to_pylist())
 
 
-def _write(ground, steps, way) -> None:
-    """Kill a driver at each of these steps, on one table and one checkpoint, and let the last one come to its end."""
+def _write(spark, ground, steps, way) -> None:
+    """Kill a driver at each of these steps, on one table and one checkpoint; our own session comes to its end."""
     env = {"PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT))}
     job, files = ground.job(options=way, delta=True, max_restarts=3), 0
     for step in steps:
@@ -43,7 +43,7 @@ def _write(ground, steps, way) -> None:
         found = _ids(ground.table)
         assert len(found) == len(set(found))
     ground.add_files(files, 1)
-    outcome = run_driver(ground, job, env=env)
+    outcome = run_here(spark, job)
     assert outcome.code == 0, outcome
     assert _ids(ground.table) == sorted(ids_of(0, files + 1))
 
@@ -51,13 +51,13 @@ def _write(ground, steps, way) -> None:
 @pytest.mark.in_turn("Delta tables whose drivers are killed", 1)
 @pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0}], ids=["driver", "tasks"])
 @pytest.mark.parametrize("step", ["precommit.saved", "commit.before_publish", "commit.published"])
-def test_a_driver_that_is_killed_writes_each_row_once(step, way, ground):
+def test_a_driver_that_is_killed_writes_each_row_once(step, way, spark, ground):
     """Right behind its record, before its commit, and right behind that."""
-    _write(ground, (step,), way)
+    _write(spark, ground, (step,), way)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0}, {"publish": "async"}], ids=["driver", "tasks", "async"])
-def test_drivers_that_are_killed_at_each_step(way, ground):
+def test_drivers_that_are_killed_at_each_step(way, spark, ground):
     """There is a kill at each step, on one table and one checkpoint."""
-    _write(ground, STEPS, way)
+    _write(spark, ground, STEPS, way)

@@ -121,7 +121,7 @@ def test_a_full_disk_loses_nothing(spark, ground, folder, accident, way):
 def test_a_disk_that_is_full_for_tasks_alone_loses_nothing(spark, ground):
     """The errno with which a task fails reaches the driver as text."""
     ground.add_files(0, 1)
-    job = ground.job(options=WAYS["tasks"], conf=task_faults.CONF)
+    job = ground.job(options=WAYS["tasks"], conf=task_faults.CONF, max_restarts=1)
     full = run_driver(ground, job, env=task_faults.environment("task.file_opened:no-room:1", ground.root / "marks"))
     assert (full.code, full.kind) == (1, "storage.full"), full
     assert job.table in full.message

@@ -13,7 +13,7 @@ from tests.storage.back_ends import back_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-WAIT_S = 60
+WAIT_S = 200
 
 
 def _wait_until(done, what):

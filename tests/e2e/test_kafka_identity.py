@@ -32,7 +32,7 @@ from tests.services.kafka_sasl import SaslBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 PARTITIONS = 2
-WAIT_S = 60
+WAIT_S = 200
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def test_rows_that_an_executor_kept_are_computed_again_when_it_is_lost(tmp_path,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=250,
+            timeout=500,
             cwd=tmp_path,
         )
     line = next((line for line in done.stdout.splitlines() if line.startswith("FOUND=")), None)

@@ -17,7 +17,7 @@ from tests.services.kafka_sasl import SaslBroker
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 in_turn = pytest.mark.in_turn("what a group is told", 2)
 PARTITIONS = 2
-_WAIT_S = 30
+_WAIT_S = 120
 
 
 @pytest.fixture

@@ -205,7 +205,7 @@ def test_a_query_that_is_stopped_within_a_batch_has_not_failed(spark, ground, wa
     def start():
         stream = spark.readStream.schema("id BIGINT, name STRING").json(str(ground.source))
         query = stream.writeStream.foreachBatch(publish).option("checkpointLocation", ground.checkpoint).start()
-        threading.Thread(target=lambda: is_called.wait(60) and time.sleep(3) is None and query.stop()).start()
+        threading.Thread(target=lambda: is_called.wait(200) and time.sleep(3) is None and query.stop()).start()
         return query
 
     assert streamsink.run(start).exception() is None

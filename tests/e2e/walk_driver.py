@@ -25,6 +25,7 @@ from streamsink.errors import StreamsinkError
 from streamsink.testing.faults import arm, kill
 from tests.e2e.driver import end_with_the_test, say, session
 from tests.e2e.harness import ROOT, WAIT_S
+from tests.services.forking import Forked
 
 LOOK_S = 0.02
 MOST_RESTARTS = 5
@@ -45,15 +46,8 @@ class Driver:
         self._log = folder / "log"
         environment = dict(os.environ) | {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_DIRS": str(folder)}
         with open(self._log, "wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.e2e.walk_driver"],
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-            )
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            self._process = Forked("tests.e2e.walk_driver", env=environment, session=True, stderr=log, **pipes)
         self._said = b""
         self._is_ready = False
 
@@ -62,7 +56,7 @@ class Driver:
         if not self._is_ready:
             self._line(WAIT_S)
             self._is_ready = True
-        self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         if kill_after_ms is None:
             return self._line(WAIT_S)

@@ -46,7 +46,7 @@ write.close(); commit.close()
 
 
 def run(script, *arguments):
-    done = subprocess.run([PYTHON, "-c", script, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([PYTHON, "-c", script, *map(str, arguments)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("ROWS ")]
 

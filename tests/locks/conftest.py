@@ -1,10 +1,9 @@
 """Every kind of lock on its real server."""
 
-import multiprocessing
-
 import pytest
 
 from tests.locks.places import KINDS, PASSWORDS, place_of
+from tests.services import forking
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,10 +18,7 @@ def passwords():
 @pytest.fixture(scope="session")
 def processes(passwords):
     """A clean process that forks quickly, because this one has threads."""
-    context = multiprocessing.get_context("forkserver")
-    drivers = ["psycopg", "pymysql", "sqlite3", "pymetastore.hive_metastore.ThriftHiveMetastore"]
-    context.set_forkserver_preload(["tests.locks.worker", "tests.locks.replacing", *drivers])
-    return context
+    return forking.context()
 
 
 @pytest.fixture(params=KINDS)

@@ -19,7 +19,7 @@ class Place:
 
     def __init__(self, kind, settings, server, tmp_path, lease_s):
         self.kind = kind
-        self.settings = {"lock_lease_ms": 120_000, "lock_acquire_timeout_ms": 60_000, **settings}
+        self.settings = {"lock_lease_ms": 600_000, "lock_acquire_timeout_ms": 240_000, **settings}
         self.short = {**self.settings, "lock_lease_ms": SHORT_LEASE_S * 1000}
         self.server = server
         self.folder = tmp_path

@@ -12,7 +12,7 @@ from streamsink.errors import Fenced, Retryable
 from tests.locks import worker
 
 RACERS, TIMES = 16, 3
-PATIENCE_S = 60
+PATIENCE_S = 240
 
 
 class ShiftedClock(Clock):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.locks.places import place_of
 
-_WEIGHT, _PATIENCE_S, _ROUNDS = 200, 60, 10
+_WEIGHT, _PATIENCE_S, _ROUNDS = 200, 240, 10
 _TOKENS = "SELECT token FROM streamsink_lock_tokens WHERE lock_id = %s FOR UPDATE"
 _ROW = "SELECT acquired_at FROM paimon_distributed_locks WHERE lock_id = %s FOR UPDATE"
 

@@ -5,8 +5,6 @@ import collections
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -22,8 +20,10 @@ from streamsink.table.table import open_table
 from streamsink.testing.driver import SparkCheckpoint
 from tests.advice.following import advice, follows
 from tests.locks import replacing, worker
+from tests.services.forking import Forked
 
 WRITERS, BATCHES, ROWS = 3, 6, 2
+_LONGEST_S = 300
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -48,7 +48,7 @@ def test_writers_that_race_lose_no_commit_under_a_lock(place, processes):
     for racer in racers:
         racer.start()
     for racer in racers:
-        racer.join(120)
+        racer.join(300)
     assert [racer.exitcode for racer in racers] == [0] * WRITERS
     assert _counted(place.root) == {(f"app{i}", n): 1 for i in range(WRITERS) for n in range(batches * ROWS)}
     assert _ids(place.root) == list(range(1, WRITERS * batches + 1))
@@ -121,11 +121,11 @@ def test_a_writer_killed_under_the_lock_is_followed_and_publishes_at_its_restart
     """It gets SIGKILL right before the creation, while it holds the lock. Another writer goes on after the lease, and
     the restart publishes the rest."""
     table, settings = two
-    command = [sys.executable, "-m", "tests.locks.replacing", table, "killed", "4", "2", json.dumps(settings)]
-    dead = subprocess.run(command, cwd=ROOT, env={**os.environ, "STREAMSINK_FAULT": "commit.before_publish@3:kill"})
-    assert dead.returncode == -signal.SIGKILL and _ids(table) == [1, 2]
+    command = ("tests.locks.replacing", table, "killed", 4, 2, json.dumps(settings))
+    dead = Forked(*command, env={**os.environ, "STREAMSINK_FAULT": "commit.before_publish@3:kill"})
+    assert dead.wait(_LONGEST_S) == -signal.SIGKILL and _ids(table) == [1, 2]
     _other_commits(table, settings)
-    subprocess.run(command, cwd=ROOT, check=True)
+    assert Forked(*command).wait(_LONGEST_S) == 0
     assert _counted(table) == {**{("killed", n): 1 for n in range(8)}, **{("other", n): 1 for n in range(3)}}
     assert _ids(table) == [1, 2, 3, 4, 5]
 

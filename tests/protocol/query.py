@@ -10,7 +10,7 @@ from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.stepping import Stepping
 
 QUERY = "00000000-0000-0000-0000-000000000001"
-WAIT_S = 60
+WAIT_S = 200
 
 
 class Query:

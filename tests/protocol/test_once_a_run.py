@@ -174,7 +174,7 @@ def _meanwhile(query, step, call):
 
     def wait() -> None:
         inside.set()
-        go_on.wait(60)
+        go_on.wait(200)
 
     def first() -> None:
         try:
@@ -186,7 +186,7 @@ def _meanwhile(query, step, call):
     arm(step, 1, wait)
     thread = threading.Thread(target=first)
     thread.start()
-    inside.wait(60)
+    inside.wait(200)
     try:
         call()
     finally:

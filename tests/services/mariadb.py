@@ -94,7 +94,7 @@ class MariaDb(Database):
                 password=PASSWORD,
                 database=DATABASE,
                 autocommit=True,
-                connect_timeout=5,
+                connect_timeout=60,
             )
         except pymysql.err.MySQLError as refused:
             raise OSError(str(refused)) from refused

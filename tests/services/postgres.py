@@ -100,7 +100,7 @@ class Postgres(Database):
                 password=PASSWORD,
                 dbname=DATABASE,
                 autocommit=True,
-                connect_timeout=5,
+                connect_timeout=60,
             )
         except psycopg.OperationalError as refused:
             raise OSError(str(refused)) from refused

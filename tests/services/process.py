@@ -8,7 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
-STOP_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 60
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 

@@ -44,7 +44,7 @@ FAULTS = (STALL, RESET_BEFORE, CUT, RESET_AFTER, BROKEN, SLOW_DOWN, LATE, HELD)
 EXPIRED = "expired"
 _MOST_HEAD = 1 << 20
 _SMALL = 1 << 20  # answers up to this size are read whole, and recorded before they are sent on
-_START_TIMEOUT_S, _REST_TIMEOUT_S = 30, 5
+_START_TIMEOUT_S, _REST_TIMEOUT_S = 120, 5
 _NO_BODY = (204, 304)
 _REFUSALS = {SLOW_DOWN: ("503 Slow Down", "SlowDown"), EXPIRED: ("400 Bad Request", "ExpiredToken")}
 _ERROR = '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{}</Code><Message>As ordered.</Message></Error>'

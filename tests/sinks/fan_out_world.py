@@ -17,6 +17,7 @@ from streamsink.testing.conformance import SCHEMA
 from streamsink.testing.crashing import dies_at
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from streamsink.testing.memory import MemoryCalls
+from tests.crash import tried
 from tests.sinks import shown, test_conformance, test_file_sink
 from tests.sinks.transactions import Server
 
@@ -108,6 +109,7 @@ class FanOutWorld:
         self.calls.process_death()
 
     def die(self, power: bool) -> None:
+        tried.note()
         self.calls.power_failure() if power else self.calls.process_death()
 
     def ids(self, name: str) -> list[int]:

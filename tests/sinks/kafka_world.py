@@ -20,7 +20,7 @@ from tests.e2e.kafka_data import new_topic
 
 SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string())])
 KEYS = 5
-_READ_S = 30
+_READ_S = 120
 # The real function, whatever a test has put in its place.
 REAL = client.new_producer
 

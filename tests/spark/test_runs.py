@@ -4,7 +4,7 @@ import threading
 
 from streamsink.spark import runs
 
-WAIT_S = 60
+WAIT_S = 200
 
 
 def test_a_batch_does_not_wait_for_another_query_that_starts():

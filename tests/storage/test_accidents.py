@@ -4,8 +4,6 @@ each row is there once, or an error says what happened."""
 import collections
 import copy
 import json
-import subprocess
-import sys
 import time
 
 import pytest
@@ -15,6 +13,7 @@ from streamsink.errors import Fenced, Misuse
 from streamsink.table.table import open_table
 from streamsink.testing.driver import SparkCheckpoint
 from tests.crash.world import World, expected
+from tests.services.forking import Forked
 from tests.storage import writer
 from tests.storage.back_ends import REMOTE, back_end
 
@@ -151,10 +150,9 @@ def test_writers_at_once_lose_nothing_although_one_is_killed(kind, request):
     made = back_end(kind, request)
     table = f"{made.root}/shop.db/raced"
     streamsink.create_table(table, writer.SCHEMA, store_options=made.options)
-    command = [sys.executable, writer.__file__, table, json.dumps(dict(made.options))]
 
     def start(number):
-        return subprocess.Popen([*command, f"app{number}", str(BATCHES), str(ROWS)])
+        return Forked("tests.storage.writer", table, json.dumps(dict(made.options)), f"app{number}", BATCHES, ROWS)
 
     writers = [start(number) for number in range(WRITERS)]
     opened = open_table(made.io(), table, for_writing=False)
@@ -164,7 +162,7 @@ def test_writers_at_once_lose_nothing_although_one_is_killed(kind, request):
     writers[0].kill()
     writers[0].wait()
     writers[0] = start(0)
-    assert [process.wait(150) for process in writers] == [0] * WRITERS
+    assert [process.wait(400) for process in writers] == [0] * WRITERS
     rows = streamsink.read_arrow(table, store_options=made.options).to_pylist()
     seen = collections.Counter((row["application"], row["id"]) for row in rows)
     assert seen == {(f"app{i}", n): 1 for i in range(WRITERS) for n in range(BATCHES * ROWS)}

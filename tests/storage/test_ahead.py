@@ -11,7 +11,7 @@ from streamsink.spark.rows.flush_ahead import FlushAhead
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
 
-_LONG_S = 60
+_LONG_S = 200
 
 
 class _Disk(PosixCalls):

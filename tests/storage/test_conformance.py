@@ -4,8 +4,6 @@ what is atomic, what is durable, what a missing name means."""
 import collections
 import json
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +11,7 @@ from streamsink.clock import IdSource
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.reading import FileStatus, Questions
 from streamsink.testing.memory import MemoryCalls
+from tests.services.forking import Forked
 from tests.storage.back_ends import ALL, DATABASES, LOCKED, REMOTE, SECOND_S3, back_end
 
 RACERS, NAMES, MANY_NAMES = 8, 40, 20_000
@@ -42,12 +41,8 @@ def test_create_if_absent_makes_its_folders_and_wins_once(store):
 
 def _race(made, names):
     """Let processes race to create these names. Each name has one winner, whose bytes are the ones that are there."""
-    program = str(Path(__file__).with_name("racer.py"))
-    command = [sys.executable, program, made.root, made.place, json.dumps(dict(made.options))]
-    racers = [
-        subprocess.Popen([*command, str(me), str(names)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for me in range(RACERS)
-    ]
+    told, pipes = json.dumps(dict(made.options)), {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    racers = [Forked("tests.storage.racer", made.root, made.place, told, me, names, **pipes) for me in range(RACERS)]
     for racer in racers:
         assert racer.stdout.readline() == "ready\n"
     for racer in racers:

@@ -73,7 +73,7 @@ def test_a_superseded_driver_stops_beating(kind, request):
     old = BeatingHold(made.io(), folder, BEAT_MS, LONG_LEASE_MS)
     old.keep(1)
     made.io().write(f"{folder}/owner-2", b"{}")
-    old._thread.join(30)
+    old._thread.join(200)
     assert not old._thread.is_alive()
     old.release()
 

@@ -28,7 +28,7 @@ WAYS = {
     "one-snapshot": {"publish_every_batches": 2, "publish_as": "one-snapshot"},
 }
 LATER_S = 1.6  # an answer that comes, or a request that is done, after the client has given it up
-RESTARTS, SETTLED_S = 6, 30
+RESTARTS, SETTLED_S = 6, 120
 
 
 def _world(server, proxy, way="sync"):

@@ -25,7 +25,7 @@ from streamsink.storage.store_failures import told_of
 from tests.crash.world import World, expected
 from tests.services.s3 import ACCESS_KEY, ALLOWED, IDENTITIES, S3Server
 
-WAIT_S = 30
+WAIT_S = 120
 _PROGRAM = """#!{python}
 import pathlib
 pathlib.Path({log!r}).open("a").write("asked\\n")

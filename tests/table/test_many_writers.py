@@ -25,6 +25,7 @@ from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.memory import MemoryCalls
 from tests.crash.world import World, memory_world
+from tests.services.forking import Forked
 from tests.table.entries import OPTIONS, ROOT, add, commit, new_table
 from tests.table.killed_committer import committed
 
@@ -59,25 +60,15 @@ class Fleet:
         return [int(line) for file in self.folder.glob("*.attempts") for line in file.read_text().splitlines() if line]
 
     def _live(self, n: int) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "tests.table.killed_committer",
-            self.table,
-            f"app{n}",
-            str(self.batches),
-            str(ROWS),
-            str(self.folder),
-            "1000",
-        ]
+        command = ("tests.table.killed_committer", self.table, f"app{n}", self.batches, ROWS, self.folder, 1000)
         for after, delay in zip(self._doom[n], self._delay[n]):
-            process = subprocess.Popen(command, cwd=PROJECT)
+            process = Forked(*command)
             while process.poll() is None and committed(self.folder / f"app{n}.committed") <= after:
                 time.sleep(0.01)
             time.sleep(delay)
             process.kill()
             self.kills += process.wait() < 0
-        assert subprocess.run(command, cwd=PROJECT, timeout=_LONGEST_S).returncode == 0, f"app{n}"
+        assert Forked(*command).wait(_LONGEST_S) == 0, f"app{n}"
 
 
 def _race(tmp_path, rng, size) -> tuple[Fleet, float]:
