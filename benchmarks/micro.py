@@ -19,6 +19,7 @@ from streamsink.protocol.run.two_phase import TwoPhaseCommit
 from streamsink.sinks.paimon.committer import PaimonCommitter
 from streamsink.sinks.paimon.opened import OpenTable
 from streamsink.spark.gateway import running
+from streamsink.spark.gateway.collecting import Collecting
 from streamsink.spark.query.foreach_batch import BatchFunction
 from streamsink.spark.rows import write_ways
 from streamsink.table.write.writer import TableWriter
@@ -157,7 +158,7 @@ _PARTS: tuple[tuple[str, tuple[FunctionType, ...]], ...] = (
     ("admit: newest snapshot, owner", (TwoPhaseCommit.admit,)),
     ("schema of the batch, and whether it fits (while the job runs)", (OpenTable.writing,)),
     ("which way: Spark's estimate", (write_ways.is_small,)),
-    ("waiting for the rows: Spark's own work, the same job as noop's", (running.Collecting.rows,)),
+    ("waiting for the rows: Spark's own work, the same job as noop's", (Collecting.rows,)),
     ("data file: conform, stats, encode", (TableWriter.write, TableWriter.close)),
     ("manifest, staged", (OpenTable.stage,)),
     ("pre-commit: the journal's record; all of it flushed", (TwoPhaseCommit.pre_commit,)),
