@@ -139,18 +139,16 @@ OTHER_HISTORIES = ("history", "history_with_a_hole", "longer_history")
 KINDS = (*OTHER_HISTORIES, "back_to_the_first", "back_by_one", "back_by_two", "foreign", "expiry", "rival")
 KINDS += ("error", "reply", "late", "death")
 BACK = ("back_to_the_first", "back_by_one", "back_by_two")
-# Whoever starts when a snapshot is in another history and before it is checked takes it for its own, and then what
-# others wrote there is hidden. And where a rival has published a record, and deleted what the other driver had written
-# for it, and the table goes back at that instant, the other driver's snapshot comes without its lists: readers fail.
-NOT_DECIDED = {frozenset({history, start}) for history in OTHER_HISTORIES for start in ("rival", "death")}
-NOT_DECIDED |= {frozenset({"rival", back}) for back in BACK}
+# Where a rival has published a record, and deleted what the other driver had written for it, and the table goes back at
+# that instant, the other driver's snapshot comes without its lists: readers fail.
+NOT_DECIDED = {frozenset({"rival", back}) for back in BACK}
 
 
-@pytest.mark.parametrize("pairs", [25, pytest.param(1_500, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("pairs", [25, 150, pytest.param(1_500, marks=pytest.mark.soak)])
 def test_two_events_at_any_two_requests(pending, pairs, rng):  # noqa: F811  # as pytest has it
     """Those that are near each other, mostly, and behind the start's own look."""
     every = [kinds for kinds in itertools.product(KINDS, KINDS) if frozenset(kinds) not in NOT_DECIDED]
-    for kinds in rng.choices(every, k=pairs):
+    for kinds in rng.choices([k for k in every if set(k) & set(OTHER_HISTORIES) and set(k) & {"rival","death"}] if __import__("os").environ.get("FOCUS") else every, k=pairs):
         first = rng.randrange(15, 110)
         second = first + rng.randrange(1, 12 if rng.random() < 0.7 else 60)
         world = _restarting(pending, on_rollback="republish")
