@@ -74,6 +74,8 @@ def without(df: DataFrame, names: Sequence[str]) -> DataFrame:
 
     ``DataFrame.drop`` also drops every column that some session would take for one of them.
     """
+    if not names:
+        return df
     given = df.columns
     if not are_alike(given):
         return df.drop(*names)

@@ -22,7 +22,8 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
 from streamsink.sinks.paimon.opening import PaimonTable
-from streamsink.spark.gateway import kept_rows, running
+from streamsink.spark.gateway import kept_rows
+from streamsink.spark.gateway.collecting import Collecting
 from streamsink.spark.gateway.kept_rows import KeptRows
 from streamsink.spark.query.foreach_batch import BatchFunction
 from streamsink.spark.query.routed_sink import letters_sink, tables_sink
@@ -64,14 +65,14 @@ class Collected:
 
 @pytest.fixture
 def collected(monkeypatch) -> Collected:
-    seen, rows = Collected(), running.Collecting.rows
+    seen, rows = Collected(), Collecting.rows
 
     def counted(collecting):
         pieces = rows(collecting)
         seen.found.append((sum(piece.num_rows for piece in pieces), sum(piece.nbytes for piece in pieces)))
         return pieces
 
-    monkeypatch.setattr(running.Collecting, "rows", counted)
+    monkeypatch.setattr(Collecting, "rows", counted)
     return seen
 
 
@@ -122,24 +123,26 @@ def computed(folder: Path) -> list[str]:
     return (folder / "computed").read_text().split()
 
 
-def test_the_query_runs_once_where_its_rows_are_computed_while_a_distant_table_is_looked_at(
-    spark, ground, s3_server, monkeypatch
+@pytest.mark.parametrize("store", ["disk", "s3"])
+def test_the_query_runs_once_where_its_rows_are_computed_while_the_table_is_looked_at(
+    spark, ground, s3_server, monkeypatch, store
 ):
     """Each row is computed once, and is in the table as it was computed. A run's first batch waits for the look."""
-    begun, collecting = [], running.Collecting.__init__
+    begun, collecting = [], Collecting.__init__
 
     def noted(self, df):
         begun.append([frame.f_code.co_name for frame in _frames()])
         collecting(self, df)
 
-    monkeypatch.setattr(running.Collecting, "__init__", noted)
+    monkeypatch.setattr(Collecting, "__init__", noted)
     ground.add_files(0, 4)
     stream = spark.readStream.schema("id LONG, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source))
-    path = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}/shop.db/orders"
-    sink = streamsink.to_table(path, store_options=s3_server.options)
+    path, options = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}/shop.db/orders", s3_server.options
+    path, options = (path, options) if store == "s3" else (ground.table, {})
+    sink = streamsink.to_table(path, store_options=options)
     query = stream.select("id", counting(ground.root)("id").alias("token")).writeStream.foreachBatch(sink)
     query.option("checkpointLocation", ground.checkpoint).trigger(availableNow=True).start().awaitTermination(WAIT_S)
-    found = streamsink.read_arrow(path, store_options=s3_server.options)
+    found = streamsink.read_arrow(path, store_options=options)
     assert sorted(found.column("id").to_pylist()) == list(range(40))
     assert sorted(found.column("token").to_pylist()) == sorted(computed(ground.root))
     assert ["_collecting" in names for names in begun] == [False, True, True, True]
@@ -297,7 +300,7 @@ def test_rows_that_must_not_be_kept_are_not_and_it_is_tried_once(spark, ground, 
 
 def test_an_estimate_that_misled_once_is_not_believed_again(spark, ground, collected, monkeypatch):
     """Only the batch that Spark refuses to collect is computed twice."""
-    written, rows, refusals = Written(), running.Collecting.rows, [True]
+    written, rows, refusals = Written(), Collecting.rows, [True]
 
     def refused(collecting):
         if refusals:
@@ -305,7 +308,7 @@ def test_an_estimate_that_misled_once_is_not_believed_again(spark, ground, colle
             raise PySparkException("Total size of serialized results is bigger than spark.driver.maxResultSize")
         return rows(collecting)
 
-    monkeypatch.setattr(running.Collecting, "rows", refused)
+    monkeypatch.setattr(Collecting, "rows", refused)
     ground.add_files(0, 3)
     stream = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", 1).json(str(ground.source))
     query = (

@@ -33,7 +33,7 @@ class BatchRows(ABC):
         """
 
     def computing(self, batch: Batch) -> AbstractContextManager[None]:
-        """Entered before the batch is admitted, where that waits for a distant store, and left when it is written.
+        """Entered before the batch is admitted, and left when it is written.
 
         The rows may be computed meanwhile, if that changes nothing but the time that it takes. By default they are not.
         """

@@ -124,12 +124,11 @@ class QueryRun:
             self._one_call.end()
 
     def _computing_ahead(self, batch: Batch, rows: BatchRows) -> AbstractContextManager[None]:
-        """Let the rows be computed while a distant store is looked at, where the look hardly ever refuses them.
+        """Let the rows be computed while the destination is looked at, which hardly ever refuses them.
 
         Only from a run's second batch on, which is no replay. A state is not computed for nothing, or twice.
         """
-        ahead = self.has_returned and self._sink.is_distant and not batch.stateful
-        return rows.computing(batch) if ahead else nullcontext()
+        return rows.computing(batch) if self.has_returned and not batch.stateful else nullcontext()
 
     def _check_once(self, batch: Batch, rows: BatchRows) -> None:
         if batch.batch_id > self._returned:

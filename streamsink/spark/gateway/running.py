@@ -11,14 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
-from pyspark.errors.exceptions.captured import unwrap_spark_exception
 from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql.pandas.serializers import ArrowCollectSerializer
-from pyspark.util import local_connect_and_auth
 
 from streamsink.clock import Clock
 from streamsink.errors import Misuse
@@ -42,7 +38,7 @@ class _Running:
     """One start of a query, with its one id, one execution and one checkpoint; and where its last batch ended.
 
     execution: Spark's own object of the start. query: the checkpoint's id. run: the id of the start. root: the
-    checkpoint's folder. place: a digest of ``root``.
+    checkpoint's folder. place: a digest of ``root``. estimate: of a batch, with the batch's id.
     """
 
     execution: JavaObject
@@ -54,6 +50,7 @@ class _Running:
     last_batch: int | None = None
     last: Logged | None = None
     asked_names: list[str] | None = None
+    estimate: tuple[int | None, int | None] = (None, None)
 
     def names(self) -> list[str]:
         """The names of the query's sources, in the order of the query. Spark 4.2 and newer."""
@@ -186,44 +183,6 @@ def start_id(df: DataFrame, run: str) -> str:
         return run
 
 
-class Collecting:
-    """All rows of a DataFrame on their way to the driver.
-
-    Spark's job runs while the caller does what it can do without them.
-
-    This does what ``DataFrame.toArrow`` does, but gives the job no name. It is a context; at its end nobody listens to
-    the job any more.
-    """
-
-    def __init__(self, df: DataFrame):
-        self._handed = df._jdf.collectAsArrowToPython()
-        self._stream, socket = local_connect_and_auth(self._handed[0], self._handed[1])
-        socket.settimeout(None)  # a job may take any time
-
-    def rows(self) -> list[pa.RecordBatch]:
-        """Return the rows in order, as Spark hands them over; an empty list when there are none. Call it once.
-
-        Raises what Spark raises.
-        """
-        try:
-            given = list(ArrowCollectSerializer().load_stream(self._stream))  # type: ignore[no-untyped-call]
-        finally:
-            # Always ask for the result, because the stream of a job that has failed may end as if it were complete.
-            with unwrap_spark_exception():
-                self._handed[2].getResult()
-        # Up to Spark 4.2 the order of the pieces comes after them; 4.3 has put them in order.
-        if given and isinstance(given[-1], list):
-            *pieces, order = given
-            return [pieces[index] for index in order]
-        return given
-
-    def __enter__(self) -> "Collecting":
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._stream.close()
-
-
 class Selected(NamedTuple):
     """A column to select: an SQL expression, a name, and metadata (JSON)."""
 
@@ -285,12 +244,18 @@ def daemon_module() -> str | None:
 
 
 def estimated_bytes(run: str) -> int | None:
-    """Spark's estimate of the size of the micro-batch that this start of a query runs now; None when it has none."""
+    """Spark's estimate of the size of the micro-batch that this start of a query runs now; None when it has none.
+
+    Spark is asked once for each batch.
+    """
     running = _RUNNING.get(run)
-    last = running.execution.lastExecution() if running else None
-    if last is None:
+    if running is None:
         return None
-    return int(str(last.optimizedPlan().stats().sizeInBytes()))
+    if running.estimate[0] is None or running.estimate[0] != running.last_batch:
+        last = running.execution.lastExecution()
+        size = None if last is None else int(str(last.optimizedPlan().stats().sizeInBytes()))
+        running.estimate = (running.last_batch, size)
+    return running.estimate[1]
 
 
 def observed(observation: Observation, name: str) -> int | None:

@@ -19,6 +19,7 @@ from streamsink.protocol.same_query import QueryComparison
 from streamsink.protocol.sink import Writing
 from streamsink.sinks.paimon.writing import TableWriting
 from streamsink.spark.gateway import plan, planned_files, running
+from streamsink.spark.gateway.collecting import Collecting
 from streamsink.spark.rows import file_rows, run_rows, write_ways
 from streamsink.spark.rows.kept_columns import stored
 from streamsink.spark.rows.position_check import PositionCheck
@@ -41,7 +42,7 @@ class FrameRows(BatchRows):
         self._path = run.to.to.path  # for messages
         self._io = file_io
         self.way = DRIVER
-        self._ahead: running.Collecting | None = None
+        self._ahead: Collecting | None = None
 
     def write(self, checkpoint: Checkpoint, group: Group) -> Sequence[Any]:
         decision = checkpoint.decision
@@ -60,7 +61,7 @@ class FrameRows(BatchRows):
 
     @contextmanager
     def _collecting(self, rows: DataFrame) -> Iterator[None]:
-        with running.Collecting(rows) as self._ahead:
+        with Collecting(rows) as self._ahead:
             yield
         self._ahead = None
 
@@ -118,7 +119,7 @@ class FrameRows(BatchRows):
         return PositionCheck(self._path, batch, self._options, rows, kept)
 
     def _write_small(
-        self, rows: DataFrame, writing: Callable[[], Writing], group: Group, ahead: running.Collecting | None = None
+        self, rows: DataFrame, writing: Callable[[], Writing], group: Group, ahead: Collecting | None = None
     ) -> list[Any] | None:
         """Do what ``write_small`` does. When Spark refuses, the next batches are known no more by what misled here.
 
@@ -159,11 +160,7 @@ class FrameRows(BatchRows):
 
 
 def write_small(
-    df: DataFrame,
-    writing: Callable[[], Writing],
-    file_io: FileIO,
-    group: Group,
-    ahead: running.Collecting | None = None,
+    df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, group: Group, ahead: Collecting | None = None
 ) -> list[Any] | None:
     """Write all rows of the DataFrame into staged files, on the driver.
 
@@ -175,7 +172,7 @@ def write_small(
     the batch is large. Raises Misuse when a row does not fit.
     """
     try:
-        with running.Collecting(df) if ahead is None else nullcontext(ahead) as collecting:
+        with Collecting(df) if ahead is None else nullcontext(ahead) as collecting:
             writer = writing().open(file_io)
             pieces = collecting.rows()
     except (Py4JError, PySparkException) as refused:
