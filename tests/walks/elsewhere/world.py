@@ -9,6 +9,7 @@ from streamsink.table.creation import fields_of
 from streamsink.testing.driver import Driven
 from tests.walks.elsewhere.database import Database
 from tests.walks.elsewhere.delta import Delta
+from tests.walks.elsewhere.iceberg import Iceberg
 from tests.walks.elsewhere.places import Files, Kept, Notes
 from tests.walks.model import Version, Wrong
 from tests.walks.queries import SCHEMA, Query, Run
@@ -16,7 +17,7 @@ from tests.walks.store import Process
 from tests.walks.world import World
 
 ROOT = "/lake/shop"
-PLACES = {"files": Files, "database": Database, "notes": Notes, "kept": Kept, "delta": Delta}
+PLACES = {"files": Files, "database": Database, "notes": Notes, "kept": Kept, "delta": Delta, "iceberg": Iceberg}
 
 
 class _Run(Run):
@@ -120,6 +121,12 @@ class Elsewhere(World):
     def _nobody_knows(self, query: Query) -> None:
         visible = self.visible()
         self.model.unsure([row for row in query.source.all_rows() if visible[row]], most=2)
+
+    def roll_back(self, version: int, what: Version) -> None:
+        """It goes back to a version by its own means."""
+        if self.place.roll_back(version):
+            self.went_back(what)
+            self.accident("table")
 
     def replace_place(self, change) -> None:
         """Somebody loses the destination, or puts an earlier one in its place, by calling ``change``."""
