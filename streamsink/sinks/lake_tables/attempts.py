@@ -10,6 +10,7 @@ from typing import Any, cast
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, StreamsinkError
 from streamsink.events import log
+from streamsink.protocol import ways
 from streamsink.protocol.committable import Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group
@@ -93,7 +94,8 @@ class Places:
                 f"{self.table}: record {record.state.sequence} of application '{record.application}' has its files "
                 f"described in {path}, which is gone or damaged. Nothing was published. Restore that file. "
                 "It is deleted when the record is published, unless on_rollback='republish' is set by then: if the "
-                "table was rolled back since, put it back as it was, and leave that option out",
+                "table was rolled back since, put it back as it was, and leave that option out. "
+                f"{ways.give_up(self.table, record.application, is_table=False)}",
                 kind="pending.files-gone",
             ) from broken
 

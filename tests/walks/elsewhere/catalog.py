@@ -89,10 +89,26 @@ class WalkFileIO(IcebergFileIO):
         return _Input(location, self._io())
 
     def new_output(self, location):
-        return DurableOutput(location, location, self._io(), lambda: self.new_input(location))
+        kind = _Durable if USERS[self.properties["who"]].process is None else DurableOutput
+        return kind(location, location, self._io(), lambda: self.new_input(location))
 
     def delete(self, location):
         self._io().delete(location if isinstance(location, str) else location.location)
+
+
+class _Durable(DurableOutput):
+    """What others write is durable at once, data too."""
+
+    def create(self, overwrite: bool = False):
+        stream = super().create(overwrite)
+        close = stream.close
+
+        def durably() -> None:
+            close()
+            self._io.sync_dir(os.path.dirname(self._path))
+
+        stream.close = durably
+        return stream
 
 
 class _Input(InputFile):

@@ -1,8 +1,10 @@
 """An Iceberg table as the destination of a walk: its catalog is a file of SQLite, all of its files are in the store."""
 
+import contextlib
 import io
 import os
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Iterable, Sequence
 
@@ -12,8 +14,8 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.expressions import In
 from pyiceberg.types import StringType
-from sqlalchemy import text
 
+from streamsink.table.application_states import state_of_text
 from tests.walks.elsewhere.catalog import USERS, Strike, User, WalkSink
 from tests.walks.elsewhere.places import Place
 from tests.walks.queries import SCHEMA
@@ -77,9 +79,10 @@ class Iceberg(Place):
 
     def metadata(self) -> str | None:
         """The newest metadata file."""
-        with self._catalog.engine.connect() as asking:
-            said = "SELECT metadata_location FROM iceberg_tables WHERE table_name = 'orders'"
-            return asking.execute(text(said)).scalar()
+        said = "SELECT metadata_location FROM iceberg_tables WHERE table_name = 'orders'"
+        with contextlib.closing(sqlite3.connect(f"{self._disk}/catalog.db")) as asking:
+            found = asking.execute(said).fetchone()
+        return found[0] if found else None
 
     def _table(self):
         try:
@@ -171,6 +174,11 @@ class Iceberg(Place):
     def version(self):
         table = self._table()
         return table.metadata.current_snapshot_id if table is not None else None
+
+    def last_snapshot(self, application: str) -> int | None:
+        """What the table's property says of this application's last record: its snapshot."""
+        said = self._table().properties.get(f"{_STATE}{application}") if self.metadata() is not None else None
+        return state_of_text(said)["snapshot"] if said else None
 
     def has(self, version: int) -> bool:
         """Whether the snapshot is retained."""

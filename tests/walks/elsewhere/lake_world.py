@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.walks.elsewhere.world import Elsewhere
 from tests.walks.model import GONE, Version
+from tests.walks.queries import Query
 
 
 @dataclass
@@ -36,6 +37,12 @@ class LakeWorld(Elsewhere):
         lost = before - self.visible()
         if lost:
             self.unseen.append((newest, list(lost)))
+
+    def lost_version(self, query: Query) -> tuple[int, Version] | None:
+        """The snapshot of the query's last record, and what was there then, if it can be made current again."""
+        version = self.place.last_snapshot(query.name)
+        found = [what for number, what in self.points if number == version]
+        return (version, found[-1]) if found and self.place.has(version) and version != self.place.version() else None
 
     def expire(self, kept: int) -> None:
         """Nobody can tell of a rollback when nothing is retained any more that came before it."""
