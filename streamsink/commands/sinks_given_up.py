@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from streamsink.commands.give_up import CLAIMED_BY, GivenUp
 from streamsink.commands.given_up_text import report
+from streamsink.commands.own_sinks import check_of_no_fan_out, check_of_one
 from streamsink.errors import Misuse
 from streamsink.journal.file_journal import FileJournal
 from streamsink.journal.repair import RepairJournal
@@ -30,6 +31,7 @@ def give_up_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> GivenU
     that cannot tell what is published.
     """
     check_application(sink.path, options.application)
+    check_of_one(sink)
     opened = sink.open(file_io, options, Batch(0, "", ""), tuple, lambda event: None)
     journal = _journal_of(opened)
     before = _published(opened, options)
@@ -39,6 +41,7 @@ def give_up_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> GivenU
         _check_identity(opened, journal, state)
         records = _doomed(opened, journal, state, options)
         known = [record for record in (readable(journal, sequence) for sequence in records) if record is not None]
+        check_of_no_fan_out(sink.path, options, known, journal.place)
         _check_apart(opened, journal, records)
         journal.check_owner(writer)
         for sequence in records:
