@@ -20,9 +20,10 @@ _MEMORY = "/dev/shm"
 
 
 class _Strike:
-    """What is to go wrong at the n-th statement or commit from now on; 0 for nothing."""
+    """What is to go wrong at the n-th statement or commit from now on; 0 for nothing. refuses: whether no rows are
+    taken."""
 
-    left, mode = 0, Mode.BEFORE
+    left, mode, refuses = 0, Mode.BEFORE, False
 
     def ask(self, process: Process | None, name: str, ask: Callable[[], Any]) -> Any:
         """Make a call of this driver, which a command does without one. The database's error stands for the store's."""
@@ -52,6 +53,8 @@ class _Cursor:
             self._of.ask("statement", lambda: self._inner.execute(text, *given))
 
     def executemany(self, text: str, rows: Any) -> None:
+        if self._of.strike.refuses:
+            raise sqlite3.OperationalError("disk I/O error")
         self._of.ask("statement", lambda: self._inner.executemany(text, rows))
 
     def __iter__(self) -> Iterator[tuple]:
@@ -113,6 +116,10 @@ class Database(Place):
 
     def strike_at(self, number, mode):
         self._strike.left, self._strike.mode = number, mode
+
+    def refuse(self, refuses: bool) -> None:
+        """No rows are taken, until they are again."""
+        self._strike.refuses = refuses
 
     def close(self):
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -10,7 +10,7 @@ from streamsink.testing.driver import Driven
 from tests.walks.elsewhere.database import Database
 from tests.walks.elsewhere.delta import Delta
 from tests.walks.elsewhere.iceberg import Iceberg
-from tests.walks.elsewhere.places import Files, Kept, Notes
+from tests.walks.elsewhere.places import Files, Kept, Notes, Place
 from tests.walks.model import Version, Wrong
 from tests.walks.queries import SCHEMA, Query, Run
 from tests.walks.store import Process
@@ -49,7 +49,10 @@ class Elsewhere(World):
 
     def __post_init__(self):
         super().__post_init__()
-        self.others = self.place = PLACES[self.kind](self.store, self.root)
+        self.others = self.place = self.destination()
+
+    def destination(self) -> Place:
+        return PLACES[self.kind](self.store, self.root)
 
     def journal_of(self, query: Query) -> str:
         return f"{self.place.journals}/streamsink/{query.name}"
