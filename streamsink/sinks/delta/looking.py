@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from streamsink.clock import Clock
 from streamsink.errors import Corrupt, Misuse
+from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.journal.others import last_of_others
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.journal import Mark
 from streamsink.protocol.sink import Committer, Destination, History
+from streamsink.sinks.delta.known import applications_in
 from streamsink.sinks.delta.lineage import RESTORE, Last, Lineage, number_of, replaces
 from streamsink.sinks.delta.log import DeltaLog
 from streamsink.sinks.delta.states import States
@@ -48,14 +50,26 @@ class Looking(Committer):
     def __init__(self, table: DeltaTable, log: DeltaLog):
         self._table, self._log = table, log
         self._lineage = Lineage(log, table.to.path)
+        self._nameless: bool | None = None
 
     def history(self, application: str) -> History:
         last = self._last(application)
         if not last.number:
             # A state without a commit: the commit was never made, or the table was put back to before it.
             known = application in self._table.states.applications()
-            return History(None, complete=not known)
+            return History(None, complete=not known and not self._forgotten(application))
         return History(self._state(application, last), complete=True)
+
+    def _forgotten(self, application: str) -> bool:
+        """Whether the log has commits of other names of which nothing else is left: no state, and no journal.
+
+        A query that has no commit yet may be one of these, under another name. It is looked for once.
+        """
+        if self._nameless is None:
+            below = self._table.places.journal_io.entries(f"{self._table.below}/{JOURNAL_DIR}")
+            known = {*self._table.states.applications(), *(entry.name for entry in below if entry.is_dir), application}
+            self._nameless = bool(applications_in(self._log, self._table.to.path) - known)
+        return self._nameless
 
     def _last(self, application: str) -> Last:
         """What is in the newest version now. Raises Misuse when that is of another table than was opened."""

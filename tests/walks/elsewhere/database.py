@@ -21,7 +21,7 @@ _MEMORY = "/dev/shm"
 
 class _Strike:
     """What is to go wrong at the n-th statement or commit from now on; 0 for nothing. refuses: whether no rows are
-    taken."""
+    committed."""
 
     left, mode, refuses = 0, Mode.BEFORE, False
 
@@ -48,13 +48,13 @@ class _Cursor:
 
     def execute(self, text: str, *given: Any) -> None:
         if text.startswith("BEGIN"):
+            self._of.has_rows = False
             self._of.strike.ask(self._of.process, "begin", lambda: self._inner.execute(text, *given))
         else:
             self._of.ask("statement", lambda: self._inner.execute(text, *given))
 
     def executemany(self, text: str, rows: Any) -> None:
-        if self._of.strike.refuses:
-            raise sqlite3.OperationalError("disk I/O error")
+        self._of.has_rows = True
         self._of.ask("statement", lambda: self._inner.executemany(text, rows))
 
     def __iter__(self) -> Iterator[tuple]:
@@ -74,6 +74,8 @@ class _Connection:
         return _Cursor(self._inner.cursor(), self._of)
 
     def commit(self) -> None:
+        if self._of.has_rows and self._of.strike.refuses and self._of.process:
+            raise sqlite3.OperationalError("disk I/O error")
         self._of.ask("commit", self._inner.commit)
 
     def __getattr__(self, name: str) -> Any:
@@ -81,6 +83,10 @@ class _Connection:
 
 
 class _Dialect(sqlite.Sqlite):
+    """has_rows: whether rows were given since a transaction began."""
+
+    has_rows = False
+
     def __init__(self, process: Process | None, strike: _Strike):
         self.process, self.strike = process, strike
 
@@ -118,7 +124,7 @@ class Database(Place):
         self._strike.left, self._strike.mode = number, mode
 
     def refuse(self, refuses: bool) -> None:
-        """No rows are taken, until they are again."""
+        """No rows are committed, until they are again."""
         self._strike.refuses = refuses
 
     def close(self):

@@ -136,7 +136,7 @@ class FanOutWalker(ElsewhereWalker):
     kinds = {name: KINDS[name] for name in _SAME} | {
         does.__name__: Kind(does.__name__, weight, size, does)
         for does, weight, size in (
-            *((crash, 4, 4), (crash_between, 8, 4), (option, 3, 2), (copy, 3, 2), (refuse, 4, 1), (mend, 4, 1)),
+            *((crash, 4, 4), (crash_between, 8, 4), (option, 3, 2), (copy, 3, 2), (refuse, 9, 1), (mend, 5, 1)),
         )
     }
     ways = ({},)
