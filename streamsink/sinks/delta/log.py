@@ -229,6 +229,10 @@ class DeltaLog:
                 kind="delta.entry",
             ) from broken
 
+    def is_as_seen(self, version: int) -> bool:
+        """Whether the newest entry that was seen is of this version, and still there."""
+        return self._tip is not None and self._tip.version == version and self.entry(version) == self._tip
+
     def forget(self) -> None:
         """Load the table anew when it is asked for next, because what was seen of its log is there no more."""
         self._table = self._tip = None
