@@ -152,8 +152,8 @@ class IcebergCommitter(Committer):
         raise Misuse(
             f"{self._to.path}: the table was rolled back, or replaced: record {last} of application '{application}' "
             f"is not in it any more, and what it still has, up to record {number or 'unknown'}, the journal does not "
-            f"know. Nothing was written. {self._to.way_back}. Where this is what the command says as well, give the query "
-            "another name (application='...') and a new checkpoint, behind those of its rows that are here",
+            f"know. Nothing was written. {self._to.way_back}. Where this is what the command says as well, give the "
+            "query another name (application='...') and a new checkpoint, behind those of its rows that are here",
             kind="table.rolled-back-too-far",
         )
 
