@@ -25,6 +25,16 @@ class _Strike:
 
     left, mode, refuses = 0, Mode.BEFORE, False
 
+    def __init__(self):
+        self.opened: list[tuple[Process | None, sqlite3.Connection]] = []
+
+    def end_the_dead(self) -> None:
+        """The system ends connections of dead drivers, and what they have locked."""
+        for process, inner in self.opened:
+            if process is not None and process.dead:
+                inner.close()
+        self.opened = [each for each in self.opened if each[0] is not None and not each[0].dead]
+
     def ask(self, process: Process | None, name: str, ask: Callable[[], Any]) -> Any:
         """Make a call of this driver, which a command does without one. The database's error stands for the store's."""
         if process is None:
@@ -96,7 +106,9 @@ class _Dialect(sqlite.Sqlite):
             return self.strike.ask(self.process, name, ask)
 
     def connect(self, address):
+        self.strike.end_the_dead()
         inner = super().connect(address)
+        self.strike.opened.append((self.process, inner))
         inner.execute("PRAGMA synchronous=OFF")  # no walk loses the power of this machine
         inner.execute("PRAGMA busy_timeout=0")
         return _Connection(inner, self)
@@ -191,6 +203,7 @@ class Database(Place):
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
+        self._strike.end_the_dead()
         with contextlib.closing(sqlite3.connect(self._file, isolation_level=None)) as database:
             database.execute("PRAGMA synchronous=OFF")
             yield database

@@ -48,7 +48,8 @@ class ElsewhereOperator(Operator):
             return not any(self._world.is_done(row, visible) for row in query.source.all_rows())
         if way == "make_current":
             return self._world.lost_version(query) is not None
-        if way == "republish" and "set before that happens" in str(query.said):
+        said = str(query.said)
+        if way == "republish" and ("set before that happens" in said or "leave that option out" in said):
             return False
         return super()._fits(query, way)
 
