@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from streamsink.clock import IdSource
 from streamsink.commands.given_up_text import report, where_it_begins
-from streamsink.commands.own_sinks import check_of_tables
+from streamsink.commands.own_sinks import check_of_no_fan_out, check_of_tables
 from streamsink.commands.unpublishable import Unpublishable
 from streamsink.errors import Misuse
 from streamsink.journal.file_journal import journal_dir
@@ -71,6 +71,7 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
     try:
         state, records = look.doomed()
         known = [record for record in (readable(journal, sequence) for sequence in records) if record is not None]
+        check_of_no_fan_out(path, options, known, journal.place)
         for record in known:
             _check_unpublished(path, committer, record)
         journal.check_owner(writer)

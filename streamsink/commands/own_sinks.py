@@ -1,10 +1,13 @@
 """What a command is given that is no table: a sink, or the place of one, or of a table that is gone. Driver only."""
 
+from collections.abc import Mapping, Sequence
+
 from streamsink.errors import Corrupt, Misuse
 from streamsink.journal.file_journal import FileJournal
 from streamsink.journal.repair import RepairJournal
-from streamsink.options import SinkOptions
-from streamsink.protocol.committable import AppState, Batch
+from streamsink.options import SinkOptions, words_of
+from streamsink.protocol import ways
+from streamsink.protocol.committable import OF_FAN_OUT, AppState, Batch, Committable
 from streamsink.protocol.ids import check_application
 from streamsink.protocol.journal import readable
 from streamsink.protocol.sink import OpenSink, Sink
@@ -105,3 +108,35 @@ def check_identity(opened: OpenSink, journal: FileJournal, state: AppState | Non
                 "which reads the source from its beginning, or behind those of its rows that are here already",
                 kind="table.recreated",
             )
+
+
+def check_of_no_fan_out(path: str, options: SinkOptions, records: Sequence[Committable], journal: str) -> None:
+    """Raises Misuse when one of these records, which are to be given up, is of a fan-out, which would give it again.
+
+    journal: the place of the destination's journal. Nothing is raised when the user says that no fan-out is left.
+    """
+    given = [record for record in records if OF_FAN_OUT in record.payload]
+    if not given:
+        return
+    first, fan_out = given[0], given[0].payload[OF_FAN_OUT]
+    word = ways.word(f"{first.state.table_id}|{first.state.record_id}|{fan_out['id']}|no fan-out any more")
+    if word not in words_of(options.accept_as_new):
+        raise Misuse(
+            f"{path}: record {first.state.sequence} of application '{options.application}' is one that a fan-out, of "
+            f"which this is the destination '{fan_out['name']}', has recorded as well, with the other destinations, "
+            "and would give to this one once more. Nothing was given up. Leave the destination out of the fan-out, and "
+            "answer what the start asks then: what it lacks is not written there. To have it again from then on, "
+            f"remove its journal {journal} when the others have a batch more, and name it again. If that fan-out is "
+            f"not used any more, call streamsink.give_up again with accept_as_new='{word}'",
+            kind="give-up.fan-out",
+        )
+
+
+def check_of_one(sink: Sink) -> None:
+    """Raises Misuse for a fan-out."""
+    if isinstance(getattr(sink, "sinks", None), Mapping):
+        raise Misuse(
+            f"{sink.path}: streamsink.give_up was given a fan-out, whose destinations have journals of their own. "
+            "Nothing was given up. What leads on is said by the error that stops the query: it names the destination",
+            kind="give-up.fan-out",
+        )

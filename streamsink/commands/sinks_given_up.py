@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 from streamsink.commands.give_up import CLAIMED_BY, GivenUp
 from streamsink.commands.given_up_text import report
-from streamsink.commands.own_sinks import check_identity, journal_of, open_sink, published
+from streamsink.commands.own_sinks import (
+    check_identity,
+    check_of_no_fan_out,
+    check_of_one,
+    journal_of,
+    open_sink,
+    published,
+)
 from streamsink.errors import Misuse
 from streamsink.journal.file_journal import FileJournal
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
@@ -28,14 +35,8 @@ def give_up_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> GivenU
     files are there. Raises as opening the sink does; Fenced while the query runs; Misuse for a destination or a journal
     that cannot tell what is published.
     """
+    check_of_one(sink)
     opened = open_sink(file_io, sink, options)
-    if opened.parts:
-        raise Misuse(
-            f"{sink.path}: a record of a fan-out is to be published in all of its destinations, and "
-            "streamsink.give_up knows nothing of that. Nothing was given up. Start the query again: its error says "
-            "which destination is concerned, and what can be done",
-            kind="sink.no-tables",
-        )
     journal = journal_of(opened)
     before = published(opened)
     writer = journal.claim(CLAIMED_BY, before.epoch if before else 0)
@@ -44,6 +45,7 @@ def give_up_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> GivenU
         check_identity(opened, journal, state)
         records = _doomed(opened, journal, state, options)
         known = [record for record in (readable(journal, sequence) for sequence in records) if record is not None]
+        check_of_no_fan_out(sink.path, options, known, journal.place)
         _check_apart(opened, journal, records)
         _check_unpublished(opened, known)
         journal.check_owner(writer)

@@ -19,6 +19,8 @@ DEAD_LETTERS = "letters"
 # Key in the payload of the first record under a new name: the id of the record under the name before from which it goes
 # on.
 LED_ID = "led_id"
+# Key in the payload of a record that one destination of a fan-out was given: which fan-out, and how that names it.
+OF_FAN_OUT = "fan_out"
 
 
 def _not_told() -> None:

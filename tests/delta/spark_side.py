@@ -1,7 +1,8 @@
 """A Spark with Delta's own reader and writer, in a process of its own: ``python -m tests.delta.spark_side``.
 
 It takes a SQL statement a line, and answers with a line of JSON: {"rows": [[text of each value, ...], ...]}, or
-{"error": first line of the message}. So tests ask another implementation of Delta's protocol.
+{"error": first line of the message}. So tests ask another implementation of Delta's protocol. An object starts a stream
+into a table, by Delta's own streaming sink, or stops all streams.
 """
 
 import json
@@ -25,12 +26,30 @@ class SparkSide:
         self._process.stdin.close()
         self._process.wait(200)
 
-    def sql(self, text: str) -> list[list[str]]:
+    def sql(self, text: str | dict) -> list[list[str]]:
         self._process.stdin.write(json.dumps(text) + "\n")
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())
         assert "rows" in answer, answer["error"]
         return answer["rows"]
+
+
+def _stream(spark, asked: dict) -> list:
+    """{"into": path of a table, "checkpoint": path, "first": number} starts a stream of rows with the ids from first
+    on, three in each micro-batch; {} stops all."""
+    if asked:
+        source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).option("numPartitions", 1).load()
+        rows = source.selectExpr(f"value + {asked['first']} AS id", "CAST(0 AS BIGINT) AS version")
+        writing = rows.writeStream.format("delta").option("checkpointLocation", asked["checkpoint"])
+        writing.trigger(processingTime="0 seconds").start(asked["into"])
+        return []
+    for query in spark.streams.active:
+        while not query.lastProgress and query.isActive:
+            query.awaitTermination(1)
+        query.stop()
+        if query.exception() is not None:
+            raise query.exception()
+    return []
 
 
 def main() -> None:
@@ -54,11 +73,9 @@ def main() -> None:
     spark.sparkContext.setLogLevel("OFF")
     for line in sys.stdin:
         try:
-            found = [
-                [None if value is None else str(value) for value in row]
-                for row in spark.sql(json.loads(line)).collect()
-            ]
-            answer = {"rows": found}
+            asked = json.loads(line)
+            rows = _stream(spark, asked) if isinstance(asked, dict) else spark.sql(asked).collect()
+            answer = {"rows": [[None if value is None else str(value) for value in row] for row in rows]}
         except Exception as failed:
             answer = {"error": str(failed).partition("\n")[0]}
         answers.write(json.dumps(answer) + "\n")

@@ -10,6 +10,8 @@ from tests.delta.spark_side import SparkSide
 from tests.delta.test_rows import ALL, PARTITIONS, ROWS, world_of
 from tests.delta.world import World
 
+# Of batches of ours, until the other writer has committed some.
+_MOST_ROUNDS = 300
 pytestmark = [pytest.mark.soak, pytest.mark.spark, pytest.mark.compat]
 
 
@@ -126,3 +128,25 @@ def test_a_table_that_spark_replaces_is_another_one_until_it_is_restored(spark, 
     spark.sql(f"RESTORE TABLE delta.`{world.path}` TO VERSION AS OF 2")
     world.run(3, 5, 9)
     assert ids(spark, world) == list(range(9))
+
+
+def test_spark_streams_beside(spark, tmp_path):
+    """Delta's own streaming sink commits to the same table all the while. Its rows and ours are there once.
+
+    On a disk it publishes by a rename that may replace a version of ours: the next batch finds that.
+    """
+    world, first, ends = World(tmp_path), 1_000, [3]
+    world.run(*ends)
+    spark.sql({"into": world.path, "checkpoint": str(tmp_path / "theirs"), "first": first})
+    for _ in range(_MOST_ROUNDS):
+        ends += [ends[-1] + 2, ends[-1] + 4]
+        world.run(*ends)
+        if sum(number >= first for number in world.ids()) >= 15:
+            break
+    spark.sql({})
+    ends.append(ends[-1] + 2)
+    world.run(*ends)  # nobody is there any more who could replace what this finds, and what it commits
+    found = ids(spark, world)
+    theirs = [number for number in found if number >= first]
+    assert theirs == list(range(first, first + len(theirs))) and len(theirs) >= 15 and len(theirs) % 3 == 0
+    assert found == [*range(ends[-1]), *theirs] == world.ids()

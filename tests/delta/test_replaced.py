@@ -171,7 +171,8 @@ def test_states_and_journal_of_which_there_is_no_backup_end_a_name(tmp_path):
     shutil.rmtree(folder)
     world.forget_checkpoint()
     world.first = 5
-    world.run(9, 12, application="another")
+    word = refused(world, "history.incomplete", 9, 12, application="another").option("new_application")
+    world.run(9, 12, application="another", new_application=word)
     world.run(9, 12, 13, application="another")
     assert world.ids() == list(range(13))
 

@@ -101,7 +101,8 @@ def test_a_rollback_further_than_the_journal_remembers_is_an_error():
     lake = Lake()
     lake.run((3, 6, 9, 12, 15), journal_retain=2)
     roll_back(lake, snapshots(lake)[0])
-    said = told("table.rolled-back-too-far", lambda: lake.run((3, 6, 9, 12, 15, 18), journal_retain=2))
+    again = {"journal_retain": 2, "on_rollback": "republish"}
+    said = told("table.rolled-back-too-far", lambda: lake.run((3, 6, 9, 12, 15, 18), **again))
     said.says("Nothing was written", "set_current_snapshot")
     assert lake.ids() == all_of(3)
 

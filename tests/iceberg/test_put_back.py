@@ -155,3 +155,31 @@ def test_a_record_whose_description_is_gone_is_given_up(somebody):
     assert given_up.records == (2,)
     lake.run((3, 6, 9))
     assert lake.ids() == all_of(9)
+
+
+@follows("table.rolled-back")
+def test_a_rollback_further_than_the_journal_remembers_can_be_given_up():
+    """What the table said of the record that it has now is in an earlier metadata file; the source is read again."""
+    lake = Lake()
+    lake.run((3, 6, 9, 12, 15), journal_retain=2)
+    roll_back(lake, snapshots(lake)[1])
+    said = told("table.rolled-back", lambda: lake.run((3, 6, 9, 12, 15, 18), journal_retain=2))
+    said.says("streamsink.give_up(sink, application='streamsink')", "Nothing was written")
+    given_up = give_up_of_sink(lake.io(), lake.sink(), SinkOptions.of(ROOT, {"journal_retain": 2}))
+    assert given_up.records == (4, 5) and "record 2" in str(given_up)
+    lake.checkpoint.committed = 2
+    lake.run((3, 6, 9, 12, 15, 18), journal_retain=2)
+    assert lake.ids() == all_of(18)
+
+
+@follows("application.renamed")
+def test_what_a_name_has_written_in_a_table_that_was_dropped_counts():
+    """Else a query that goes on under a new name behind that would leave its rows out, of which none is left."""
+    lake = Lake()
+    lake.run((3, 6))
+    adopt = told("application.renamed", lambda: lake.run((3, 6, 9), application="other")).option("adopt_from_batch")
+    lake.drop()
+    renamed = {"application": "other", "adopt_from_batch": adopt}
+    first = told("application.renamed", lambda: lake.run((3, 6, 9), **renamed)).option("application")
+    told("table.recreated", lambda: lake.run((3, 6, 9), application=first)).says("remove the journal")
+    assert lake.ids() == []

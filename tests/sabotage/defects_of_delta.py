@@ -5,6 +5,7 @@ from tests.sabotage.defect import Defect
 _ACCIDENTS, _PAST, _REPLACED, _ROWS, _CHANGED = (
     f"tests/delta/test_{name}.py" for name in ("accidents", "past", "replaced", "rows", "changed_beside")
 )
+_UNDER, _FORGOTTEN = "tests/delta/test_under_commit.py", "tests/delta/test_forgotten.py"
 _SUITE, _RACES = "tests/delta/test_conformance.py", "tests/delta/test_races.py"
 _LOG, _COMMITTER = "sinks/delta/log.py:DeltaLog", "sinks/delta/committer.py:DeltaCommitter"
 _LOOKING, _LINEAGE = "sinks/delta/looking.py:Looking", "sinks/delta/lineage.py:Lineage"
@@ -18,7 +19,7 @@ OF_DELTA = (
     Defect("a record is committed to a Delta table behind any other", f"{_COMMITTER}._found",
            "if last.number != expect:", "if False:", (_ACCIDENTS, _PAST)),
     Defect("another writer's version is taken for ours", f"{_COMMITTER}._committed",
-           "version if entry.record_id == state.record_id else None", "version",
+           "entry is not None and entry.record_id == state.record_id", "entry is not None",
            (f"{_ACCIDENTS}::test_others_that_commit_before_each_commit",)),
     Defect("a Delta table that was restored is taken for whole", f"{_LINEAGE}.entries",
            "self._restored(entry) if entry.operation == RESTORE else version - 1", "version - 1",
@@ -98,4 +99,13 @@ OF_DELTA = (
     Defect("statistics of a nested column are taken for those behind it", "sinks/delta/adds.py:_chunks",
            "place += _leaves(field.type)", "place += 1",
            (f"{_ROWS}::test_statistics_are_of_the_columns_that_the_table_wants",)),
+    Defect("a Delta table that is replaced under a commit is not noticed", f"{_COMMITTER}._check_behind",
+           "log.is_as_seen(version - 1)", "True",
+           (f"{_UNDER}::test_a_table_that_is_replaced_under_a_commit_is_noticed",)),
+    Defect("other names in the log of a Delta table are no question", f"{_LOOKING}._forgotten",
+           "bool(applications_in(self._log, self._table.to.path) - known)", "False",
+           (f"{_FORGOTTEN}::test_a_new_name_where_all_but_the_log_is_lost_is_asked_for",)),
+    Defect("names in a checkpoint of a Delta log are not read", "sinks/delta/known.py:applications_in",
+           "_in_checkpoint(log, checkpoint)", "set()",
+           (f"{_FORGOTTEN}::test_a_new_name_where_all_but_the_log_is_lost_is_asked_for",)),
 )

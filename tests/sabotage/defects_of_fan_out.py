@@ -76,4 +76,10 @@ OF_FAN_OUT = (
     Defect("another owner of a destination is not asked about", "sinks/fan_out/branch.py:Branch.check_before_record",
            "self.journal.check_before_record(self._writer, begun.number)", "pass",
            (f"{_ODD}::test_a_query_that_takes_over_a_destination_stops_the_fan_out",)),
+    Defect("a destination that was put back while another one lags is given its parts again",
+           f"{_MEMBERSHIP}._catch_up", " and not went_back", "",
+           (f"{_BEHIND}::test_a_destination_that_is_put_back_with_its_journal_while_another_one_lags",)),
+    Defect("one destination of a fan-out is given up", "commands/own_sinks.py:check_of_no_fan_out",
+           "if not given:", "if True:",
+           ("tests/sinks/test_fan_out_given_up.py::test_one_destination_of_a_fan_out_cannot_be_given_up",)),
 )

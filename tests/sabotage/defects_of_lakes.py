@@ -87,4 +87,10 @@ OF_LAKES = (
            "value.as_py()", "pass", (_VALUES,)),
     Defect("metadata is not durable", "sinks/iceberg/file_io.py:DurableStream.close",
            "self._io.close_output(stream)", "stream.close()", (_SUITE,)),
+    Defect("what a name has written in an Iceberg table that was dropped does not count", f"{_COMMITTER}._is_of_here",
+           "return newest is not None and newest.payload.get(DESTINATION) == self._to.path", "return False",
+           (f"{_BACK}::test_what_a_name_has_written_in_a_table_that_was_dropped_counts",)),
+    Defect("what an Iceberg table said before it went back is not looked for", f"{_COMMITTER}._newest",
+           "if before is not None:", "if False:",
+           (f"{_BACK}::test_a_rollback_further_than_the_journal_remembers_can_be_given_up",)),
 )

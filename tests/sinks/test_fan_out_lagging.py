@@ -291,3 +291,36 @@ def test_one_that_is_behind_and_is_put_back_under_the_query_stops_it():
     world.io().create_if_absent(f"{notes}/{max(kept)}", kept[max(kept)])
     world.mend()
     world.ends_right("what it knows was restored", MANY)
+
+
+@follows("fan-out.other-records")
+def test_a_destination_that_is_put_back_with_its_journal_while_another_one_lags():
+    """No record has a mark then. What it lacks was published there once, and is not given to it without a word."""
+    world = Lagging()
+    world.run(ends=MANY[:1])
+    io, own = world.io(), f"{ROOT}/own"
+    kept = {path: io.read(path) for path in io.files_below(own)}
+    world.run(ends=MANY[:4])
+    newer = {path: io.read(path) for path in io.files_below(own)}
+    put_back(io, own, kept)
+    said = told("fan-out.other-records", lambda: world.run(ends=MANY))
+    said.says("'own'", "put back to an earlier", "Restore what was put back", "Nothing was written")
+    assert world.ids("own") == ALL[: MANY[0]]
+    put_back(io, own, newer)
+    world.mend()
+    world.ends_right("a newer copy was put back", MANY)
+
+
+def test_a_journal_that_is_lost_while_another_destination_lags():
+    """The destination says what it has; its journal is not needed."""
+    world = Lagging()
+    world.run(ends=MANY[:4])
+    world.io().delete_tree(f"{ROOT}/own/streamsink")
+    world.mend()
+    world.ends_right("the journal was lost", MANY)
+
+
+def put_back(io, folder: str, files: dict[str, bytes]) -> None:
+    io.delete_tree(folder)
+    for path, data in files.items():
+        io.create_if_absent(path, data)

@@ -19,7 +19,7 @@ OF_SEVERAL_IN_THE_GATE = 120
 # How many walks on S3 the gate has: of one table, and of several.
 ON_S3_IN_THE_GATE = {"": 50, SEVERAL: 25}
 # How many walks into each destination that is no table of Paimon, and of a kind whose commits take long.
-ELSEWHERE_IN_THE_GATE, OF_LAKES_IN_THE_GATE = 60, {"delta": 12}
+ELSEWHERE_IN_THE_GATE, OF_LAKES_IN_THE_GATE = 60, {"delta": 12, "iceberg": 12, "fanout": 16}
 _PIECE = 250
 # One walk again, alone: STREAMSINK_WALK=<seed>-<number>.
 ONE = os.environ.get("STREAMSINK_WALK")
@@ -277,6 +277,25 @@ _JUDGED = {
         ("batch", 0, 0),
         ("restore", 0, 0),
     ],
+    "an Iceberg table is dropped when its query goes on under another name behind what is there": [
+        ("iceberg", 0, 1, 0, 0, 0, 0),
+        ("produce", 0, 2, 0),
+        ("crash", 0, 0, 0, 0),
+        ("rename", 0),
+        ("batch", 0, 0),
+        ("heal", 0, 1),
+        ("drop", 1),
+    ],
+    "an Iceberg table goes back, and what describes the files of what it has lost is gone": [
+        ("iceberg", 0, 0, 1, 0, 2, 0),
+        ("produce", 7, 0, 0),
+        ("pause_at", 8, 0, 0, 0),
+        ("wake",),
+        ("produce", 0, 0, 0),
+        ("at_once", 0, 0, 82),
+        ("begin_at_latest", 7),
+        ("roll_back", 1),
+    ],
     "a lost checkpoint is told where to begin by the error itself": [
         ("files", 0, 1, 0, 1, 3, 0),
         ("produce", 0, 0, 0),
@@ -333,8 +352,8 @@ def test_walks_of_accidents_on_s3(seed):
 
 @pytest.mark.parametrize("kind", list(ELSEWHERE))
 def test_walks_of_accidents_into_other_destinations(seed, kind):
-    """The same holds for directories of files, a database, sinks in Flink's form and a Delta table, by what outside
-    readers see."""
+    """The same holds for directories of files, a database, sinks in Flink's form, a Delta and an Iceberg table, and
+    several of them at once, by what outside readers see."""
     wrong, counts = walk_all(
         [f"{kind}-{seed}-{number}" for number in range(OF_LAKES_IN_THE_GATE.get(kind, ELSEWHERE_IN_THE_GATE))]
     )

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tests.walks.distant_walker import DistantSeveralWalker, DistantWalker
-from tests.walks.elsewhere.walker import DatabaseWalker, DeltaWalker, ElsewhereWalker, KeptWalker, NotesWalker
+from tests.walks.elsewhere.fan_out import FanOutWalker
+from tests.walks.elsewhere.lakes import DeltaWalker, IcebergWalker
+from tests.walks.elsewhere.walker import DatabaseWalker, ElsewhereWalker, KeptWalker, NotesWalker
 from tests.walks.events import NOT_YET, Kind
 from tests.walks.model import Wrong
 from tests.walks.several_walker import SeveralWalker
@@ -63,7 +65,8 @@ SEVERAL = "several-"
 # Seeds with this prefix, which stands before the other one, are walks on S3.
 ON_S3 = "s3-"
 # Seeds with the prefix "<setup>-" of one of these are walks into a destination that is no table.
-ELSEWHERE = {walker.setup: walker for walker in (ElsewhereWalker, DatabaseWalker, NotesWalker, KeptWalker, DeltaWalker)}
+_ELSEWHERE = (ElsewhereWalker, DatabaseWalker, NotesWalker, KeptWalker, DeltaWalker, IcebergWalker, FanOutWalker)
+ELSEWHERE = {walker.setup: walker for walker in _ELSEWHERE}
 # "1-17~3" is a bred walk: 1-17, changed in one to three places that a generator with this seed chooses.
 BRED = "~"
 

@@ -56,6 +56,17 @@ def refuse_writers(dialect: Dialect, run: Run, writers: int, path: str) -> None:
         )
 
 
+def forget(run: Run, application: str, remembered: Remembered, branches: "Branches | None") -> None:
+    """Remove what is remembered of an application, with branches that no later start of it would look for.
+
+    run: of an open transaction. Raises as ``Branches.settle``.
+    """
+    if branches is not None:
+        remembered.lock(run, application)
+        branches.settle(run, sweep=True)
+    remembered.forget(run, application)
+
+
 @dataclass(frozen=True)
 class Branches:
     """The branches of an application into one target, of a database that has such. path: of the sink, for messages."""

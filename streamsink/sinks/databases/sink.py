@@ -10,7 +10,7 @@ import pyarrow as pa
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.sinks.databases.address import Address, parse
-from streamsink.sinks.databases.branches import Attempt, Branches, OneWriterInstead, Rows, refuse_writers
+from streamsink.sinks.databases.branches import Attempt, Branches, OneWriterInstead, Rows, forget, refuse_writers
 from streamsink.sinks.databases.changes import ROWS_AT_ONCE, Change, plain
 from streamsink.sinks.databases.dialect import BRANCHES, CHECKPOINTS, IDENTITY, Dialect, Run
 from streamsink.sinks.databases.fitting import Fitting
@@ -116,16 +116,10 @@ class DatabaseSink(StagedRowsSink):
         return self._asked(session, ask)
 
     def forget(self, application: str, session: dict[str, Any]) -> None:
-        def forget(run: Run) -> None:
-            remembered = self._remembered(run, session)
-            remembered.lock(run, application)
-            branches = self._branches(run, application, session)
-            if branches is not None:  # no later start of the application would look for them
-                branches.settle(run, sweep=True)
-            remembered.forget(run, application)
-
         self._link(session).transaction(
-            forget,
+            lambda run: forget(
+                run, application, self._remembered(run, session), self._branches(run, application, session)
+            ),
             f"what the database remembers of application '{application}' could not be removed",
         )
 
@@ -142,7 +136,7 @@ class DatabaseSink(StagedRowsSink):
             return
         info, dialect = session[_TABLE], self._dialect()
         for rows in self._read(transactions):
-            check_values(self._data(rows), info, dialect, self.path)
+            check_values(_data(self, rows), info, dialect, self.path)
             _check_changes(self, rows)
         # Also the first rows of a start: the user may not have the right to write.
         if (info.ruled or _TRIED not in session) and sum(each.rows for each in transactions) <= self.check_rows_up_to:
@@ -265,11 +259,6 @@ class DatabaseSink(StagedRowsSink):
         for each in transactions:
             yield from map(plain, self.read_rows(each))
 
-    def _data(self, rows: pa.RecordBatch) -> pa.Table:
-        """The rows without the column that says which of them delete."""
-        table = pa.Table.from_batches([rows])
-        return table.drop_columns([self.delete_column]) if self.delete_column else table
-
     def _change(
         self, run: Run, batches: Iterable[pa.RecordBatch], at_once: int = ROWS_AT_ONCE, *, session: dict[str, Any]
     ) -> None:
@@ -300,6 +289,12 @@ class DatabaseSink(StagedRowsSink):
             refused="Mend the rows in the query, or change the table, and start the query again",
             keep=False,
         )
+
+
+def _data(sink: DatabaseSink, rows: pa.RecordBatch) -> pa.Table:
+    """The rows without the column that says which of them delete."""
+    table = pa.Table.from_batches([rows])
+    return table.drop_columns([sink.delete_column]) if sink.delete_column else table
 
 
 def _check_changes(sink: DatabaseSink, rows: pa.RecordBatch) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streamsink.clock import Clock
-from streamsink.errors import Corrupt, Misuse, OutcomeUnknown, Retryable
+from streamsink.errors import Corrupt, Misuse, OutcomeUnknown, Retryable, StreamsinkError
 from streamsink.faults import fault_point
 from streamsink.protocol import ways
 from streamsink.protocol.committable import Committable
@@ -14,6 +14,7 @@ from streamsink.protocol.journal import Mark
 from streamsink.protocol.sink import Published
 from streamsink.sinks.delta.columns import columns_of
 from streamsink.sinks.delta.lineage import fingerprint, fingerprint_of, number_of
+from streamsink.sinks.delta.log import Entry
 from streamsink.sinks.delta.looking import Looking
 from streamsink.sinks.delta.support import check_table
 
@@ -27,6 +28,8 @@ _FLUSHED = 100
 
 class DeltaCommitter(Looking):
     """Commits at exactly the version behind the one that it has looked at: nothing that it has not seen is before."""
+
+    _own: Entry | None = None  # the one that was committed last
 
     def for_background(self) -> "DeltaCommitter":
         return DeltaCommitter(self._table, self._log.again())
@@ -127,8 +130,12 @@ class DeltaCommitter(Looking):
             entry = self._log.entry(version)
         except OSError as error:
             failed, entry = failed or error, None
+        if entry is not None and entry.record_id == state.record_id:
+            self._check_behind(record, version)
+            self._own = entry
+            return version
         if entry is not None:
-            return version if entry.record_id == state.record_id else None
+            return None
         raise OutcomeUnknown(
             f"{self._table.to.path}: committing record {state.sequence} of application '{application}' as version "
             f"{version} failed ({type(failed).__name__}), and there is no such version now. Nothing was deleted; the "
@@ -136,12 +143,38 @@ class DeltaCommitter(Looking):
             kind="publish.unknown",
         ) from failed
 
+    def _check_behind(self, record: Committable, version: int) -> None:
+        """Raises Misuse when the version before the one that was committed is not what was looked at, and the table is
+        not the same any more: it was replaced at that moment.
+
+        Where another program's rename has replaced that version alone, the next look says what that means.
+        """
+        path, log = self._table.to.path, self._log
+        if log.is_as_seen(version - 1):
+            return
+        log.forget()
+        try:
+            found = f"there is the table {log.newest().metadata().id}"
+        except StreamsinkError as unreadable:
+            found = f"its log cannot be read ({unreadable.kind})"
+        if found.endswith(self._table.to.table_id):
+            return
+        raise Misuse(
+            f"{path}: record {record.state.sequence} of application '{record.application}' was committed as version "
+            f"{version}, and meanwhile the table was dropped and created again, or its log was put back: {found}, "
+            f"expected {self._table.to.table_id}. Nothing else was written, and the record is safe in the journal. "
+            f"Remove the file {log.name(version)}, which does not belong to what is there now, and start the query "
+            "again, which says how to go on; or restore the first table",
+            kind="delta.replaced",
+        )
+
     def _done(self, record: Committable, version: int, attempts: int) -> Published:
         fault_point("commit.published")
         self._log.flush(version, since=max(0, version - _FLUSHED))
         self._log.tidy_up(version)
         self._table.states.keep_last(record.application)
-        entry = self._log.entry(version)
+        own = self._own is not None and self._own.version == version
+        entry = self._own if own else self._log.entry(version)
         where = None if entry is None else Mark(version, entry.digest, Clock().now_ms())
         return Published(record.state.checkpoint_id, version, attempts, where)
 

@@ -229,6 +229,10 @@ class DeltaLog:
                 kind="delta.entry",
             ) from broken
 
+    def is_as_seen(self, version: int) -> bool:
+        """Whether the newest entry that was seen is of this version, and still there."""
+        return self._tip is not None and self._tip.version == version and self.entry(version) == self._tip
+
     def forget(self) -> None:
         """Load the table anew when it is asked for next, because what was seen of its log is there no more."""
         self._table = self._tip = None
@@ -302,19 +306,28 @@ class DeltaLog:
         self._io.sync_dir(f"{self._uri}/{_LOG}")
         self._flushed = max(self._flushed, version)
 
-    def _last_checkpoint(self) -> int:
+    def last_checkpoint(self) -> int:
         """The version of the newest checkpoint; 0 where nothing says one."""
         try:
             return int(json.loads(self._io.read(f"{self._uri}/{_LOG}/{_LAST}"))["version"])
         except (OSError, ValueError, KeyError, TypeError):
             return 0
 
+    def files_of_checkpoint(self, version: int) -> list[str]:
+        """The names of the files of a checkpoint, for ``read``."""
+        names = self._io.names(f"{self._uri}/{_LOG}")
+        return sorted(name for name in names if name.startswith(f"{version:020}.checkpoint."))
+
+    def read(self, name: str) -> bytes:
+        """A file of the log."""
+        return self._io.read(f"{self._uri}/{_LOG}/{name}")
+
     def tidy_up(self, version: int) -> None:
         """Write a checkpoint and clean the log, where the table wants one since the version before. Raises nothing.
 
         version: that was committed. Another one does it later when this fails.
         """
-        before, self._tidied = self._tidied if self._tidied >= 0 else self._last_checkpoint(), version
+        before, self._tidied = self._tidied if self._tidied >= 0 else self.last_checkpoint(), version
         errors = importlib.import_module("deltalake.exceptions")
         try:
             wants = self.seen.metadata().configuration

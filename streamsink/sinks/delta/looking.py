@@ -6,11 +6,13 @@ from urllib.parse import unquote
 
 from streamsink.clock import Clock
 from streamsink.errors import Corrupt, Misuse
-from streamsink.journal.others import last_of_others
+from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
+from streamsink.journal.others import last_of_others, of_no_matter
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.journal import Mark
 from streamsink.protocol.sink import Committer, Destination, History
 from streamsink.protocol.upkeep import Visible
+from streamsink.sinks.delta.known import applications_in
 from streamsink.sinks.delta.lineage import RESTORE, Last, Lineage, number_of, replaces
 from streamsink.sinks.delta.log import DeltaLog
 from streamsink.sinks.delta.states import States
@@ -19,13 +21,15 @@ from streamsink.table.commit.retry import RetryPolicy
 
 # In the payload of a record, the version of the table when it was made.
 SINCE = "since"
+# The path of the table: journals of several tables may lie in one folder.
+DESTINATION = "destination"
 
 
 @dataclass(frozen=True)
 class DeltaTable:
     """One table, as the parts of the sink share it. to: path and identity. policy: how often a commit is tried.
 
-    own: name of the application. below: the folder for journals and states.
+    own: name of the application. below: the folder for states, and for journals unless another one was given.
     """
 
     to: Destination
@@ -50,14 +54,26 @@ class Looking(Committer):
     def __init__(self, table: DeltaTable, log: DeltaLog):
         self._table, self._log = table, log
         self._lineage = Lineage(log, table.to.path)
+        self._nameless: bool | None = None
 
     def history(self, application: str) -> History:
         last = self._last(application)
         if not last.number:
             # A state without a commit: the commit was never made, or the table was put back to before it.
             known = application in self._table.states.applications()
-            return History(None, complete=not known)
+            return History(None, complete=not known and not self._forgotten(application))
         return History(self._state(application, last), complete=True)
+
+    def _forgotten(self, application: str) -> bool:
+        """Whether the log has commits of other names of which nothing else is left: no state, and no journal.
+
+        A query that has no commit yet may be one of these, under another name. It is looked for once.
+        """
+        if self._nameless is None:
+            below = self._table.places.journal_io.entries(f"{self._table.places.journal}/{JOURNAL_DIR}")
+            known = {*self._table.states.applications(), *(entry.name for entry in below if entry.is_dir), application}
+            self._nameless = bool(applications_in(self._log, self._table.to.path) - known)
+        return self._nameless
 
     def _last(self, application: str) -> Last:
         """What is in the newest version now. Raises Misuse when that is of another table than was opened."""
@@ -179,7 +195,20 @@ class Looking(Committer):
             last = self._last(name)
             return states.read(name, last)[0] if last.number else None
 
-        return last_of_others(self._table.places.io, self._table.below, application, states.applications(), newest)
+        places = self._table.places
+        found = last_of_others(places.journal_io, places.journal, application, states.applications(), newest)
+        if places.journal == self._table.below:
+            return found
+        return {name: last for name, last in found.items() if self._is_of_here(name, last.state)}
+
+    def _is_of_here(self, application: str, last: AppState) -> bool:
+        """Whether what another application has recorded last is of this table, or of one that was in its place."""
+        if last.table_id == self._table.to.table_id:
+            return True
+        places, newest = self._table.places, None
+        with of_no_matter(places.journal, f"the newest record of '{application}'"):
+            newest = FileJournal(places.journal_io, places.journal, application, 2).newest()
+        return newest is not None and newest.payload.get(DESTINATION) == self._table.to.path
 
     def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         return self._table.places.in_place(committable)

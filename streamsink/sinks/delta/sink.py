@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from streamsink.errors import Misuse
+from streamsink.errors import Corrupt, Misuse
 from streamsink.events import Event
 from streamsink.faults import fault_point
 from streamsink.format.arrow_types import to_arrow_schema
@@ -26,14 +26,14 @@ from streamsink.sinks.delta.adds import add_of
 from streamsink.sinks.delta.columns import check_partition, columns_of, missing_columns, schema_of
 from streamsink.sinks.delta.committer import ADDS, NOT_NULL, PARTITION_BY, SCHEMA, DeltaCommitter
 from streamsink.sinks.delta.log import DeltaLog, deltalake, storage_options
-from streamsink.sinks.delta.looking import SINCE, DeltaTable
+from streamsink.sinks.delta.looking import DESTINATION, SINCE, DeltaTable
 from streamsink.sinks.delta.states import States
 from streamsink.sinks.delta.support import check_creation, check_path, check_table
 from streamsink.sinks.lake_tables.attempts import Places
 from streamsink.sinks.lake_tables.parquet_file import LakeFile
 from streamsink.sinks.lake_tables.writing import LakeWriting
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.stores import table_path
+from streamsink.storage.stores import DATABASES, Store, journal_place, table_path
 from streamsink.table.commit.retry import RetryPolicy
 
 _BELOW, _DATA = "_streamsink", "data"
@@ -43,8 +43,10 @@ _BELOW, _DATA = "_streamsink", "data"
 class DeltaSink(Sink):
     """A Delta table on a disk, S3 or HDFS; see docs/DELTA.md.
 
-    path: of the table, or its URI; it is kept as ``table_path`` spells it. The options ``create``, ``partition_by``,
-    ``table_options`` and ``add_columns`` mean what they mean for Paimon tables.
+    path: of the table, or its URI; it is kept as ``table_path`` spells it. journal: a folder for the journal that the
+    driver and all executors share; '' for ``<path>/_streamsink``. store_options: of the table's store, where the
+    journal lies in another one; else the option ``store_options`` counts for both. The options ``create``,
+    ``partition_by``, ``table_options`` and ``add_columns`` mean what they mean for Paimon tables.
     """
 
     path: str
@@ -53,10 +55,13 @@ class DeltaSink(Sink):
         "commit_max_retries commit_min_wait_ms commit_max_wait_ms commit_timeout_ms".split()
     )
     never_forgets: ClassVar[str] = "the log of a Delta table keeps the number of an application's last commit"  # type: ignore[misc]
-    journal: str = field(init=False, default="")
+    journal: str = ""
+    store_options: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", table_path(self.path))
+        if self.journal:
+            object.__setattr__(self, "journal", journal_place(self.journal))
 
     def open(
         self,
@@ -66,7 +71,9 @@ class DeltaSink(Sink):
         fields: Callable[[], Sequence[Any]],
         emit: Callable[[Event], None],
     ) -> "OpenDelta":
-        if not file_io.atomic_create:
+        store = self._other_store(options)
+        journal_io, file_io = file_io, file_io if store is None else store.open()
+        if not (file_io.atomic_create and journal_io.atomic_create):
             raise Misuse(
                 f"{self.path}: this store cannot create a file only when it is absent, so two writers could replace "
                 "each other's versions of the table. Nothing was written. Use a server that heeds If-None-Match, HDFS "
@@ -79,11 +86,19 @@ class DeltaSink(Sink):
         if not log.is_there():
             self._check_never_there(file_io, log)
             self._create(log, options, fields())
-        return OpenDelta(self.path, file_io, log, options)
+        return OpenDelta(self, (file_io, journal_io), log, options, store)
 
     def log(self, file_io: FileIO, options: SinkOptions) -> DeltaLog:
         """The log of the table."""
-        return DeltaLog(file_io, self.path, self.path, storage_options(self.path, options.store_options))
+        given = options.store_options if self._is_in_one_store() else self.store_options
+        return DeltaLog(file_io, self.path, self.path, storage_options(self.path, given))
+
+    def _other_store(self, options: SinkOptions) -> Store | None:
+        """The table's store; None where the journal lies in the same one."""
+        return None if self._is_in_one_store() else Store(self.path, self.store_options, options.flush)
+
+    def _is_in_one_store(self) -> bool:
+        return not self.journal or _store_of(self.journal) == _store_of(self.path)
 
     def _check_never_there(self, file_io: FileIO, log: DeltaLog) -> None:
         """Raises Misuse where there was a table before. A new one would hide it, and get in the way of its log."""
@@ -116,8 +131,14 @@ class DeltaSink(Sink):
 class OpenDelta(OpenSink):
     """The table of one start of a query."""
 
-    def __init__(self, path: str, file_io: FileIO, log: DeltaLog, options: SinkOptions):
-        self._io, self._log, self._options = file_io, log, options
+    journal: FileJournal
+
+    def __init__(
+        self, sink: DeltaSink, stores: tuple[FileIO, FileIO], log: DeltaLog, options: SinkOptions, store: Store | None
+    ):
+        """stores: of the table, and of the journal. store: of the table, where the journal lies in another one."""
+        path, (file_io, journal_io) = sink.path, stores
+        self._io, self._log, self._options, self._store = journal_io, log, options, store
         newest = log.newest()
         self._columns = columns_of(newest.schema().to_json())
         check_table(newest, self._columns, path)
@@ -130,12 +151,19 @@ class OpenDelta(OpenSink):
         )
         self.to = Destination(path, newest.metadata().id, way_back)
         self.application = self.known_as = options.application
-        self.is_distant = file_io.is_distant
+        self.is_distant = file_io.is_distant or journal_io.is_distant
+        journals = sink.journal or below
         # The folders of retained records stay: a commit may have to be made again, and they describe the files.
         self.journal = FileJournal(
-            file_io, below, options.application, options.journal_retain, keep_staging=True, abandoned=self._abandoned
+            journal_io,
+            journals,
+            options.application,
+            options.journal_retain,
+            keep_staging=True,
+            abandoned=self._abandoned,
         )
-        places = Places(path, file_io, below, file_io, f"{path}/{_DATA}")
+        self._check_destination(path)
+        places = Places(path, journal_io, journals, file_io, f"{path}/{_DATA}")
         states = States(file_io, f"{below}/states/{self.to.table_id}", options.journal_retain, self._recorded)
         policy = RetryPolicy.of(path, options, {})
         self._table = DeltaTable(self.to, places, states, policy, options.application, below)
@@ -147,7 +175,23 @@ class OpenDelta(OpenSink):
         """A record of the own application or of another one, where its journal has it."""
         if application == self.application:
             return readable(self.journal, number)
-        return readable(FileJournal(self._io, self._table.below, application, self._options.journal_retain), number)
+        journals = self._table.places.journal
+        return readable(FileJournal(self._io, journals, application, self._options.journal_retain), number)
+
+    def _check_destination(self, path: str) -> None:
+        """Raises Misuse when the application's journal is of another table, which has another path as well."""
+        try:
+            newest = self.journal.newest()
+        except Corrupt:
+            return  # the start says so
+        before = newest.payload.get(DESTINATION, path) if newest is not None else path
+        if newest is not None and before != path and newest.state.table_id != self.to.table_id:
+            raise Misuse(
+                f"{path}: the journal {self.journal.place} of application '{self.application}' is of another table, "
+                f"{before}. Nothing was written. Give this query a name of its own (application='...'), or another "
+                "folder for its journal (journal='...')",
+                kind="journal.other-destination",
+            )
 
     def _check_partition_by(self, path: str) -> None:
         wanted = tuple(self._options.partition_by)
@@ -178,6 +222,7 @@ class OpenDelta(OpenSink):
             options.target_file_bytes,
             options.max_open_writers,
             options.writer_memory_bytes,
+            store=self._store,
         )
 
     def _look_at_changes(self, fields: Sequence[Any]) -> None:
@@ -227,8 +272,9 @@ class OpenDelta(OpenSink):
         }
         plain = [replace(file, partition=b"", footer=b"") for file in written]  # ``ADDS`` has what was in them
         files, payload = places.stage(checkpoint, plain, group, **more)
-        files = tuple(replace(file, staged=f"{_BELOW}/{file.staged}") for file in files)
-        return files, {**payload, SINCE: int(seen.version())}
+        if places.journal == self._table.below:
+            files = tuple(replace(file, staged=f"{_BELOW}/{file.staged}") for file in files)
+        return files, {**payload, SINCE: int(seen.version()), DESTINATION: path}
 
     def _abandoned(self, folder: str, record: Committable | None) -> bool:
         """A staging folder is about to be deleted: what its attempts have left goes first."""
@@ -237,3 +283,11 @@ class OpenDelta(OpenSink):
     def _may_be_named(self, number: int, attempt: str) -> bool:
         """Asked by whichever thread deletes the folder, so it has a log of its own."""
         return DeltaCommitter(self._table, self._log.again()).may_name(number, attempt)
+
+
+def _store_of(place: str) -> str:
+    """What two places have in common that are in one store."""
+    if place.partition(":")[0] in DATABASES:
+        return place
+    scheme, found, rest = place.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}" if found else ""

@@ -66,7 +66,7 @@ class States:
             "restore it to a version that has a later record (RESTORE). Else restore the file, or the folder "
             f"{self._folder}, from a backup. Where there is none, look which rows of the application are in the table, "
             f"remove the folder {self._folder}/{application}, and go on behind these rows with a new checkpoint and "
-            "another name (application='...')",
+            "another name (application='...'), whose first start asks whether it wrote here before",
             kind="delta.state-gone",
         )
 

@@ -110,6 +110,13 @@ class Branch:
         published = said.sequence if said is not None else 0
         return sum(number > published and not self.journal.is_marked(number) for number in self.journal.retained())
 
+    def may_lack_records(self) -> bool:
+        """Whether its journal may lack more than the newest record although nobody has put it back.
+
+        A record is made when each journal has its part of the one before. So that is so when the journal was lost.
+        """
+        return not self.journal.last_sequence()
+
     def has(self, part: Part) -> bool:
         """Whether the record of this number, here, is the part. True where nothing retained tells any more."""
         if part.number in self.journal.retained():

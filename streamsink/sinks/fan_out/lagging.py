@@ -31,6 +31,10 @@ class LaggingBranch(Branch):
         # The journal may be an older copy, which does not know what the destination had when the start asked it.
         return max(self.published, self._planned, self.journal.last_sequence())
 
+    def may_lack_records(self) -> bool:
+        """Yes: what it has not published yet may be missing where its journal is an older copy; it never had that."""
+        return True
+
     def _pending(self) -> int:
         return sum(not self.journal.is_marked(number) for number in self.journal.retained())
 

@@ -171,8 +171,9 @@ class Membership:
         """Give the destination's journal what it lacks of these records, which are the newest ones, in order."""
         has = branch.recorded()
         mine = _since_it_joined(branch.to.table_id, records)
+        went_back = bool(mine) and has < mine[-1][0].number - 1 and not branch.may_lack_records()
         for part, record in mine:
-            if part.number == has + 1 and not self._is_marked(record.state.sequence):
+            if part.number == has + 1 and not went_back and not self._is_marked(record.state.sequence):
                 branch.deliver(part, record)
                 has += 1
         if mine and (mine[-1][0].number != has or not branch.has(mine[-1][0])):

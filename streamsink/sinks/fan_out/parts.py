@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streamsink.protocol.committable import Committable, StagedFile
+from streamsink.protocol.committable import OF_FAN_OUT, Committable, StagedFile
 
 # Key in the payload of a record.
 _DESTINATIONS = "destinations"
@@ -55,7 +55,8 @@ class Part:
             behind=self.behind,
         )
         read = whole.source_files if self.tells_files else None
-        return Committable(state, self.application, whole.watermark_ms, self.files, self.payload, read)
+        payload = {**self.payload, OF_FAN_OUT: {"id": whole.state.table_id, "name": self.name}}
+        return Committable(state, self.application, whole.watermark_ms, self.files, payload, read)
 
     def to_json(self) -> dict[str, Any]:
         plain = {name: getattr(self, name) for name in (*_TEXTS, *_NUMBERS, "carried", "payload", "tells_files")}

@@ -6,7 +6,8 @@ from typing import Any
 from streamsink.clock import Clock
 from streamsink.errors import Corrupt, Misuse, Retryable
 from streamsink.faults import fault_point
-from streamsink.journal.others import last_of_others
+from streamsink.journal.file_journal import FileJournal
+from streamsink.journal.others import last_of_others, of_no_matter
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.sink import Committer, Destination, History, Published
@@ -25,6 +26,8 @@ from streamsink.storage.stores import table_path
 _TRIES, _WAIT_MS, _LONGEST_WAIT_MS = 20, 10, 2_000
 # Keys in the description of a record's files.
 SCHEMA_ID, SPEC_ID, DATA_URI, BEHIND = "schema", "spec", "data", "behind"
+# Key in the payload of a record: the path of the sink.
+DESTINATION = "destination"
 PARTITION = "partition"  # ids of the columns that the files are partitioned by
 
 
@@ -56,8 +59,17 @@ class IcebergCommitter(Committer):
 
         known = table_state.applications(table)
         found = last_of_others(self._places.journal_io, self._places.journal, application, known, said)
-        # Journals of other tables may lie in the same folder.
-        return {name: last for name, last in found.items() if last.state.table_id == self._to.table_id}
+        # Journals of other tables may lie in the same folder. One that was in the place of this one counts.
+        return {name: last for name, last in found.items() if self._is_of_here(name, last.state)}
+
+    def _is_of_here(self, application: str, last: AppState) -> bool:
+        """Whether what another application has recorded last is of a table of this name, which is here or was here."""
+        if last.table_id == self._to.table_id:
+            return True
+        newest = None
+        with of_no_matter(self._places.journal, f"the newest record of '{application}'"):
+            newest = FileJournal(self._places.journal_io, self._places.journal, application, 2).newest()
+        return newest is not None and newest.payload.get(DESTINATION) == self._to.path
 
     def mentions(self, committable: Committable) -> bool:
         return table_state.mentions(self._look(), committable)
@@ -122,8 +134,8 @@ class IcebergCommitter(Committer):
         table = self._catalog.load()
         if table is None:
             raise Misuse(
-                f"{self._to.path}: the table is gone. Nothing was written. Restore it, or start the query with a new "
-                f"checkpoint, without the journal in {self._places.journal}, to have it created anew",
+                f"{self._to.path}: the table is gone, which was there when the query was started. Nothing was written. "
+                "Restore it; if it was dropped on purpose, the next start says how to go on",
                 kind="table.gone",
             )
         found = str(table.metadata.table_uuid)
@@ -151,11 +163,16 @@ class IcebergCommitter(Committer):
         record = self._load(number) if number else None
         if record is not None and record.state.record_id == record_id:
             return record.state
+        with self._catalog.answered("what the table said before could not be read"):
+            before = table_state.said_before(table, application, record_id) if number else None
+        if before is not None:
+            return before
         last = found.state.sequence if found.state is not None else 0
         raise Misuse(
             f"{self._to.path}: the table was rolled back, or replaced: record {last} of application '{application}' "
             f"is not in it any more, and what it still has, up to record {number or 'unknown'}, the journal does not "
-            f"know. Nothing was written. {self._to.way_back}",
+            f"know. Nothing was written. {self._to.way_back}. Where this is what the command says as well, give the "
+            "query another name (application='...') and a new checkpoint, behind those of its rows that are here",
             kind="table.rolled-back-too-far",
         )
 

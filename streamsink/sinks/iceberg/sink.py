@@ -11,6 +11,7 @@ from streamsink.events import Event
 from streamsink.format.arrow_types import from_arrow_schema, to_arrow_schema
 from streamsink.journal.file_journal import FileJournal
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.protocol import ways
 from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.ids import END_OF_INPUT
@@ -18,14 +19,20 @@ from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Destination, OpenSink, Sink
 from streamsink.sinks.iceberg import columns, exchange, table_state
 from streamsink.sinks.iceberg.catalog import CatalogTable
-from streamsink.sinks.iceberg.committer import BEHIND, DATA_URI, PARTITION, SCHEMA_ID, SPEC_ID, IcebergCommitter
+from streamsink.sinks.iceberg.committer import (
+    BEHIND,
+    DATA_URI,
+    DESTINATION,
+    PARTITION,
+    SCHEMA_ID,
+    SPEC_ID,
+    IcebergCommitter,
+)
 from streamsink.sinks.lake_tables.attempts import Places
 from streamsink.sinks.lake_tables.writing import LakeWriting
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store, journal_place, table_path
 
-# Key in the payload of a record: the path of the sink.
-_DESTINATION = "destination"
 # Attribute of a sink: the connection by which it was made, until a start of a query takes it over.
 _NAMED = "_named"
 _JOURNALS = "_streamsink"  # Iceberg's orphan cleaning leaves out names that begin so
@@ -179,7 +186,8 @@ class OpenIceberg(OpenSink):
         self.journal = FileJournal(
             file_io, folder, options.application, options.journal_retain, keep_staging=keeps, abandoned=self._abandoned
         )
-        self.to = Destination(sink.path, str(table.metadata.table_uuid), _WAY_BACK)
+        way_back = f"{_WAY_BACK}. {ways.give_up(sink.path, options.application, is_table=False)}"
+        self.to = Destination(sink.path, str(table.metadata.table_uuid), way_back)
         self.committer = IcebergCommitter(self.to, named, self._places, self.journal.load)
         self._fields: Sequence[Any] | None = None
         self._table = table
@@ -191,7 +199,7 @@ class OpenIceberg(OpenSink):
             newest = self.journal.newest()
         except Corrupt:
             return  # the start says so
-        before = newest.payload.get(_DESTINATION, self._sink.path) if newest is not None else self._sink.path
+        before = newest.payload.get(DESTINATION, self._sink.path) if newest is not None else self._sink.path
         if newest is not None and before != self._sink.path and newest.state.table_id != self.to.table_id:
             raise Misuse(
                 f"{self._sink.path}: the journal {self.journal.place} of application '{self.application}' is of "
@@ -236,7 +244,7 @@ class OpenIceberg(OpenSink):
         told |= {DATA_URI: self._data_uri, BEHIND: seen.metadata.current_snapshot_id if seen is not None else None}
         told[PARTITION] = [field.source_id for field in self._table.spec().fields]
         files, payload = self._places.stage(checkpoint, written, group, **told)
-        return files, {**payload, _DESTINATION: self._sink.path}
+        return files, {**payload, DESTINATION: self._sink.path}
 
     def _abandoned(self, folder: str, record: Committable | None) -> bool:
         """A staging folder is about to be deleted: what its attempts have left in the table goes before it."""
@@ -271,5 +279,5 @@ _WAY_BACK = (
     "Make the snapshot current again that the table had (set_current_snapshot of Spark's procedures or of pyiceberg). "
     "Or, if on_rollback='republish' was set when the lost batches were written, set it again to publish them from the "
     "journal, as far back as that remembers them; rows that were put back meanwhile by cherrypick_snapshot are not "
-    "doubled. If all is to be written anew, give the query another name (application='...') and a new checkpoint"
+    "doubled"
 )

@@ -78,6 +78,25 @@ def said_of(table: Any, application: str, path: str) -> Said | None:
         ) from broken
 
 
+def said_before(table: Any, application: str, record_id: str) -> AppState | None:
+    """The state of a record of which the property does not tell any more, from one of the earlier metadata files.
+
+    None where none of them has it, or is there. It reads them one after another, the newest first.
+    """
+    from pyiceberg.serializers import FromInputFile
+
+    for entry in reversed(table.metadata.metadata_log):
+        try:
+            metadata = FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
+            value = state_of_text(metadata.properties[f"{PREFIX}{application}"])
+            state = AppState.from_json(value["state"])
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, zlib.error):
+            continue  # deleted, without the property, or altered
+        if state.record_id == record_id and state.table_id == str(table.metadata.table_uuid):
+            return state
+    return None
+
+
 def standing(table: Any, application: str, path: str) -> Standing:
     """How the application stands. Raises Corrupt, and Misuse when its property was removed or set back."""
     said = said_of(table, application, path)

@@ -20,9 +20,20 @@ _MEMORY = "/dev/shm"
 
 
 class _Strike:
-    """What is to go wrong at the n-th statement or commit from now on; 0 for nothing."""
+    """What is to go wrong at the n-th statement or commit from now on; 0 for nothing. refuses: whether no rows are
+    committed."""
 
-    left, mode = 0, Mode.BEFORE
+    left, mode, refuses = 0, Mode.BEFORE, False
+
+    def __init__(self):
+        self.opened: list[tuple[Process | None, sqlite3.Connection]] = []
+
+    def end_the_dead(self) -> None:
+        """The system ends connections of dead drivers, and what they have locked."""
+        for process, inner in self.opened:
+            if process is not None and process.dead:
+                inner.close()
+        self.opened = [each for each in self.opened if each[0] is not None and not each[0].dead]
 
     def ask(self, process: Process | None, name: str, ask: Callable[[], Any]) -> Any:
         """Make a call of this driver, which a command does without one. The database's error stands for the store's."""
@@ -47,11 +58,13 @@ class _Cursor:
 
     def execute(self, text: str, *given: Any) -> None:
         if text.startswith("BEGIN"):
+            self._of.has_rows = False
             self._of.strike.ask(self._of.process, "begin", lambda: self._inner.execute(text, *given))
         else:
             self._of.ask("statement", lambda: self._inner.execute(text, *given))
 
     def executemany(self, text: str, rows: Any) -> None:
+        self._of.has_rows = True
         self._of.ask("statement", lambda: self._inner.executemany(text, rows))
 
     def __iter__(self) -> Iterator[tuple]:
@@ -71,6 +84,8 @@ class _Connection:
         return _Cursor(self._inner.cursor(), self._of)
 
     def commit(self) -> None:
+        if self._of.has_rows and self._of.strike.refuses and self._of.process:
+            raise sqlite3.OperationalError("disk I/O error")
         self._of.ask("commit", self._inner.commit)
 
     def __getattr__(self, name: str) -> Any:
@@ -78,6 +93,10 @@ class _Connection:
 
 
 class _Dialect(sqlite.Sqlite):
+    """has_rows: whether rows were given since a transaction began."""
+
+    has_rows = False
+
     def __init__(self, process: Process | None, strike: _Strike):
         self.process, self.strike = process, strike
 
@@ -87,7 +106,9 @@ class _Dialect(sqlite.Sqlite):
             return self.strike.ask(self.process, name, ask)
 
     def connect(self, address):
+        self.strike.end_the_dead()
         inner = super().connect(address)
+        self.strike.opened.append((self.process, inner))
         inner.execute("PRAGMA synchronous=OFF")  # no walk loses the power of this machine
         inner.execute("PRAGMA busy_timeout=0")
         return _Connection(inner, self)
@@ -113,6 +134,10 @@ class Database(Place):
 
     def strike_at(self, number, mode):
         self._strike.left, self._strike.mode = number, mode
+
+    def refuse(self, refuses: bool) -> None:
+        """No rows are committed, until they are again."""
+        self._strike.refuses = refuses
 
     def close(self):
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -178,6 +203,7 @@ class Database(Place):
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
+        self._strike.end_the_dead()
         with contextlib.closing(sqlite3.connect(self._file, isolation_level=None)) as database:
             database.execute("PRAGMA synchronous=OFF")
             yield database

@@ -41,7 +41,7 @@ _WAYS = (
     {"publish": "async", "publish_queue": 3, "delay": None},
 )
 # How one accident leads to the next here, besides the stories of ``walking.py``.
-_STORIES = tuple(
+STORIES = tuple(
     map(
         str.split,
         (
@@ -221,9 +221,10 @@ class ElsewhereWalker(Walker):
     """Walks one walk. setup: kind of the destination."""
 
     kinds = KINDS
-    stories = _STORIES
+    stories = STORIES
     ways = _WAYS
     setup = "files"
+    worlds = Elsewhere
 
     def run(self, said=None):
         try:
@@ -233,7 +234,7 @@ class ElsewhereWalker(Walker):
 
     def _set_up(self, parts, first, second, positions, way, restore):
         store = self.stores()
-        self.world = Elsewhere(1 + parts % 4, store, root=store.beginning + ROOT, kind=self.setup)
+        self.world = self.worlds(1 + parts % 4, store, root=store.beginning + ROOT, kind=self.setup)
         self.operator = ElsewhereOperator(self.world)
         columns = {"position_columns": ("topic", "partition", "offset")} if positions % 4 else {}
         options = {
@@ -273,31 +274,3 @@ class NotesWalker(ElsewhereWalker):
 
 class KeptWalker(ElsewhereWalker):
     setup = "kept"
-
-
-def roll_back(walk, number):
-    """A table goes back to an earlier version by its own means, under whoever writes it."""
-    world = walk.world
-    if not world.points:
-        return
-    version, what = world.points[number % len(world.points)]
-    if world.place.roll_back(version):
-        world.went_back(what)
-        world.accident("table")
-
-
-class DeltaWalker(ElsewhereWalker):
-    setup = "delta"
-    kinds = KINDS | {"roll_back": Kind("roll_back", 4, 1, roll_back)}
-    stories = (
-        *_STORIES,
-        *map(
-            str.split,
-            (
-                "batch batch roll_back batch heal batch heal",
-                "batch pause_at roll_back wake batch heal batch heal",
-                "batch crash roll_back add batch heal batch heal",
-                "batch batch roll_back roll_back rename batch heal batch heal",
-            ),
-        ),
-    )

@@ -9,14 +9,15 @@ from streamsink.table.creation import fields_of
 from streamsink.testing.driver import Driven
 from tests.walks.elsewhere.database import Database
 from tests.walks.elsewhere.delta import Delta
-from tests.walks.elsewhere.places import Files, Kept, Notes
+from tests.walks.elsewhere.iceberg import Iceberg
+from tests.walks.elsewhere.places import Files, Kept, Notes, Place
 from tests.walks.model import Version, Wrong
 from tests.walks.queries import SCHEMA, Query, Run
 from tests.walks.store import Process
 from tests.walks.world import World
 
 ROOT = "/lake/shop"
-PLACES = {"files": Files, "database": Database, "notes": Notes, "kept": Kept, "delta": Delta}
+PLACES = {"files": Files, "database": Database, "notes": Notes, "kept": Kept, "delta": Delta, "iceberg": Iceberg}
 
 
 class _Run(Run):
@@ -47,7 +48,10 @@ class Elsewhere(World):
 
     def __post_init__(self):
         super().__post_init__()
-        self.others = self.place = PLACES[self.kind](self.store, self.root)
+        self.others = self.place = self.destination()
+
+    def destination(self) -> Place:
+        return PLACES[self.kind](self.store, self.root)
 
     def journal_of(self, query: Query) -> str:
         return f"{self.place.journals}/streamsink/{query.name}"
@@ -119,6 +123,12 @@ class Elsewhere(World):
     def _nobody_knows(self, query: Query) -> None:
         visible = self.visible()
         self.model.unsure([row for row in query.source.all_rows() if visible[row]], most=2)
+
+    def roll_back(self, version: int, what: Version) -> None:
+        """It goes back to a version by its own means."""
+        if self.place.roll_back(version):
+            self.went_back(what)
+            self.accident("table")
 
     def replace_place(self, change) -> None:
         """Somebody loses the destination, or puts an earlier one in its place, by calling ``change``."""

@@ -1,0 +1,33 @@
+"""All that is kept beside the log of a table is lost, and the log still says that somebody has written."""
+
+import shutil
+
+import pytest
+
+from tests.advice.following import follows, told
+from tests.delta.test_past import cleaned, others
+from tests.delta.world import World
+
+
+@follows("history.incomplete")
+@pytest.mark.parametrize("is_cleaned", [False, True])
+def test_a_new_name_where_all_but_the_log_is_lost_is_asked_for(tmp_path, is_cleaned):
+    """The log has the other name, and nothing says any more how far that came. Without the question the rows that are
+    there would come again."""
+    world = World(tmp_path)
+    world.run(3, 5)
+    if is_cleaned:
+        others(world, 100, 103)
+        cleaned(world)
+    shutil.rmtree(f"{world.path}/_streamsink")
+    there = world.ids()
+    world.forget_checkpoint()
+    said = told("history.incomplete", lambda: world.run(3, 5, 9, application="other")).says("Nothing was written")
+    assert world.ids() == there
+    world.forget_checkpoint()
+    world.first = 5  # it begins behind the rows that are here
+    word = said.option("new_application")
+    world.run(9, application="other", new_application=word)
+    assert world.ids() == sorted([*there, *range(5, 9)])
+    world.run(9, 12, application="other")
+    assert world.ids() == sorted([*there, *range(5, 12)])
