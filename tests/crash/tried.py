@@ -7,7 +7,7 @@ shorter gate tries fewer without being noticed.
 
 import pytest
 
-# It was 3,577 of one seed, for which a test takes its turn depends on it; less a fifth.
+# 3,577 were tried with one seed; which tests take their turns depends on it, so it is that less a fifth.
 LEAST = 2_800
 _NAME = "crash_states"
 _KEY = pytest.StashKey[int]()
