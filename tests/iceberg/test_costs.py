@@ -5,6 +5,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
+from pyiceberg.manifest import clear_manifest_cache
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.snapshots import Snapshot
 from sqlalchemy import event
@@ -74,11 +75,14 @@ def test_what_others_have_committed_is_read_once(calls, tmp_path):
         costs.append(Counter(calls))
         query.meanwhile = lambda: costs.append(Counter(calls))
 
-    query.meanwhile = first
-    query.run(pa.table({"id": [1]}), pa.table({"id": [2]}))
+    def begin() -> None:
+        query.meanwhile = first  # under the second batch: what the first one has left is not that of the table any more
+
+    query.meanwhile = begin
+    query.run(*(pa.table({"id": [number]}) for number in (1, 2, 3)))
     found = costs[1] - costs[0]
     assert found["metadata read"] == 1 and found["snapshot copied"] == 0 and found["UPDATE"] == 2
-    assert sorted(row["id"] for row in query.found()) == [0, 1, 2, 100]
+    assert sorted(row["id"] for row in query.found()) == [0, 1, 2, 3, 100]
 
 
 def test_the_list_that_is_remembered_is_the_one_that_was_written(tmp_path):
@@ -89,6 +93,7 @@ def test_the_list_that_is_remembered_is_the_one_that_was_written(tmp_path):
     table = query.table()
     order = {each.snapshot_id: each.sequence_number for each in table.metadata.snapshots}
     for snapshot in table.metadata.snapshots:
+        clear_manifest_cache()  # it would show each manifest as the first list has it
         manifests = snapshot.manifests(table.io)
         for manifest in manifests:
             assert manifest.sequence_number == order[manifest.added_snapshot_id]

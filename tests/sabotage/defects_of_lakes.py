@@ -5,7 +5,8 @@ from tests.sabotage.defect import Defect
 _FILES, _ICEBERG = "tests/lake_tables/test_files.py", "tests/iceberg/test_accidents.py"
 _TABLES, _SUITE = "tests/iceberg/test_tables.py", "tests/iceberg/test_conformance.py"
 _WRITER, _PLACES = "sinks/lake_tables/writing.py:LakeWriter", "sinks/lake_tables/attempts.py:Places"
-_REPLIES = "tests/iceberg/test_replies.py"
+_REPLIES, _COSTS = "tests/iceberg/test_replies.py", "tests/iceberg/test_costs.py"
+_CHANGED, _EXCHANGE = "tests/iceberg/test_changed.py", "sinks/iceberg/exchange.py"
 _BACK, _COPIES = "tests/iceberg/test_put_back.py", "tests/iceberg/test_copies.py"
 _VALUES, _STATISTICS = "tests/iceberg/test_values.py", "sinks/iceberg/statistics.py"
 _STATE, _COMMIT = "sinks/iceberg/table_state.py", "sinks/iceberg/commit.py"
@@ -55,7 +56,7 @@ OF_LAKES = (
            "table_state.was_picked(table, record)", "False", (_BACK,)),
     Defect("files that somebody has added are added again", f"{_COMMITTER}._missing",
            "names_in(table, folder, more.get(BEHIND))", "set()", (_BACK,)),
-    Defect("a commit is made whatever came before it", f"{_COMMIT}:commit", "*transaction._requirements", "*()",
+    Defect("a commit is made whatever came before it", f"{_COMMIT}:commit", "*requirements", "*()",
            (_ICEBERG, _SUITE)),
     Defect("a refusal is believed although the commit is there", f"{_COMMIT}:commit",
            "if not _is_there(to, record, producer.snapshot_id):\n            producer", "if True:\n            producer",
@@ -93,4 +94,16 @@ OF_LAKES = (
     Defect("what an Iceberg table said before it went back is not looked for", f"{_COMMITTER}._newest",
            "if before is not None:", "if False:",
            (f"{_BACK}::test_a_rollback_further_than_the_journal_remembers_can_be_given_up",)),
+    Defect("what a database has now is exchanged whatever it is", f"{_EXCHANGE}:exchange",
+           ", IcebergTables.metadata_location == before", "", (_COSTS,)),
+    Defect("a table is taken for what it was", "sinks/iceberg/catalog.py:CatalogTable.load",
+           "exchange.newest(self.catalog, self.identifier) == known.metadata_location", "True", (_COSTS,)),
+    Defect("the manifests of an older snapshot count", "sinks/iceberg/append.py:appending",
+           "before.snapshot_id == self._parent_snapshot_id", "True", (_COSTS,)),
+    Defect("a database is told of files that are not durable", f"{_EXCHANGE}:exchange", "flush(table.io)", "pass",
+           (_COSTS,)),
+    Defect("what waits for the disk is closed only", "sinks/iceberg/file_io.py:DurableStream.close",
+           "self._waiting.close_on_flush(stream)", "stream.close()", (_COSTS,)),
+    Defect("columns are written as they were", "sinks/iceberg/sink.py:OpenIceberg.writing",
+           "columns.differ(seen, self._table)", "False", (_CHANGED,)),
 )

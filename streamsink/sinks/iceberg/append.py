@@ -5,9 +5,13 @@ pyiceberg reads the list of all manifests anew for each snapshot, and hands each
 that the last commit has written is known, and a snapshot's list never changes.
 """
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+_TARGET = "commit.manifest.target-size-bytes"
+# Up to this size a manifest is merged with new ones, which is to read and write it again. Iceberg's own limit of 8 MiB
+# is for writers that need microseconds for a file: here each takes a tenth of a millisecond, and there may be 3,000.
+_MERGED_BYTES = 1 << 20
 
 
 class Left(NamedTuple):
@@ -49,21 +53,15 @@ def appending(table: Any, summary: Mapping[str, str], *, merges: bool, before: L
             return writer.to_manifest_file()
 
         def left(self) -> Left:
-            order = self._transaction.table_metadata.next_sequence_number()
-            return Left(self._snapshot_id, [_of_commit(each, order) for each in self._made])
+            # The writer of the list has given the new ones their sequence number.
+            return Left(self._snapshot_id, self._made)
 
-    return Append(Operation.APPEND, _unchanged(table), table.io, snapshot_properties=dict(summary))
-
-
-def _of_commit(manifest: Any, order: int) -> Any:
-    """The manifest as a list has it: one that was made for a snapshot gets its sequence number there."""
-    from pyiceberg.manifest import UNASSIGNED_SEQ
-
-    found = copy.copy(manifest)
-    for name in ("sequence_number", "min_sequence_number"):
-        if getattr(found, name) == UNASSIGNED_SEQ:
-            setattr(found, name, order)
-    return found
+    producer = Append(Operation.APPEND, _unchanged(table), table.io, snapshot_properties=dict(summary))
+    if merges:
+        producer._merge_enabled = True  # where the table says nothing, pyiceberg merges nothing
+        if _TARGET not in table.metadata.properties:
+            producer._target_size_bytes = _MERGED_BYTES
+    return producer
 
 
 def _unchanged(table: Any) -> Any:
