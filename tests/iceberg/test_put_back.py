@@ -8,7 +8,7 @@ from streamsink.options import SinkOptions
 from streamsink.testing.conformance import ROOT
 from tests.advice.following import follows, told
 from tests.iceberg.lake import Lake
-from tests.iceberg.test_accidents import all_of, make_current, roll_back, snapshots
+from tests.iceberg.test_accidents import all_of, expire, make_current, roll_back, snapshots
 
 AGAIN = {"on_rollback": "republish"}
 
@@ -39,6 +39,30 @@ def add(lake, files, **summary) -> None:
     ):
         for file in files:
             update.append_data_file(file)
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["refused", "not answered"])
+def test_a_record_that_is_published_again_is_not_taken_for_published(is_lost):
+    """Another writer is first, or the commit gets no answer. The property has the record from before the rollback; if
+    that counted, the rows were gone for good as soon as the old snapshots have expired."""
+    lake = Lake()
+    lake.run((3, 6, 9), **AGAIN)
+    roll_back(lake, snapshots(lake)[1])
+
+    def exchange(action):
+        lake.tables.exchange = lambda action: action()
+        if is_lost:
+            raise ConnectionError("no answer")
+        lake.append(100, 101)
+        action()
+
+    lake.tables.exchange = exchange
+    if is_lost:
+        told("publish.unknown", lambda: lake.run((3, 6, 9), **AGAIN))
+    lake.run((3, 6, 9), **AGAIN)
+    expire(lake, *snapshots(lake)[:-1])
+    lake.run((3, 6, 9, 12), **AGAIN)
+    assert lake.ids() == [*all_of(12), *([] if is_lost else [100])]
 
 
 @pytest.mark.parametrize("picked", [(1,), (2,), (1, 2)], ids=str)

@@ -149,11 +149,14 @@ def _merges(properties: Mapping[str, str]) -> bool:
 
 
 def _is_there(to: CatalogTable, record: Committable, snapshot_id: int) -> bool:
-    """Whether the record is committed. Its snapshot may have expired by now; the property stays."""
+    """Whether the record is committed as this snapshot, which may have expired by now; the property stays.
+
+    The id of the record would not do: where it is published again after a rollback, the property has it from before.
+    """
     found = to.load()
     if found is None:
         return False
     said = said_of(found, record.application, to.path)
-    if said is not None and said.state.record_id == record.state.record_id:
+    if said is not None and said.snapshot_id == snapshot_id:
         return True
     return any(each.snapshot_id == snapshot_id for each in found.metadata.snapshots)
