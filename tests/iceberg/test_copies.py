@@ -118,3 +118,48 @@ def test_a_record_whose_partition_spec_was_removed_is_told_the_way():
     assert lake.ids() == all_of(6)
     # The id of the removed one was given again, to a partition by 'id'.
     assert set(lake.table().inspect.files().column("spec_id").to_pylist()) == {lake.table().spec().spec_id} == {2}
+
+
+def _metadata(lake: Lake, change) -> None:
+    """Another program has changed the metadata of the table."""
+    table = lake.table()
+    metadata = json.loads(lake.io().read(table.metadata_location))
+    change(metadata)
+    changed = table.metadata_location.replace("/0000", "/0009")
+    lake.io().write(changed, json.dumps(metadata).encode())
+    lake.catalog().register_table(TABLE, changed)
+
+
+def test_a_number_that_a_partition_by_a_transform_was_given_is_not_that_of_a_record():
+    """The spec of its files was removed. Readers would look for their rows in buckets where they are not."""
+    lake = Lake()
+    lake.record((3,), partition_by=["version"])
+
+    def change(metadata: dict) -> None:
+        bucket = {"source-id": 2, "field-id": 1001, "transform": "bucket[4]", "name": "version_bucket"}
+        metadata["partition-specs"] = [{"spec-id": 0, "fields": [bucket]}, {"spec-id": 1, "fields": []}]
+        metadata |= {"default-spec-id": 1, "last-partition-id": 1001}
+
+    _metadata(lake, change)
+    told("iceberg.unsupported", lambda: lake.run((3, 6))).says("by version", "Partition the table so again")
+    assert lake.ids() == []
+
+
+@pytest.mark.parametrize("names", [("version", "id"), ("number", "version")], ids=str)
+def test_a_number_that_another_schema_was_given_is_not_that_of_a_record(names):
+    """The schema of its files was removed. By the bounds of other columns readers would leave the files out; and where
+    a column is missing no start could publish the record."""
+    lake = Lake()
+    lake.record((3,))
+
+    def change(metadata: dict) -> None:
+        [schema] = metadata["schemas"]
+        fields = [{**field, "name": name} for field, name in zip(schema["fields"], names, strict=True)]
+        metadata["schemas"] = [{**schema, "fields": fields}, {**schema, "schema-id": 1}]
+        metadata["current-schema-id"] = 1
+
+    _metadata(lake, change)
+    lake.run((3, 6))
+    assert lake.ids() == all_of(6)
+    bounds = lake.table().inspect.files().column("lower_bounds").to_pylist()
+    assert sorted(len(each or ()) for each in bounds) == [0, 2]

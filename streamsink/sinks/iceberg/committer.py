@@ -198,9 +198,13 @@ class IcebergCommitter(Committer):
             self._looked_at = commit(self._catalog, table, record, files, spec_id)
 
     def _spec_id(self, table: Any, record: Committable, more: Mapping[str, Any]) -> int:
-        """The partition spec by which files were written, or the same one again where that was removed since."""
-        specs = table.metadata.partition_specs
-        found = [each.spec_id for each in specs if [field.source_id for field in each.fields] == more[PARTITION]]
+        """The partition spec by which files were written, or the same one again where that was removed since.
+
+        A number is given again then, so a spec counts by what it says: the columns, as they are.
+        """
+        by = [(source, "identity") for source in more[PARTITION]]
+        specs = [(each.spec_id, each.fields) for each in table.metadata.partition_specs]
+        found = [number for number, fields in specs if [(f.source_id, str(f.transform)) for f in fields] == by]
         if not found:
             names = [str(table.schema().find_column_name(each) or each) for each in more[PARTITION]]
             raise Misuse(

@@ -5,31 +5,34 @@ rows from readers, and an error would keep a record from being published for eve
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamsink.events import log
 
 # An upper bound is cut off, and its last character replaced by the next one: pyiceberg takes a half of a pair for it.
 _NO_SUCCESSOR = "\ud7ff"
+_ID = b"PARQUET:field_id"
 
 
 def statistics(schema: Any | None, properties: Mapping[str, str], footer: pq.FileMetaData) -> Mapping[str, Any]:
     """Sizes, counts and bounds of a file's columns, as a ``DataFile`` takes them.
 
-    schema: of the table when the file was written; None where it was removed since: then only the rows are counted.
-    properties: of the table, which say what is wanted.
+    schema: of the table when the file was written; where it was removed since, it is None, or another one that was
+    given its number: then only the rows are counted. properties: of the table, which say what is wanted.
     """
     from pyiceberg.io.pyarrow import (
         MetricModeTypes,
         MetricsMode,
         data_file_statistics_from_parquet_metadata,
         parquet_path_to_id_mapping,
+        schema_to_pyarrow,
     )
 
-    if schema is None:
+    if schema is None or _ids(schema_to_pyarrow(schema)) != _ids(footer.schema.to_arrow_schema()):
         return {"record_count": footer.num_rows}
     ids = parquet_path_to_id_mapping(schema)
     plan = _plan(schema, properties)
@@ -40,6 +43,16 @@ def statistics(schema: Any | None, properties: Mapping[str, str], footer: pq.Fil
     return data_file_statistics_from_parquet_metadata(
         parquet_metadata=footer, stats_columns=plan, parquet_column_mapping=ids
     ).to_serialized_dict()
+
+
+def _ids(fields: Iterable[pa.Field]) -> list[tuple[str, bytes]]:
+    """Names and ids of columns and of their parts."""
+    found = []
+    for field in fields:
+        if _ID in (field.metadata or {}):  # the pairs of a map have none
+            found.append((field.name, field.metadata[_ID]))
+        found += _ids([field.type.field(number) for number in range(field.type.num_fields)])
+    return found
 
 
 def _plan(schema: Any, properties: Mapping[str, str]) -> dict[int, Any]:
