@@ -1,6 +1,7 @@
 """All that is kept beside the log of a table is lost, and the log still says that somebody has written."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -10,15 +11,24 @@ from tests.delta.world import World
 
 
 @follows("history.incomplete")
-@pytest.mark.parametrize("is_cleaned", [False, True])
-def test_a_new_name_where_all_but_the_log_is_lost_is_asked_for(tmp_path, is_cleaned):
+@pytest.mark.parametrize("left", ["entries", "a checkpoint", "one without a hint", "one with an older hint"])
+def test_a_new_name_where_all_but_the_log_is_lost_is_asked_for(tmp_path, left):
     """The log has the other name, and nothing says any more how far that came. Without the question the rows that are
     there would come again."""
     world = World(tmp_path)
     world.run(3, 5)
-    if is_cleaned:
+    log = Path(world.path, "_delta_log")
+    hint, first = log / "_last_checkpoint", log / f"{0:020}.checkpoint.parquet"
+    world.table(0).create_checkpoint()
+    older = {path: path.read_bytes() for path in (hint, first)}
+    if left != "entries":
         others(world, 100, 103)
         cleaned(world)
+    if left == "one without a hint":
+        hint.unlink()
+    if left == "one with an older hint":  # writers need not write it
+        for path, data in older.items():
+            path.write_bytes(data)
     shutil.rmtree(f"{world.path}/_streamsink")
     there = world.ids()
     world.forget_checkpoint()

@@ -106,6 +106,9 @@ OF_DELTA = (
            "bool(applications_in(self._log, self._table.to.path) - known)", "False",
            (f"{_FORGOTTEN}::test_a_new_name_where_all_but_the_log_is_lost_is_asked_for",)),
     Defect("names in a checkpoint of a Delta log are not read", "sinks/delta/known.py:applications_in",
-           "_in_checkpoint(log, checkpoint)", "set()",
+           "_in_checkpoint(log, listed[checkpoint])", "set()",
+           (f"{_FORGOTTEN}::test_a_new_name_where_all_but_the_log_is_lost_is_asked_for",)),
+    Defect("only the checkpoint of a Delta log that a hint names is read", "sinks/delta/known.py:applications_in",
+           "read = sorted(listed)\n            break", "break",
            (f"{_FORGOTTEN}::test_a_new_name_where_all_but_the_log_is_lost_is_asked_for",)),
 )

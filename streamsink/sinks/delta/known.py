@@ -6,6 +6,7 @@ checkpoint of the log, and the ``txn`` actions in that.
 
 import io
 import json
+from collections.abc import Sequence
 
 import pyarrow.parquet as pq
 
@@ -21,18 +22,23 @@ def applications_in(log: DeltaLog, path: str) -> set[str]:
 
     path: of the table, for messages. Raises Corrupt for a checkpoint that cannot be read.
     """
-    version, checkpoint, found = int(log.newest().version()), log.last_checkpoint(), set[str]()
-    while version > checkpoint or version == checkpoint == 0:
+    version, found = int(log.newest().version()), set[str]()
+    listed = log.checkpoints()
+    said = log.last_checkpoint()
+    # What says so is a hint, which may be lost, or be older than the entries that are left.
+    read, until = ([said], said) if said in listed else (sorted(listed), max(listed, default=0))
+    while version > until or version == until == 0:
         entry = log.entry(version)
         if entry is None:
+            read = sorted(listed)
             break
         found |= entry.txns.keys()
         if replaces(entry):
             return _names(found)
         version -= 1
-    if checkpoint:
+    for checkpoint in read:
         try:
-            found |= _in_checkpoint(log, checkpoint)
+            found |= _in_checkpoint(log, listed[checkpoint])
         except (ValueError, KeyError, TypeError) as broken:
             raise Corrupt(
                 f"{path}: the checkpoint of its log at version {checkpoint} could not be read "
@@ -47,11 +53,11 @@ def _names(ids: set[str]) -> set[str]:
     return {each.removeprefix(_BEGINS) for each in ids if each.startswith(_BEGINS)}
 
 
-def _in_checkpoint(log: DeltaLog, version: int) -> set[str]:
+def _in_checkpoint(log: DeltaLog, names: Sequence[str]) -> set[str]:
     """The ids of applications in a checkpoint, whichever of its forms it has: one file, several parts, or with a name
     of its own, which may be JSON."""
     found = set[str]()
-    for name in log.files_of_checkpoint(version):
+    for name in names:
         data = log.read(name)
         if name.endswith(".json"):
             actions = [json.loads(line) for line in filter(None, data.split(b"\n"))]

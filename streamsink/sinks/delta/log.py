@@ -313,10 +313,14 @@ class DeltaLog:
         except (OSError, ValueError, KeyError, TypeError):
             return 0
 
-    def files_of_checkpoint(self, version: int) -> list[str]:
-        """The names of the files of a checkpoint, for ``read``."""
-        names = self._io.names(f"{self._uri}/{_LOG}")
-        return sorted(name for name in names if name.startswith(f"{version:020}.checkpoint."))
+    def checkpoints(self) -> dict[int, list[str]]:
+        """By version, the names of the files of all checkpoints, for ``read``. It costs one listing."""
+        found: dict[int, list[str]] = {}
+        for name in sorted(self._io.names(f"{self._uri}/{_LOG}")):
+            version, _, kind = name.partition(".checkpoint.")
+            if kind and version.isdecimal():
+                found.setdefault(int(version), []).append(name)
+        return found
 
     def read(self, name: str) -> bytes:
         """A file of the log."""
