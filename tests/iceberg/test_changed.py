@@ -1,6 +1,8 @@
 """What others change under a query that runs: columns, partitions, and names of tables."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -93,6 +95,29 @@ def test_a_partition_that_was_added_is_heeded_by_the_next_batch(tmp_path):
     other.meanwhile = lambda: change(other.table())
     told("table.created-differently", lambda: other.run(*BATCHES[1:], partition_by=["n"]))
     assert _rows(other) == 2
+
+
+@pytest.mark.parametrize("what", ["encryption", "version"])
+def test_a_format_that_is_not_written_here_is_an_error_of_the_next_batch(tmp_path, what):
+    """The batch that was written already is committed as before the change, unless the catalog does not take it."""
+    query = Query(tmp_path)
+
+    def change(table) -> None:
+        if what == "encryption":
+            with table.transaction() as changing:
+                changing.set_properties({"encryption.key-id": "key"})
+            return
+        metadata = json.loads(Path(table.metadata_location).read_text())
+        upgraded = table.metadata_location.replace("/0000", "/0009")  # pyiceberg cannot upgrade a table so far
+        Path(upgraded).write_text(json.dumps({**metadata, "format-version": 3, "next-row-id": 1}))
+        table.catalog.drop_table(TABLE)
+        table.catalog.register_table(TABLE, upgraded)
+
+    _changed(query, change)
+    said = told("iceberg.unsupported", lambda: query.run(*BATCHES[1:])).says("Nothing was written")
+    said.says("encryption.key-id" if what == "encryption" else "format version is 3, expected 2")
+    assert _rows(query) == (2 if what == "encryption" else 1)
+    assert len(list(query.folder.rglob("*.parquet"))) == 2  # nothing of the third batch was begun
 
 
 @pytest.mark.parametrize("running", [True, False])

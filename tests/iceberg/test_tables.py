@@ -295,6 +295,21 @@ def test_what_is_not_honoured_is_refused_before_anything_is_written(tmp_path, wh
     assert query.found() == [{"id": 1}]
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("format-version", "1"), ("encryption.key-id", "key"), ("write.data.path", "s3://bucket/x")]
+)
+def test_no_table_is_created_that_would_be_refused(tmp_path, name, value):
+    """It would be there, and be refused by each start, whatever table_options says by then."""
+    query = Query(tmp_path)
+    rows = table_of({"id": 1}, columns={"id": pa.int64()})
+    said = told("iceberg.unsupported", lambda: query.run(rows, table_options={name: value}))
+    said.says(name, "Nothing was written", "Leave that out of table_options")
+    assert query.table() is None
+    query.forget_batch()
+    query.run(rows)
+    assert query.found() == [{"id": 1}]
+
+
 def test_a_table_is_looked_at_again_behind_a_change_of_its_schema():
     """Another program has given it a transform at the same time: no row is recorded as if that were a column."""
     lake = Lake()

@@ -1,6 +1,6 @@
 """The columns of an Iceberg table in the words of this library, and what of such tables is refused. Driver only."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,11 @@ from streamsink.format.types import DataField
 from streamsink.options import SinkOptions
 from streamsink.sinks.iceberg.catalog import CatalogTable
 from streamsink.sinks.lake_tables.parquet_file import LakeFile
+from streamsink.storage.stores import table_path
 from streamsink.table.write.fit import fit
 
 _FORMAT_VERSION = 2
+_ENCRYPTED, DATA_PATH = "encryption.key-id", "write.data.path"
 _ID = b"PARQUET:field_id"
 _ATOMIC = {
     "boolean": pa.bool_(),
@@ -33,9 +35,40 @@ _ATOMIC = {
 
 
 def differ(table: Any, before: Any) -> bool:
-    """Whether somebody has changed the columns or the partitions of the table."""
-    now, then = table.metadata, before.metadata
-    return (now.current_schema_id, now.default_spec_id) != (then.current_schema_id, then.default_spec_id)
+    """Whether somebody has changed what files are written by: columns, partitions, format, encryption."""
+    return _written_by(table.metadata) != _written_by(before.metadata)
+
+
+def _written_by(metadata: Any) -> tuple[Any, ...]:
+    key = metadata.properties.get(_ENCRYPTED)
+    return metadata.current_schema_id, metadata.default_spec_id, metadata.format_version, key
+
+
+def check_options(table_options: Mapping[str, str], path: str, place: str) -> None:
+    """Raises Misuse for options by which a table would come to be that ``check`` refuses. place: of it, or ''."""
+    found = ""
+    version, data = table_options.get("format-version", str(_FORMAT_VERSION)), table_options.get(DATA_PATH, place)
+    if str(version) != str(_FORMAT_VERSION):
+        found = f"format-version={version}, expected {_FORMAT_VERSION}"
+    if _ENCRYPTED in table_options:
+        found = f"{_ENCRYPTED}, and files are not encrypted here"
+    if place and not is_same_store(table_path(data), table_path(place)):
+        found = f"{DATA_PATH}={data}, which is in another store than the table"
+    if found:
+        raise Misuse(
+            f"{path}: table_options has {found}. Nothing was written. Leave that out of table_options",
+            kind="iceberg.unsupported",
+        )
+
+
+def is_same_store(one: str, other: str) -> bool:
+    """Whether two paths or URIs are in one store."""
+    return _store_of(one) == _store_of(other)
+
+
+def _store_of(path: str) -> str:
+    scheme, found, rest = path.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}" if found else path.partition(":")[0] if ":" in path else ""
 
 
 def check(table: Any, path: str, partition_by: Sequence[str] = ()) -> None:
@@ -54,8 +87,8 @@ def check(table: Any, path: str, partition_by: Sequence[str] = ()) -> None:
     if inner:
         found = f"it is partitioned by a part of a column ({inner[0].name}), expected whole columns"
         way = "Partition the table by a column that the query computes"
-    if "encryption.key-id" in metadata.properties:
-        found = "its files are to be encrypted (encryption.key-id)"
+    if _ENCRYPTED in metadata.properties:
+        found = f"its files are to be encrypted ({_ENCRYPTED})"
     if found:
         raise Misuse(
             f"{path}: {found}. Nothing was written. {way or 'Write another table'}", kind="iceberg.unsupported"

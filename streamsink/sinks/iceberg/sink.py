@@ -116,6 +116,7 @@ class IcebergSink(Sink):
         table = named.load()
         if table is None:
             self._check_creation(options, batch)
+            columns.check_options(options.table_options, self.path, self.place)
             columns_of = to_arrow_schema(fields())
             missing = [name for name in options.partition_by if name not in columns_of.names]
             if missing:
@@ -132,8 +133,8 @@ class IcebergSink(Sink):
                     kind="iceberg.options",
                 )
         columns.check(table, self.path, options.partition_by)
-        data = table.properties.get("write.data.path", table.location())
-        if _authority(table_path(data)) != _authority(table_path(table.location())):
+        data = table.properties.get(columns.DATA_PATH, table.location())
+        if not columns.is_same_store(table_path(data), table_path(table.location())):
             raise Misuse(
                 f"{self.path}: its data files are to be in another store than the table (write.data.path is {data}). "
                 "Nothing was written. Let them be in the table's store",
@@ -180,7 +181,7 @@ class OpenIceberg(OpenSink):
         folder = journal_place(sink.journal)
         self._store = _other_store(folder, sink, table, options)
         io = file_io if self._store is None else self._store.open()
-        self._data_uri = str(table.properties.get("write.data.path", f"{table.location()}/data")).rstrip("/")
+        self._data_uri = str(table.properties.get(columns.DATA_PATH, f"{table.location()}/data")).rstrip("/")
         self._places = Places(sink.path, file_io, folder, io, table_path(self._data_uri))
         keeps = options.on_rollback == ON_ROLLBACK_REPUBLISH
         self.journal = FileJournal(
@@ -265,14 +266,9 @@ class OpenIceberg(OpenSink):
 def _other_store(journal: str, sink: IcebergSink, table: Any, options: SinkOptions) -> Store | None:
     """The table's store; None where the journal lies in the same one."""
     root = table_path(table.location())
-    if _authority(journal) == _authority(root):
+    if columns.is_same_store(journal, root):
         return None
     return Store(root, sink.store_options or options.store_options, options.flush)
-
-
-def _authority(path: str) -> str:
-    scheme, found, rest = path.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}" if found else path.partition(":")[0] if ":" in path else ""
 
 
 _WAY_BACK = (
