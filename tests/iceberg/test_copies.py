@@ -120,7 +120,7 @@ def test_a_record_whose_partition_spec_was_removed_is_told_the_way():
     assert set(lake.table().inspect.files().column("spec_id").to_pylist()) == {lake.table().spec().spec_id} == {2}
 
 
-def _metadata(lake: Lake, change) -> None:
+def changed_metadata(lake: Lake, change) -> None:
     """Another program has changed the metadata of the table."""
     table = lake.table()
     metadata = json.loads(lake.io().read(table.metadata_location))
@@ -140,7 +140,7 @@ def test_a_number_that_a_partition_by_a_transform_was_given_is_not_that_of_a_rec
         metadata["partition-specs"] = [{"spec-id": 0, "fields": [bucket]}, {"spec-id": 1, "fields": []}]
         metadata |= {"default-spec-id": 1, "last-partition-id": 1001}
 
-    _metadata(lake, change)
+    changed_metadata(lake, change)
     told("iceberg.unsupported", lambda: lake.run((3, 6))).says("by version", "Partition the table so again")
     assert lake.ids() == []
 
@@ -158,7 +158,7 @@ def test_a_number_that_another_schema_was_given_is_not_that_of_a_record(names):
         metadata["schemas"] = [{**schema, "fields": fields}, {**schema, "schema-id": 1}]
         metadata["current-schema-id"] = 1
 
-    _metadata(lake, change)
+    changed_metadata(lake, change)
     lake.run((3, 6))
     assert lake.ids() == all_of(6)
     bounds = lake.table().inspect.files().column("lower_bounds").to_pylist()

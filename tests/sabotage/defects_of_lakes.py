@@ -9,6 +9,7 @@ _REPLIES, _COSTS = "tests/iceberg/test_replies.py", "tests/iceberg/test_costs.py
 _CHANGED, _EXCHANGE = "tests/iceberg/test_changed.py", "sinks/iceberg/exchange.py"
 _BACK, _COPIES = "tests/iceberg/test_put_back.py", "tests/iceberg/test_copies.py"
 _VALUES, _STATISTICS = "tests/iceberg/test_values.py", "sinks/iceberg/statistics.py"
+_EXPIRED = "tests/iceberg/test_expired.py"
 _STATE, _COMMIT = "sinks/iceberg/table_state.py", "sinks/iceberg/commit.py"
 _COMMITTER = "sinks/iceberg/committer.py:IcebergCommitter"
 
@@ -31,6 +32,14 @@ OF_LAKES = (
            "is_whole or any(each.sequence_number <= said.order for each in lineage)", "is_whole", (_ICEBERG,)),
     Defect("a table that was replaced is taken for one whose past has expired", f"{_STATE}:_is_lost",
            "if said.snapshot_id not in log:", "if False:", (_ICEBERG,)),
+    Defect("a commit beside the snapshot of a property is taken for one upon it", f"{_STATE}:_is_lost",
+           "oldest.sequence_number == said.order + 1", "False", (_EXPIRED,)),
+    Defect("a commit upon a snapshot that has expired is taken for a rollback", f"{_STATE}:_is_lost",
+           "oldest.parent_snapshot_id is not None or said.snapshot_id in retained", "True", (_EXPIRED,)),
+    Defect("a record is asked for although nothing since has expired", f"{_COMMITTER}.sees_all_since",
+           "table_state.reaches_back_to(table, behind)", "False", (_EXPIRED,)),
+    Defect("whatever has expired since a record does not count", f"{_COMMITTER}.sees_all_since",
+           "table_state.reaches_back_to(table, behind)", "True", (_EXPIRED,)),
     Defect("a property that was set back is believed", f"{_STATE}:standing",
            "mine[0] > (said.state.sequence if said is not None else 0)", "mine[0] and said is None", (_COPIES,)),
     Defect("a property of another table is believed", f"{_STATE}:_is_lost",

@@ -75,7 +75,11 @@ class IcebergCommitter(Committer):
         return table_state.mentions(self._look(), committable)
 
     def sees_all_since(self, committable: Committable) -> bool:
-        return self._standing(self._look(), committable.application).is_whole
+        table = self._look()
+        if self._standing(table, committable.application).is_whole:
+            return True
+        behind = self._described(committable).get(BEHIND)
+        return table_state.reaches_back_to(table, behind)
 
     def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         return self._places.in_place(committable, self._data(committable))
@@ -178,10 +182,15 @@ class IcebergCommitter(Committer):
 
     def _data(self, record: Committable) -> str:
         """The folder that had all data files when the record's were written; '' where nobody knows."""
+        uri = self._described(record).get(DATA_URI)
+        return table_path(str(uri)) if uri else ""
+
+    def _described(self, record: Committable) -> Mapping[str, Any]:
+        """What is beside the description of the record's files; nothing where that is gone."""
         try:
-            return table_path(str(self._places.described(record)[1].get(DATA_URI, ""))) if record.files else ""
+            return self._places.described(record)[1] if record.files else {}
         except Corrupt:
-            return ""
+            return {}
 
     def _commit(self, table: Any, record: Committable, restored: bool) -> None:
         described, more = self._places.described(record) if record.files else ([], {})

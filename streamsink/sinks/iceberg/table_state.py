@@ -116,7 +116,8 @@ def standing(table: Any, application: str, path: str) -> Standing:
 def _is_lost(table: Any, lineage: Sequence[Any], said: Said, *, is_whole: bool) -> bool:
     """Whether what is retained shows that the property's snapshot does not lead to the current one.
 
-    Where it has expired, and all that came before as well, nothing shows that.
+    Where it has expired, and all that came before as well, only a snapshot that was made right behind it can show that,
+    by its parent.
     """
     if said.state.table_id != str(table.metadata.table_uuid):
         return True  # a statement that creates a table has copied the properties of another one
@@ -125,6 +126,11 @@ def _is_lost(table: Any, lineage: Sequence[Any], said: Said, *, is_whole: bool) 
     if is_whole or any(each.sequence_number <= said.order for each in lineage):
         return True
     retained = {each.snapshot_id: each for each in table.metadata.snapshots}
+    oldest = lineage[-1]
+    if oldest.sequence_number == said.order + 1 and oldest.parent_snapshot_id != said.snapshot_id:
+        # pyiceberg takes the parents off whose snapshots have expired, and no others.
+        if oldest.parent_snapshot_id is not None or said.snapshot_id in retained:
+            return True
     if said.snapshot_id not in retained:
         return False
     # What led from it to the current one may have expired. If so, the log says that it was current, and that nothing
@@ -157,6 +163,15 @@ def _record_in(snapshot: Any, application: str) -> tuple[int, str]:
 def mentions(table: Any, record: Committable) -> bool:
     """Whether one of the snapshots that lead to the current one, and are retained, is the record's."""
     return any(_record_in(each, record.application)[1] == record.state.record_id for each in _lineage(table))
+
+
+def reaches_back_to(table: Any, snapshot_id: int | None) -> bool:
+    """Whether all is retained that leads to the current snapshot and came since this one was the newest.
+
+    False where it has expired itself.
+    """
+    order = next((each.sequence_number for each in table.metadata.snapshots if each.snapshot_id == snapshot_id), None)
+    return order is not None and any(each.sequence_number <= order for each in _lineage(table))
 
 
 def was_picked(table: Any, record: Committable) -> bool:
