@@ -73,3 +73,19 @@ def test_a_journal_elsewhere_is_lost(tmp_path):
     shutil.rmtree(world.place)
     run(world, 3, 5, 7)
     assert world.ids() == list(range(7))
+
+
+@follows("table.gone")
+@pytest.mark.parametrize("place", ["<>/journals", "<>/table/_streamsink"])
+def test_a_table_that_is_gone_is_not_created_anew_for_a_query_with_a_past(tmp_path, place):
+    """Its whole folder was moved, with the journal in it or without. A new table would be in its way, and have none of
+    its rows."""
+    world = world_at(tmp_path, place)
+    run(world, 3, 5)
+    os.rename(world.path, f"{world.path}-moved")
+    said = told("table.gone", lambda: run(world, 3, 5, 9)).says("Nothing was written", "Restore it")
+    assert said.option("adopt_from_batch") == 2 and not os.path.exists(f"{world.path}/_delta_log")
+    shutil.rmtree(world.path, ignore_errors=True)
+    os.rename(f"{world.path}-moved", world.path)
+    run(world, 3, 5, 9)
+    assert world.ids() == list(range(9))

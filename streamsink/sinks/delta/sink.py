@@ -20,6 +20,7 @@ from streamsink.journal.file_journal import FileJournal
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint
+from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.journal import Group, readable
 from streamsink.protocol.sink import Destination, OpenSink, Sink
 from streamsink.sinks.delta.adds import add_of
@@ -85,6 +86,7 @@ class DeltaSink(Sink):
         log = self.log(file_io, options)
         if not log.is_there():
             self._check_never_there(file_io, log)
+            self._check_creation(options, batch)
             self._create(log, options, fields())
         return OpenDelta(self, (file_io, journal_io), log, options, store)
 
@@ -112,12 +114,22 @@ class DeltaSink(Sink):
                 kind="table.missing",
             )
 
-    def _create(self, log: DeltaLog, options: SinkOptions, fields: Sequence[Any]) -> None:
+    def _check_creation(self, options: SinkOptions, batch: Batch) -> None:
         if not options.create:
             raise Misuse(
                 f"{self.path}: there is no Delta table. Nothing was written. Create it, or leave create=False out",
                 kind="table.missing",
             )
+        if batch.batch_id not in (0, END_OF_INPUT, options.adopt_from_batch):
+            raise Misuse(
+                f"{self.path}: there is no Delta table, but the query's checkpoint is past: its next batch is "
+                f"{batch.batch_id}. The table was dropped or moved, or the query wrote elsewhere before. Nothing was "
+                "written, so there is nothing in the way of the table. Restore it; or start a new checkpoint; or, for "
+                f"a query that moves to streamsink, set adopt_from_batch={batch.batch_id}",
+                kind="table.gone",
+            )
+
+    def _create(self, log: DeltaLog, options: SinkOptions, fields: Sequence[Any]) -> None:
         text = schema_of(fields, self.path)
         columns = columns_of(text)
         check_partition(columns, options.partition_by, self.path)
