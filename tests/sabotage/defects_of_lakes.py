@@ -119,6 +119,8 @@ OF_LAKES = (
            (_COSTS,)),
     Defect("what waits for the disk is closed only", "sinks/iceberg/file_io.py:DurableStream.close",
            "self._waiting.close_on_flush(stream)", "stream.close()", (_COSTS,)),
+    Defect("files are written plainly where somebody has asked for encryption", "sinks/iceberg/columns.py:_written_by",
+           "metadata.properties.get(_ENCRYPTED)", "None", (_CHANGED,)),
     Defect("columns are written as they were", "sinks/iceberg/sink.py:OpenIceberg.writing",
            "columns.differ(seen, self._table)", "False", (_CHANGED,)),
 )
