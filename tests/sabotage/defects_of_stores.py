@@ -13,6 +13,7 @@ _RESTARTS = "tests/crash/test_restarts_on_s3.py"
 _TABLES_LISTED = "tests/crash/test_distant_tables.py::test_a_driver_that_ends_its_batch_while_the_next_one_starts_is_no_rollback"
 _PROVES_NOTHING = f"{_RESTARTS}::test_our_own_snapshot_proves_nothing"
 _SETTLING = "tests/table/test_settling.py"
+_DEAD_BEFORE_CHECK = "tests/crash/test_dead_before_check.py::test_a_death_before_the_check_hides_nothing"
 _PAIRS = "tests/crash/test_pairs_on_s3.py"
 _LATE_ONE = f"{_PAIRS}::test_a_snapshot_that_comes_without_an_answer_into_another_history"
 _STARTS = "tests/storage/test_starts_on_s3.py"
@@ -103,6 +104,10 @@ OF_STORES = (
            "if own is not None:", "if False:", (_PROVES_NOTHING,)),
     Defect("a restart does not check its snapshots", "table/commit/late.py:Settling.beside",
            "self.questions):\n            self()", "self.questions):\n            self._is_replaced = False", (_PROVES_NOTHING,)),
+    Defect("a start does not check what a dead driver has left", "table/commit/late.py:check_unchecked",
+           "if is_kept is False:", "if False:", (_DEAD_BEFORE_CHECK,)),
+    Defect("a start checks only the upper one of two snapshots", "table/commit/late.py:check_unchecked",
+           "len(ours) < _MOST_UNCHECKED", "not ours", (f"{_PAIRS}::test_a_death_before_the_check_of_two_snapshots_hides_nothing",)),
     Defect("the check after an error does not know what was created beside it", "table/commit/late.py:Settling.beside",
            "creation, self._following = _Creation(create), following", "creation = _Creation(create)", (_SETTLING,)),
     Defect("a snapshot on another writer's is taken for one on ours", "table/commit/late.py:Settling.beside",

@@ -14,7 +14,6 @@ from streamsink.format.snapshot import APPEND, OVERWRITE
 from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, ONE_SNAPSHOT, SinkOptions
 from streamsink.protocol import ways
 from streamsink.protocol.committable import Committable, StagedFile
-from streamsink.protocol.ids import Writer
 from streamsink.protocol.sink import Published
 from streamsink.sinks.paimon import promise
 from streamsink.sinks.paimon.history import PaimonHistory
@@ -23,6 +22,7 @@ from streamsink.sinks.paimon.past.filter_of import RecordGuard, asked_by
 from streamsink.sinks.paimon.past.history_of import mark_of
 from streamsink.sinks.paimon.past.records import (
     commit_name,
+    commit_user,
     joined,
     manifest_meta,
     manifest_name,
@@ -197,7 +197,7 @@ class PaimonCommitter(PaimonHistory):
         state = committable.state
         ahead = self._ahead.pop(state.record_id, None) or (way.ahead_of(committable) if is_placed else None)
         return CommitRequest(
-            commit_user=Writer(committable.application, state.query, state.epoch).commit_user(state.generation),
+            commit_user=commit_user(committable),
             identifier=state.checkpoint_id,
             changes=Changes(tuple(entries)),
             manifests=manifests,

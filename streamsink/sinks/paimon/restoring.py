@@ -19,6 +19,7 @@ from streamsink.sinks.paimon.past.history_of import mark_of
 from streamsink.sinks.paimon.past.pending_files import PendingFiles
 from streamsink.sinks.paimon.past.records import (
     commit_name,
+    commit_user,
     files_in_place,
     is_older_than,
     manifest_meta,
@@ -30,7 +31,7 @@ from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.reading import Questions
 from streamsink.table.commit.changes import Ahead
 from streamsink.table.commit.files_of_tries import FilesOfTries
-from streamsink.table.commit.late import Settling
+from streamsink.table.commit.late import Settling, check_unchecked
 from streamsink.table.history import leftovers
 from streamsink.table.history.deletion import Look, delete
 from streamsink.table.history.presence import Presence
@@ -216,7 +217,13 @@ class Restart(Restored):
 
     @contextmanager
     def cleared(self) -> Iterator[None]:
-        """Within it the records are published. An error ends it only when the last commit is settled."""
+        """Within it the records are published. An error ends it only when the last commit is settled.
+
+        Raises Retryable when an earlier driver has ended before it looked whether its snapshot came in time, and it did
+        not.
+        """
+        unmarked = {(commit_user(c), c.state.checkpoint_id) for c in self._records}
+        check_unchecked(self._table, lambda found: (found.commit_user, found.commit_identifier) in unmarked)
         try:
             try:
                 with self._table.manifests.keeping():

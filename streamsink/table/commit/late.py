@@ -20,6 +20,8 @@ from streamsink.table.table import Table
 
 # Nobody stops a query and restores its table within less time, and a commit that takes so long can afford another look.
 _SLEPT_MS = 5_000
+# A restart creates a snapshot on one that is not checked yet, never on two.
+_MOST_UNCHECKED = 2
 _Made = TypeVar("_Made")
 
 
@@ -138,6 +140,27 @@ def is_base_kept(table: Table, snapshot: Snapshot, base: Base, following: Snapsh
         if others is None or is_built_on(table, others, ours[-1]) is False:
             raise _went_back(table, ours)
     return found == base.snapshot
+
+
+def check_unchecked(table: Table, is_unchecked: Callable[[Snapshot], bool]) -> None:
+    """At a start, behind its look: take back what a driver that ended before its check has left in another history.
+
+    is_unchecked: whether nobody is known to have checked one of our snapshots. Of these at most two can be there that
+    no check has passed, the upper one on the lower one (``Settling``), and one on which others have built stays. Raises
+    Retryable when something was taken back.
+    """
+    newest, ours = table.snapshots.known(), list[Snapshot]()
+    while newest is not None and len(ours) < _MOST_UNCHECKED and is_unchecked(newest):
+        ours.insert(0, newest)
+        below = table.snapshots.load(newest.id - 1) if newest.id > 1 else None
+        # As in ``_check_in_time``: the one below has expired only if all that are older have.
+        is_kept = table.snapshots.ids()[:1] == [newest.id] if below is None else is_built_on(table, newest, below)
+        if is_kept is False:
+            above = table.snapshots.load(ours[-1].id + 1)
+            if above is None or is_built_on(table, above, ours[-1]) is False:
+                raise _went_back(table, ours)
+            return
+        newest = below
 
 
 def _above(table: Table, snapshot: Snapshot, following: Snapshot | None) -> tuple[list[Snapshot], Snapshot | None]:

@@ -16,6 +16,7 @@ from streamsink.format.manifest import ManifestEntry, read_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import APPEND, Snapshot
 from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable
+from streamsink.protocol.ids import Writer
 from streamsink.storage.reading import Questions
 from streamsink.table.application_states import states_in
 from streamsink.table.layout import Layout
@@ -118,6 +119,12 @@ def place(table: Table, committable: Committable, keep: bool) -> frozenset[str]:
 def _paths(committable: Committable) -> list[tuple[str, str]]:
     pairs = [(file.staged, file.final) for file in committable.files]
     return pairs + [(manifest["staged"], manifest["final"]) for manifest in staged_manifests(committable)]
+
+
+def commit_user(committable: Committable) -> str:
+    """The user of the commit that publishes the record."""
+    state = committable.state
+    return Writer(committable.application, state.query, state.epoch).commit_user(state.generation)
 
 
 def commit_name(committable: Committable) -> str:

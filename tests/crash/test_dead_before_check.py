@@ -1,0 +1,110 @@
+"""A driver dies between the creation of its snapshot and the check whether it came in time; the table has gone back
+meanwhile, and others have filled the numbers. The next start takes the snapshot back, and each row is there once.
+"""
+
+import pytest
+
+from streamsink import faults
+from streamsink.clock import Clock, IdSource
+from streamsink.errors import StreamsinkError
+from streamsink.storage.s3 import S3FileIO
+from streamsink.table.table import open_table
+from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.faults import InjectedCrash, arm
+from streamsink.testing.memory import MemoryCalls
+from tests.crash.world import World, expected
+from tests.storage.memory_s3 import MemoryS3Calls
+
+BATCHES = (3, 5, 8, 11, 14)
+OTHERS = 100
+# Of the calls behind the creation: more than there are up to the mark, on either store.
+BEHIND = range(14)
+
+
+def _near(calls=None, **options):
+    return World(calls or MemoryCalls(), "/lake/shop.db/orders", **options)
+
+
+def _on_s3(calls=None, **options):
+    root = "s3://bucket/shop.db/orders"
+
+    def make_io(over):
+        return S3FileIO(over, IdSource().new_id, root)
+
+    return World(calls or MemoryS3Calls(), root, make_io=make_io, small=True, **options)
+
+
+def _table(world):
+    return open_table(world.file_io(world.calls), world.driver.root, for_writing=False)
+
+
+def _another_history(make, world, less):
+    """The table goes back to its first snapshot, and another application fills the numbers, but for so many.
+    What it writes has a later millisecond than all that was prepared."""
+    table, begun_ms = _table(world), Clock().now_ms()
+    numbers = table.snapshots.ids()
+    for number in reversed(numbers[1:]):
+        table.file_io.delete(table.layout.snapshot(number))
+    table.file_io.replace(table.layout.latest_hint, b"1", "of-the-rollback")
+    while Clock().now_ms() <= begun_ms:
+        Clock().sleep_ms(1)
+    other = make(world.calls, application="other")
+    other.driver.first_file = OTHERS
+    ends = tuple(range(OTHERS + 1, OTHERS + len(numbers) - less))
+    if ends:
+        other.run(boundaries=ends)
+
+
+def _dies(make, behind, less):
+    """A world whose driver has died so many calls after it began to create its fourth snapshot, in another history;
+    whether it has died."""
+    world = make(on_rollback="republish")
+    world.run(boundaries=BATCHES[:3])
+    calls = CrashingCalls(world.calls)
+
+    def happens():
+        _another_history(make, world, less)
+        calls._at = calls.count + 1 + behind
+
+    arm("commit.before_publish", 1, happens)
+    try:
+        world.run(calls, boundaries=BATCHES[:4])
+    except (InjectedCrash, StreamsinkError):
+        world.die()
+    finally:
+        faults.arm(None)
+    return world, calls.dead
+
+
+@pytest.mark.parametrize("make", [_near, _on_s3])
+@pytest.mark.parametrize("less", [0, 1, 2])
+def test_a_death_before_the_check_hides_nothing(make, less):
+    """Each of our rows is there once, and each of the others'; less 2 is a rollback that nobody has written after."""
+    unchecked = 0
+    for behind in BEHIND:
+        world, is_dead = _dies(make, behind, less)
+        unchecked += is_dead and 4 in _table(world).snapshots.ids()
+        world.run(boundaries=BATCHES)
+        others = list(range(OTHERS, OTHERS + 2 - less))
+        assert world.ids() == [*expected(BATCHES), *others], f"died {behind} calls behind the creation"
+    assert unchecked
+
+
+@pytest.mark.parametrize("make", [_near, _on_s3])
+def test_a_death_before_the_check_takes_nothing_back_that_came_in_time(make):
+    """The next start goes on from the snapshot, which readers have seen."""
+    for behind in BEHIND:
+        world = make()
+        world.run(boundaries=BATCHES[:3])
+        calls = CrashingCalls(world.calls)
+        arm("commit.before_publish", 1, lambda: setattr(calls, "_at", calls.count + 2 + behind))
+        try:
+            world.run(calls, boundaries=BATCHES[:4])
+        except InjectedCrash:
+            world.die()
+        finally:
+            faults.arm(None)
+        seen = _table(world).snapshots.load(4)
+        world.run(boundaries=BATCHES)
+        assert world.ids() == expected(BATCHES)
+        assert seen is None or _table(world).snapshots.load(4) == seen
