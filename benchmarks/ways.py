@@ -8,7 +8,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import streamsink
-from benchmarks import peers
+from benchmarks import floor, peers
 from benchmarks.peers import Start
 
 # The level that streamsink writes with; Spark's own default would be 3.
@@ -35,6 +35,8 @@ class Ways:
         self.all: dict[str, Start] = {
             NOOP: lambda df, at: df.writeStream.format("noop"),
             NOTHING: lambda df, at: df.writeStream.foreachBatch(lambda batch, number: None),
+            floor.COLLECTED: floor.collected,
+            floor.FLOOR: floor.floor,
             SNAPPY: lambda df, at: self._files(df, at, {}),
             SPARK: lambda df, at: self._files(df, at, ZSTD),
             NAIVE: self._naive,
