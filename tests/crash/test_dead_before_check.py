@@ -2,6 +2,8 @@
 meanwhile, and others have filled the numbers. The next start takes the snapshot back, and each row is there once.
 """
 
+import json
+
 import pytest
 
 from streamsink import faults
@@ -108,3 +110,58 @@ def test_a_death_before_the_check_takes_nothing_back_that_came_in_time(make):
         world.run(boundaries=BATCHES)
         assert world.ids() == expected(BATCHES)
         assert seen is None or _table(world).snapshots.load(4) == seen
+
+
+def _dies_above_another(make):
+    """A world whose driver has died before the check of its snapshot, which is built on one of another application."""
+    world = make()
+    world.run(boundaries=BATCHES[:3])
+    other = make(world.calls, application="other")
+    other.driver.first_file = OTHERS
+    other.run(boundaries=(OTHERS + 1,))
+    calls = CrashingCalls(world.calls)
+    arm("commit.before_publish", 1, lambda: setattr(calls, "_at", calls.count + 3))
+    try:
+        with pytest.raises(InjectedCrash):
+            world.run(calls, boundaries=BATCHES[:4])
+    finally:
+        faults.arm(None)
+    world.die()
+    assert _table(world).snapshots.ids() == [1, 2, 3, 4, 5]
+    return world
+
+
+def _put(table, number, data, name):
+    table.file_io.replace(table.layout.snapshot(number), data, name)
+
+
+def _expire_all_below(table, newest):
+    for number in range(1, newest):
+        table.file_io.delete(table.layout.snapshot(number))
+    table.file_io.replace(table.layout.earliest_hint, str(newest).encode(), "of-the-expiry")
+
+
+@pytest.mark.parametrize("make", [_near, _on_s3])
+@pytest.mark.parametrize("late", [2, 4])
+def test_what_a_late_writer_leaves_is_no_rollback(make, late):
+    """All below our snapshot have expired, and a writer that slept has created one of their numbers since."""
+    world = _dies_above_another(make)
+    table = _table(world)
+    left = json.loads(table.file_io.read(table.layout.snapshot(late - 1)))
+    _expire_all_below(table, 5)
+    _put(table, late, json.dumps({**left, "id": late, "uuid": "late"}).encode(), "late")
+    world.run(boundaries=BATCHES)
+    assert world.ids() == [*expected(BATCHES), OTHERS]
+
+
+@pytest.mark.parametrize("make", [_near, _on_s3])
+def test_what_another_programs_rename_replaces_is_no_rollback(make):
+    """Our snapshot alone has the rows of the application whose snapshot was replaced, and that never starts again."""
+    world = _dies_above_another(make)
+    table = _table(world)
+    below, replaced = (json.loads(table.file_io.read(table.layout.snapshot(number))) for number in (3, 4))
+    foreign = {**below, "id": 4, "uuid": "renamed", "commitUser": "another", "timeMillis": replaced["timeMillis"] - 1}
+    foreign.pop("properties")
+    _put(table, 4, json.dumps(foreign).encode(), "renamed")
+    world.run(boundaries=BATCHES)
+    assert world.ids() == [*expected(BATCHES), OTHERS]
