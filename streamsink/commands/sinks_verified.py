@@ -38,7 +38,7 @@ def verify_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions, place: str
     try:
         opened = open_existing(file_io, sink, options, place)
     except (Corrupt, Misuse) as wrong:
-        if wrong.kind == "sink.missing":
+        if wrong.kind == "sink.missing" and not file_io.entries(place):
             raise
         check.add(DAMAGE, wrong.kind, str(wrong))
     else:
@@ -67,6 +67,7 @@ class _Check:
             journal = journal_of(opened)
             journal.read_listing()
             self._journal(opened, journal, opened.committer.history(opened.application).state)
+            opened.committer.check_parts()
         except (Corrupt, Misuse) as wrong:
             self.add(DAMAGE, wrong.kind, str(wrong))
 

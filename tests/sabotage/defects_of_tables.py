@@ -70,7 +70,7 @@ OF_TABLES = (
     Defect("a rollback while a commit is prepared is not seen", "table/commit/late.py:is_base_kept",
            "found.time_millis > base.seen_ms", "found.time_millis > snapshot.time_millis", (_ROLLED_BACK,)),
     Defect("a snapshot behind a hole that a rollback made stays", "table/commit/late.py:_check_in_time",
-           "ids[0] != snapshot.id or", "False or", (_ROLLED_BACK,)),
+           "not _has_all_below_expired(table, snapshot, ids)", "False", (_ROLLED_BACK,)),
     Defect("a first snapshot whose lists are gone stays", "table/commit/late.py:_check_in_time",
            "not _is_of_this_table(table, snapshot)", "False", (_ROLLED_BACK,)),
     Defect("a snapshot whose lists alone are there stays", "table/commit/late.py:_is_of_this_table",

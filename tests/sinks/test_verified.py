@@ -1,22 +1,29 @@
 """``streamsink.verify`` with a sink: what is lost or damaged in each destination is named, and nothing is changed."""
 
 import json
+import shutil
 
 import pytest
+from pyiceberg.exceptions import NoSuchTableError
 
 import streamsink
+from streamsink.commands.sinks_given_up import give_up_of_sink
+from streamsink.commands.sinks_retired import retire_of_sink
 from streamsink.commands.sinks_verified import verify_of_sink
 from streamsink.databases import DatabaseSink
+from streamsink.delta import DeltaSink
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.sink import FileSink
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.history.integrity import Report
 from streamsink.testing.crashing import dies_at
+from tests.advice.following import told
 from tests.delta.world import DeltaOnDisk
 from tests.delta.world import World as OfDelta
 from tests.iceberg.lake import Lake
-from tests.sinks.fan_out_world import ROOT, FanOutWorld
+from tests.sinks.fan_out_world import ALL, ROOT, FanOutWorld
+from tests.sinks.test_fan_out_lagging import Lagging
 from tests.sinks.test_file_sink import World as OfFiles
 from tests.sinks.test_file_sink import named
 from tests.sinks.transactions import World as OfTransactions
@@ -159,6 +166,72 @@ def test_all_destinations_of_a_fan_out_are_looked_at():
     assert report.ok and report.files == 3 and kinds(report, "note") == ["verify.table"]
     world.io().delete(f"{ROOT}/files/_commits/streamsink/0000000004.json")
     assert kinds(verified(world.io(), sink, sink.journal)) == ["checkpoint.rolled-back"]
+
+
+def of_fan_out(world) -> Report:
+    """The report; the store has the same files after it as before."""
+    before, sink = world.io().files_below("/destination"), world.make(ROOT)
+    report = verified(world.io(), sink, sink.journal)
+    assert world.io().files_below("/destination") == before
+    return report
+
+
+@pytest.mark.parametrize("gone", ["files", "server journal", "table"])
+def test_a_destination_of_a_fan_out_that_is_gone_is_named_and_not_made(gone):
+    """A new one in its place would have another identity, and nothing."""
+    world = FanOutWorld("files", "server", "table")
+    world.run()
+    world.io().delete_tree(f"{ROOT}/{gone}")
+    report = of_fan_out(world)
+    assert kinds(report) == ["sink.missing"] and f"destination '{gone.partition(' ')[0]}'" in str(report)
+
+
+def test_a_destination_that_has_not_what_the_fan_out_has_given_it_is_named():
+    """It has gone back together with its journal, so that the two agree."""
+    world = FanOutWorld("server", "table")
+    world.run()
+    server = world.make(ROOT).sinks["server"]
+    assert retire_of_sink(world.io(), server, SinkOptions.of(server.path, {}))
+    assert kinds(of_fan_out(world)) == ["fan-out.other-records"]
+
+
+@pytest.mark.parametrize("step", ["fan-out.recorded", "fan-out.delivered", "fan-out.before_destination"])
+def test_what_a_start_of_a_fan_out_makes_up_for_is_no_damage(step):
+    world = FanOutWorld("server", "files")
+    world.dies_at(step, 2)
+    assert kinds(of_fan_out(world)) == []
+    world.run()
+    assert of_fan_out(world).ok and all(found == ALL for found in world.seen().values())
+
+
+def test_a_destination_that_may_stay_behind_is_no_damage():
+    world = Lagging()
+    world.run()
+    assert kinds(of_fan_out(world)) == [] and world.ids("server") == []
+
+
+def test_no_command_makes_a_table_in_the_place_of_one_that_was_dropped(tmp_path):
+    """It would have no columns, and be taken for the one that rows are to be written into."""
+    lake = Lake()
+    lake.run((3, 6))
+    lake.drop()
+    told("table.missing", lambda: give_up_of_sink(lake.io(), lake.sink(), SinkOptions.of("lake.shop.orders", {})))
+    assert kinds(verified(lake.io(), lake.sink(), "/destination")) == ["table.missing"]
+    with pytest.raises(NoSuchTableError):
+        lake.table()
+    world = OfDelta(tmp_path, sink=lambda path: DeltaSink(path, journal=f"{tmp_path}/journals"))
+    world.run(3, 5)
+    shutil.rmtree(world.path)
+    report = verified(local_file_io(), world.sink, f"{tmp_path}/journals")
+    assert kinds(report) == ["table.missing"] and "only a query makes a table" in str(report)
+    fan_out = FanOutWorld("server", "table")
+    fan_out.run()
+    fan_out.io().delete_tree(f"{ROOT}/table")
+    options = SinkOptions.of(ROOT, {})
+    said = told("table.missing", lambda: retire_of_sink(fan_out.io(), fan_out.make(ROOT), options))
+    said.says("leave it out of the fan-out")
+    fan_out.names = ("server",)
+    assert retire_of_sink(fan_out.io(), fan_out.make(ROOT), options)
 
 
 def test_nothing_is_made_where_nothing_is(tmp_path):
