@@ -1,7 +1,9 @@
 """``streamsink.verify`` with a sink: what is lost or damaged in each destination is named, and nothing is changed."""
 
+import contextlib
 import json
 import shutil
+import sqlite3
 
 import pytest
 from pyiceberg.exceptions import NoSuchTableError
@@ -137,6 +139,19 @@ def test_a_database_that_was_put_back_is_noticed(tmp_path):
     (tmp_path / "shop.db").write_bytes(copy)
     report = verified(world.io(), sink, "/journals")
     assert set(kinds(report)) == {"checkpoint.rolled-back"} and "ends at record 1" in str(report)
+
+
+def test_a_table_of_a_database_that_was_dropped_is_missed(tmp_path):
+    """What is remembered of it is in a table of the sink's own, and stays."""
+    world = FanOutWorld()
+    sink = DatabaseSink(f"sqlite:{tmp_path}/shop.db", "orders", journal="/journals", create_table=True)
+    world.run(sink=sink, ends=())
+    assert verified(world.io(), sink, "/journals").ok
+    world.run(sink=sink)
+    with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+        database.execute("DROP TABLE orders")
+    report = verified(world.io(), sink, "/journals")
+    assert kinds(report) == ["file.missing"] and f"{sink.path} is gone" in str(report)
 
 
 def test_a_data_file_of_an_iceberg_table_is_missed():

@@ -45,6 +45,10 @@ class Remembered:
         asked = f"SELECT application FROM {self._table(CHECKPOINTS)} WHERE target = {self.dialect.mark}"
         return [str(row[0]) for row in run(f"{asked} AND sequence > 0 ORDER BY application", self.target)]
 
+    def is_target_there(self, run: Run) -> bool:
+        """Whether the table is there, or no checkpoint of it was committed."""
+        return self.dialect.exists(run, self.schema, self.target) or not self.applications(run)
+
     def forget(self, run: Run, application: str) -> None:
         """Nothing is remembered of the application any more. Waits for who has locked its row."""
         mark = self.dialect.mark

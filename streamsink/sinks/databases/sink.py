@@ -89,8 +89,7 @@ class DatabaseSink(StagedRowsSink):
         found = _wrong_options(self, address)
         if found:
             raise Misuse(f"{self.path}: {found}. Nothing was written. Correct the options", kind="database.options")
-        names = {"table": self.table, "schema": self.schema or "main"}
-        for what, name in names.items():
+        for what, name in {"table": self.table, "schema": self.schema or "main"}.items():
             self._dialect().check_name(name, f"{self.path}: {what}")
 
     # -- TwoPhaseCommitFunction ------------------------------------------------------------------------------------
@@ -122,6 +121,9 @@ class DatabaseSink(StagedRowsSink):
             ),
             f"what the database remembers of application '{application}' could not be removed",
         )
+
+    def is_there(self, session: dict[str, Any]) -> bool:
+        return bool(self._asked(session, lambda run: self._remembered(run, session).is_target_there(run)))
 
     def check_columns(self, columns: pa.Schema, session: dict[str, Any]) -> None:
         session[_TABLE] = self._link(session).transaction(

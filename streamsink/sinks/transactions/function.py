@@ -243,6 +243,13 @@ class TwoPhaseCommitFunction(ABC, Generic[T]):
             kind="retire.keeps-names",
         )
 
+    def is_there(self, session: dict[str, Any]) -> bool:
+        """Whether that is there which readers read, or nothing was committed yet. For ``streamsink.verify`` alone.
+
+        By default nobody looks.
+        """
+        return True
+
     def identity(self, session: dict[str, Any]) -> str:
         """What the destination is called that nothing else is called, also not one that is created in its place.
 
