@@ -7,6 +7,7 @@ exist that it names to its readers, and is the last record that it has the one t
 from dataclasses import dataclass, field
 
 from streamsink.commands.own_sinks import journal_of, open_existing
+from streamsink.commands.verify import behind_a_hole, first_missing
 from streamsink.errors import Corrupt, Misuse
 from streamsink.journal.others import is_certain
 from streamsink.journal.repair import RepairJournal
@@ -92,6 +93,7 @@ class _Check:
         base = state.sequence if state is not None else 0
         if state is None and not journal.retained():
             self.add(NOTE, "journal.empty", f"{opened.to.path}: nothing of '{opened.application}' is recorded or there")
+        hole = first_missing(journal.retained(), base)
         for sequence in journal.retained():
             try:
                 record = journal.load(sequence)
@@ -108,7 +110,10 @@ class _Check:
                     f"that is there is {opened.to.table_id}: the next start stops, and says what to do",
                 )
                 return
-            self._record(opened, journal, record, state if sequence == base else None, base)
+            if hole is not None and sequence > hole and not is_certain(journal, sequence):
+                self.add(DAMAGE, *behind_a_hole(opened.to.path, record, hole, journal.place, is_table=False))
+            else:
+                self._record(opened, journal, record, state if sequence == base else None, base)
 
     def _record(
         self, opened: OpenSink, journal: RepairJournal, record: Committable, last: AppState | None, base: int

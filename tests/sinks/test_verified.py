@@ -14,7 +14,7 @@ from streamsink.commands.sinks_retired import retire_of_sink
 from streamsink.commands.sinks_verified import verify_of_sink
 from streamsink.databases import DatabaseSink
 from streamsink.delta import DeltaSink
-from streamsink.errors import Misuse
+from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions
 from streamsink.sink import FileSink
 from streamsink.storage.file_io import local_file_io
@@ -125,6 +125,20 @@ def test_what_is_pending_is_a_note_as_long_as_it_can_be_published():
             staged.io().delete(path)
     report = files(staged)
     assert kinds(report) == ["pending.files-gone"] and "streamsink.give_up(sink" in str(report)
+
+
+def test_what_is_pending_behind_a_record_that_is_gone_is_damage():
+    """The next start cannot publish it, and says so."""
+    world = OfFiles()
+    world.run(3)
+    ends = {"publish_every_batches": 9}
+    assert dies_at("precommit.saved", 3, world.store, lambda calls: world.run(3, 5, 7, 9, calls=calls, **ends))
+    world.store.process_death()
+    world.io().delete(f"{JOURNAL}/record-3.json")
+    report = files(world)
+    assert kinds(report) == ["journal.missing-record"] and kinds(report, "note") == ["checkpoint.pending"]
+    with pytest.raises(Corrupt, match="does not have number 3"):
+        world.run(3, 5, 7, 9)
 
 
 def test_a_database_that_was_put_back_is_noticed(tmp_path):
