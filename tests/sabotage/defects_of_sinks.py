@@ -162,6 +162,8 @@ OF_SINKS = (
            "if found:", "if False:", (_GIVEN_UP,)),
     Defect("a manifest among others is not missed", "sinks/directory/file_sink.py:OpenDirectory._check_manifests",
            "if missing:", "if False:", (_GIVEN_UP,)),
+    Defect("an application is retired without its journal", f"{_RETIRED}:_check_journal",
+           "state is None or part.to.is_table or journal.is_of(state)", "True", (_COMMANDS,)),
     Defect("what was committed is given up with its note", "commands/sinks_given_up.py:_check_apart",
            "committed and opened.committer.tells_apart", "False", (_GIVEN_UP,)),
     Defect("what goes on from a lost record of the first name cannot be given up", "commands/sinks_given_up.py:_can_be_published",
