@@ -93,6 +93,13 @@ class _Check:
         base = state.sequence if state is not None else 0
         if state is None and not journal.retained():
             self.add(NOTE, "journal.empty", f"{opened.to.path}: nothing of '{opened.application}' is recorded or there")
+        elif state is not None and not journal.retained() and not journal.is_of(state):
+            self.add(
+                NOTE,
+                "journal.missing",
+                f"{opened.to.path}: record {base} of '{opened.application}' is of another journal than {journal.place}"
+                ", or that was removed: what is pending in the right one is not seen here",
+            )
         hole = first_missing(journal.retained(), base)
         for sequence in journal.retained():
             try:

@@ -1,6 +1,7 @@
 """``streamsink.verify`` with a sink: what is lost or damaged in each destination is named, and nothing is changed."""
 
 import contextlib
+import dataclasses
 import json
 import shutil
 import sqlite3
@@ -148,6 +149,8 @@ def test_a_database_that_was_put_back_is_noticed(tmp_path):
     copy = (tmp_path / "shop.db").read_bytes()
     world.run(sink=sink)
     assert verified(world.io(), sink, "/journals").ok
+    other = verified(world.io(), dataclasses.replace(sink, journal="/journals/other"), "/journals")
+    assert kinds(other, "note") == ["journal.missing"]
     for each in tmp_path.iterdir():
         each.unlink()
     (tmp_path / "shop.db").write_bytes(copy)
