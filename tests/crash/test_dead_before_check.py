@@ -10,10 +10,13 @@ from streamsink import faults
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import StreamsinkError
 from streamsink.storage.s3 import S3FileIO
+from streamsink.table.read.scan import read_arrow
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash, arm
 from streamsink.testing.memory import MemoryCalls
+from tests.advice.following import told
+from tests.crash.letters_world import LettersWorld
 from tests.crash.world import World, expected
 from tests.storage.memory_s3 import MemoryS3Calls
 
@@ -165,3 +168,38 @@ def test_what_another_programs_rename_replaces_is_no_rollback(make):
     _put(table, 4, json.dumps(foreign).encode(), "renamed")
     world.run(boundaries=BATCHES)
     assert world.ids() == [*expected(BATCHES), OTHERS]
+
+
+def test_a_death_before_the_check_of_dead_letters_hides_none_of_others():
+    """Two applications have one table for dead letters, which goes back while one of them publishes into it."""
+    world, others = LettersWorld(), []
+    world.run(boundaries=BATCHES[:3])
+    calls = CrashingCalls(world.calls)
+
+    def happens():
+        table, begun_ms = world.table("rejected"), Clock().now_ms()
+        numbers = table.snapshots.ids()
+        for number in numbers[1:]:
+            table.file_io.delete(table.layout.snapshot(number))
+        table.file_io.replace(table.layout.latest_hint, b"1", "of-the-rollback")
+        while Clock().now_ms() <= begun_ms:
+            Clock().sleep_ms(1)
+        LettersWorld(world.calls, name="returns", application="other").run(boundaries=BATCHES[: len(numbers) - 1])
+        others.extend(_letters_of(world, "other"))
+        calls._at = calls.count + 2
+
+    arm("letters.before_publish", 1, lambda: arm("commit.before_publish", 1, happens))
+    try:
+        with pytest.raises(InjectedCrash):
+            world.run(calls, boundaries=BATCHES[:4])
+    finally:
+        faults.arm(None)
+    world.die()
+    assert others and not _letters_of(world, "other")  # hidden by the snapshot that nobody has checked
+    told("dead-letters.gone", lambda: world.run(boundaries=BATCHES)).says("dropped, recreated or rolled back")
+    assert _letters_of(world, "other") == others
+
+
+def _letters_of(world, application):
+    rows = read_arrow(world.table("rejected")).to_pylist()
+    return sorted(row["row"] for row in rows if row["application"] == application)
