@@ -171,6 +171,23 @@ def test_a_table_of_a_database_that_was_dropped_is_missed(tmp_path):
     assert kinds(report) == ["file.missing"] and f"{sink.path} is gone" in str(report)
 
 
+@pytest.mark.parametrize("command", [verify_of_sink, retire_of_sink, give_up_of_sink])
+def test_no_command_makes_an_identity_in_the_place_of_a_database_that_was_dropped(tmp_path, command):
+    """It would be in the way of the backup that is put back, and be taken for the one that the rows are in."""
+    world = FanOutWorld()
+    sink = DatabaseSink(f"sqlite:{tmp_path}/shop.db", "orders", journal="/journals", create_table=True)
+    world.run(sink=sink)
+    for each in tmp_path.iterdir():
+        each.unlink()
+    options = SinkOptions.of(sink.path, {})
+    if command is verify_of_sink:
+        assert kinds(verified(world.io(), sink, "/journals")) == ["table.missing"]
+    else:
+        told("table.missing", lambda: command(world.io(), sink, options)).says("restore it", "Nothing was changed")
+    with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+        assert database.execute("SELECT name FROM sqlite_master").fetchall() == []
+
+
 def test_a_data_file_of_an_iceberg_table_is_missed():
     lake = Lake()
     lake.run((3, 6))

@@ -21,7 +21,7 @@ from streamsink.sinks.databases.remembered import Remembered
 from streamsink.sinks.databases.sqlite import Sqlite
 from streamsink.sinks.databases.table_info import said
 from streamsink.sinks.databases.values import check_values
-from streamsink.sinks.transactions.function import PendingCheckpoint, PendingTransaction
+from streamsink.sinks.transactions.function import ONLY_ASKED, PendingCheckpoint, PendingTransaction
 from streamsink.sinks.transactions.staged_rows import StagedRows, StagedRowsSink
 
 INSERT, UPSERT = "insert", "upsert"
@@ -95,9 +95,8 @@ class DatabaseSink(StagedRowsSink):
     # -- TwoPhaseCommitFunction ------------------------------------------------------------------------------------
 
     def identity(self, session: dict[str, Any]) -> str:
-        new_id, link = IdSource().new_id(), self._link(session)
-        return link.transaction(
-            lambda run: self._identity(run, new_id, session),
+        return self._link(session).transaction(
+            lambda run: self._identity(run, IdSource().new_id(), session),
             "the database could not be opened, or the tables streamsink_checkpoints and streamsink_identity not made "
             "in it. Nothing was written",
         )
@@ -228,7 +227,8 @@ class DatabaseSink(StagedRowsSink):
 
     def _identity(self, run: Run, new_id: str, session: dict[str, Any]) -> str:
         refuse_writers(self._dialect(), run, self.writers, self.path)
-        return self._remembered(run, session).identity(run, new_id, branches=self.writers > 1)
+        path = self.path if ONLY_ASKED in session else ""
+        return self._remembered(run, session).identity(run, new_id, branches=self.writers > 1, path=path)
 
     def _branches(self, run: Run, application: str, session: dict[str, Any]) -> Branches | None:
         """The branches of an application; None where nobody has ever had any."""
