@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -95,8 +95,9 @@ class DatabaseSink(StagedRowsSink):
     # -- TwoPhaseCommitFunction ------------------------------------------------------------------------------------
 
     def identity(self, session: dict[str, Any]) -> str:
-        return self._link(session).transaction(
-            lambda run: self._identity(run, IdSource().new_id(), session),
+        new_id, link = IdSource().new_id(), self._link(session)
+        return link.transaction(
+            lambda run: self._identity(run, new_id, session),
             "the database could not be opened, or the tables streamsink_checkpoints and streamsink_identity not made "
             "in it. Nothing was written",
         )
@@ -219,16 +220,15 @@ class DatabaseSink(StagedRowsSink):
     def _link(self, session: dict[str, Any]) -> Link:
         if _LINK not in session:
             session[_LINK] = Link(self._dialect(), self._address(), self.path)
-        link: Link = session[_LINK]
-        return link
+        return cast(Link, session[_LINK])
 
     def _asked(self, session: dict[str, Any], ask: Any) -> Any:
         return self._link(session).transaction(ask, "what the database remembers could not be read")
 
     def _identity(self, run: Run, new_id: str, session: dict[str, Any]) -> str:
         refuse_writers(self._dialect(), run, self.writers, self.path)
-        path = self.path if ONLY_ASKED in session else ""
-        return self._remembered(run, session).identity(run, new_id, branches=self.writers > 1, path=path)
+        of = self._remembered(run, session)
+        return of.identity(run, new_id, branches=self.writers > 1, path=self.path if ONLY_ASKED in session else "")
 
     def _branches(self, run: Run, application: str, session: dict[str, Any]) -> Branches | None:
         """The branches of an application; None where nobody has ever had any."""
@@ -270,12 +270,10 @@ class DatabaseSink(StagedRowsSink):
         self._change_of(at_once).apply(batches, run, remembered.dialect, into, exact=exact)
 
     def _is_exact(self, run: Run, remembered: Remembered, session: dict[str, Any]) -> bool:
-        if not self.delete_column:
-            return True
-        if _EXACT not in session:
+        if self.delete_column and _EXACT not in session:
             info = remembered.dialect.describe(run, remembered.schema, self.table)
             session[_EXACT] = all(column.exact for column in info.columns if column.name in self.keys)
-        return bool(session[_EXACT])
+        return not self.delete_column or bool(session[_EXACT])
 
     def _try(self, transactions: Sequence[PendingTransaction[StagedRows]], session: dict[str, Any]) -> None:
         """Write the rows in a transaction that is rolled back."""
