@@ -96,6 +96,21 @@ def test_a_table_that_may_not_be_written_is_told_before_any_record():
     assert lake.ids() == all_of(3)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("format-version", "1"), ("encryption.key-id", "key"), ("write.data.path", "s3://bucket/x")]
+)
+def test_no_table_is_created_that_would_be_refused(tmp_path, name, value):
+    """It would be there, and be refused by each start, whatever table_options says by then."""
+    query = Query(tmp_path)
+    rows = table_of({"id": 1}, columns={"id": pa.int64()})
+    said = told("iceberg.unsupported", lambda: query.run(rows, table_options={name: value}))
+    said.says(name, "Nothing was written", "Leave that out of table_options")
+    assert query.table() is None
+    query.forget_batch()
+    query.run(rows)
+    assert query.found() == [{"id": 1}]
+
+
 def test_a_record_whose_partition_spec_was_removed_is_told_the_way():
     """As cleaning of metadata does with specs that no manifest has."""
     lake = Lake()
