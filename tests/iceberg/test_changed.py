@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import StringType
 
 from tests.advice.following import told
 from tests.iceberg.test_tables import TABLE, Query
@@ -47,6 +48,28 @@ def test_a_column_that_is_gone_is_an_error_of_the_next_batch(tmp_path, how):
     ]
     query.run(*found[2:])
     assert _rows(query) == 4
+
+
+def test_a_nullable_column_that_others_add_does_not_stop_a_query(tmp_path):
+    """Its rows have nulls there, also behind a second change. A restart asks for add_columns=True."""
+    query = Query(tmp_path)
+    query.run(BATCHES[0])
+    happens = iter(["more", "yet_more"])
+
+    def add() -> None:
+        name = next(happens, None)
+        if name is not None:
+            with query.table().update_schema() as update:
+                update.add_column(name, StringType())
+            query.meanwhile = add
+
+    query.meanwhile = add
+    query.run(*BATCHES[1:])
+    assert _rows(query) == 4 and {row["more"] for row in query.found()} == {row["yet_more"] for row in query.found()}
+    again = told("schema.missing-column", lambda: query.run(BATCHES[0])).option("add_columns")
+    query.forget_batch()
+    query.run(BATCHES[0], add_columns=again)
+    assert _rows(query) == 5
 
 
 def test_a_column_that_was_widened_is_written_so(tmp_path):

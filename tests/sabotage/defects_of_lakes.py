@@ -121,6 +121,8 @@ OF_LAKES = (
            "self._waiting.close_on_flush(stream)", "stream.close()", (_COSTS,)),
     Defect("files are written plainly where somebody has asked for encryption", "sinks/iceberg/columns.py:_written_by",
            "metadata.properties.get(_ENCRYPTED)", "None", (_CHANGED,)),
+    Defect("a nullable column that others add stops a query", "sinks/iceberg/columns.py:fitted",
+           "known is None or field.field_id in known", "True", (_CHANGED,)),
     Defect("columns are written as they were", "sinks/iceberg/sink.py:OpenIceberg.writing",
            "columns.differ(seen, self._table)", "False", (_CHANGED,)),
 )

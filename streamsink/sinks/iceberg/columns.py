@@ -1,6 +1,6 @@
 """The columns of an Iceberg table in the words of this library, and what of such tables is refused. Driver only."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,16 +170,25 @@ class Fitted:
         return evolve(self.schema, wanted, add_columns=add_columns, widen_types=widen_types, time_millis=0)
 
 
-def fitted(table: Any, to: CatalogTable, given: Sequence[DataField], options: SinkOptions) -> Any:
+def fitted(
+    table: Any, to: CatalogTable, given: Sequence[DataField], options: SinkOptions, known: Collection[int] | None = None
+) -> Any:
     """The table, whose schema is changed before for rows with the columns ``given``, if options allow it.
 
-    Raises Misuse, which names the column, when such rows do not fit; Retryable when another program has changed the
-    schema meanwhile.
+    known: ids of the columns that the table had when such rows have fitted before; a nullable column that others have
+    added since is no reason to stop a query. Raises Misuse, which names the column, when such rows do not fit;
+    Retryable when another program has changed the schema meanwhile.
     """
     from pyiceberg.exceptions import CommitFailedException
 
-    fields = from_arrow_schema(file_schema(table.schema(), to.path))
-    before = TableSchema.create(fields, partition_columns(table))
+    by, names = partition_columns(table), {field.name for field in given}
+    asked = [
+        field.name
+        for field in table.schema().fields
+        if known is None or field.field_id in known or field.required or field.name in names or field.name in by
+    ]
+    fields = [each for each in from_arrow_schema(file_schema(table.schema(), to.path)) if each.name in asked]
+    before = TableSchema.create(fields, by)
     after = fit(Fitted(to.path, before), given, options)
     if after is before:
         return table
@@ -196,8 +205,9 @@ def fitted(table: Any, to: CatalogTable, given: Sequence[DataField], options: Si
     if changed is not None:
         check(changed, to.path)  # another program may have changed it at the same time
     found = from_arrow_schema(file_schema(changed.schema(), to.path)) if changed is not None else []
-    wanted = [(field.name, field.type) for field in after.fields]
-    if [(field.name, field.type) for field in found] != wanted:
+    wanted = {(field.name, field.type) for field in after.fields}
+    names = {field.name for field in after.fields}
+    if {(field.name, field.type) for field in found if known is None or field.name in names} != wanted:
         raise Misuse(
             f"{to.path}: pyiceberg could not change the schema as the rows need it. No row was written. Change the "
             "columns of the table with another engine, or cast them in the query",

@@ -191,6 +191,7 @@ class OpenIceberg(OpenSink):
         self.to = Destination(sink.path, str(table.metadata.table_uuid), way_back)
         self.committer = IcebergCommitter(self.to, named, self._places, self.journal.load)
         self._fields: Sequence[Any] | None = None
+        self._known: set[int] = set()  # ids of the columns that the table had when these have fitted
         self._table = table
         self._check_destination()
 
@@ -216,8 +217,10 @@ class OpenIceberg(OpenSink):
         seen = self.committer.seen or self._table
         if fields is not self._fields or columns.differ(seen, self._table):
             columns.check(seen, self._sink.path, self._options.partition_by)
-            self._table = columns.fitted(seen, self._named, fields, self._options)
-            self._fields = fields
+            known = self._known if fields is self._fields else None
+            self._table = columns.fitted(seen, self._named, fields, self._options, known)
+            if known is None:
+                self._fields, self._known = fields, {each.field_id for each in self._table.schema().fields}
         schema = columns.file_schema(self._table.schema(), self._sink.path)
         io, target = self._places.io, self._options.target_file_bytes
         return LakeWriting(
