@@ -8,6 +8,7 @@ import errno
 import functools
 import io
 import os
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _folder_of = functools.lru_cache(maxsize=10_000)(os.path.dirname)
 # The limit of one name, as on most disks.
 _MOST_NAME_BYTES = 255
+# Threads of one process may write at the same time, as those of pyiceberg do; of all stores, as stores are copied.
+_SYNCING = threading.Lock()
 
 
 class _File:
@@ -74,8 +77,10 @@ class MemoryCalls(PosixLikeCalls):
         return len(self._names[path].data) if path in self._names else None
 
     def entries(self, path: str) -> list[tuple[str, int, bool]]:
-        found = [(os.path.basename(p), len(f.data), False) for p, f in self._names.items() if _folder_of(p) == path]
-        return found + [(os.path.basename(d), 0, True) for d in self._dirs if d != "/" and _folder_of(d) == path]
+        found = [
+            (os.path.basename(p), len(f.data), False) for p, f in list(self._names.items()) if _folder_of(p) == path
+        ]
+        return found + [(os.path.basename(d), 0, True) for d in list(self._dirs) if d != "/" and _folder_of(d) == path]
 
     def mkdir(self, path: str) -> None:
         if path in self._names:
@@ -123,10 +128,11 @@ class MemoryCalls(PosixLikeCalls):
             self._dirs.discard(path)
 
     def sync_dir(self, path: str) -> None:
-        elsewhere = {n: f for n, f in self._durable_names.items() if _folder_of(n) != path}
-        self._durable_names = elsewhere | {n: f for n, f in self._names.items() if _folder_of(n) == path}
-        children = {d for d in self._dirs if _folder_of(d) == path}
-        self._durable_dirs = {d for d in self._durable_dirs if _folder_of(d) != path or d == "/"} | children
+        with _SYNCING:
+            elsewhere = {n: f for n, f in self._durable_names.items() if _folder_of(n) != path}
+            self._durable_names = elsewhere | {n: f for n, f in list(self._names.items()) if _folder_of(n) == path}
+            children = {d for d in list(self._dirs) if _folder_of(d) == path}
+            self._durable_dirs = {d for d in self._durable_dirs if _folder_of(d) != path or d == "/"} | children
 
     def sync_file(self, path: str) -> None:
         file = self._names[path]
