@@ -3,6 +3,7 @@
 import contextlib
 import random
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -13,10 +14,16 @@ from streamsink.sinks.databases.dialect import Run
 from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import follows, told
 from tests.databases.accidents import AFTER, BEFORE, DIALECTS, ENDS, LOST, MODES, Statements, World
-from tests.databases.places import TABLE
+from tests.databases.places import TABLE, Place
+from tests.services import postgres
 
 ALL = list(range(ENDS[-1]))
 _LONG_ENOUGH_S = 1
+_OTHER_USER = (
+    "DO $$ BEGIN CREATE ROLE other LOGIN PASSWORD '{password}'; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
+    "GRANT ALL ON SCHEMA {schema} TO other",
+    "GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO other",
+)
 
 
 class _BranchesFirst(branches._Shared):
@@ -183,12 +190,12 @@ def test_the_server_is_killed_between_prepare_and_commit(world, served, mode):
     def kill() -> None:
         served.server.kill()
         served.server.start()
-        seen.append((_prepared(made), made.place.ids()))
+        seen.append((_prepared(made), made.place.ids(), made.place.count("streamsink_branches")))
 
     with contextlib.suppress(StreamsinkError):
         made.start(Statements(served.kind, number, mode, act=kill))
-    prepared, ids = seen[0]
-    assert len(prepared) == 2 and ids != ALL and (mode == BEFORE) == (ids == ALL[: ENDS[-2]])
+    prepared, ids, decided = seen[0]  # the main transaction has no rows where the branches have taken all
+    assert len(prepared) == 2 and ids != ALL and decided == (0 if mode == BEFORE else 2)
     made.start()
     _all_once(made)
 
@@ -207,7 +214,10 @@ def test_a_branch_that_somebody_has_rolled_back(world, served, monkeypatch):
         said = told("database.branch-lost", made.start)
         seen.append(served.ids())
     assert seen == [seen[0]] * 2 and set(ALL[: ENDS[-2]]) < set(seen[0]) < set(ALL) and name in said.message
-    served.do(said.find(r"(DELETE FROM streamsink_branches WHERE name IN \('[a-z0-9-]+'\))"))
+    with contextlib.closing(served.server.connect()) as elsewhere:  # in no schema of ours
+        cursor = elsewhere.cursor()
+        cursor.execute(said.find(r"(DELETE FROM .*streamsink_branches.* WHERE name IN \('[a-z0-9-]+'\))"))
+        assert cursor.rowcount == 1
     made.start(ends=(*ENDS, 15))
     assert served.ids() == [*seen[0], 12, 13, 14] and _prepared(made) == []
 
@@ -239,7 +249,9 @@ def test_a_server_that_prepares_no_transactions(world, served, monkeypatch):
     said.says("max_prepared_transactions of the server is 20", "leave the option writers out")
 
 
-@pytest.mark.parametrize("options", [{"writers": 0}, {"writers": 17}, {"writers": 2, "mode": "upsert", "keys": ["id"]}])
+@pytest.mark.parametrize(
+    "options", [{"writers": 0}, {"writers": 17}, {"writers": "2"}, {"writers": 2, "mode": "upsert", "keys": ["id"]}]
+)
 def test_options_of_writers(served, options):
     """Rows with keys have an order, in which they are written."""
     with pytest.raises(Misuse, match="writers is"):
@@ -267,3 +279,57 @@ def test_a_branch_that_waits_for_another_one(world, served, impatient, caplog):
     _all_once(made)
     assert served.ask("SELECT n FROM summed")[0][0] == len(ALL)
     assert "from now on one writes" in caplog.text
+
+
+class _MainFirst(branches._Shared):
+    """The main transaction gets the first row."""
+
+    def __init__(self, *of):
+        super().__init__(*of)
+        self.at_once, self._main, self._taken = 1, threading.get_ident(), threading.Event()
+
+    def __next__(self):
+        if threading.get_ident() != self._main:
+            self._taken.wait()
+        try:
+            return super().__next__()
+        finally:
+            self._taken.set()
+
+
+@pytest.mark.parametrize("served", ["postgresql"], indirect=True)
+def test_what_is_checked_at_the_commit_leaves_no_branch(world, served, monkeypatch):
+    """Who dropped the constraint, as the error says, would wait for what is prepared."""
+    made = world(create_table=False, check_rows_up_to=0)
+    monkeypatch.setattr(branches, "_Shared", _MainFirst)
+    served.do(f'CREATE TABLE "{TABLE}" (id bigint CONSTRAINT late UNIQUE DEFERRABLE INITIALLY DEFERRED, word text)')
+    served.do(f'INSERT INTO "{TABLE}" VALUES (0)')
+    said = told("database.rows-refused", made.start)
+    said.says("late", "Change the table")
+    assert _prepared(made) == []
+    served.do(f'ALTER TABLE "{TABLE}" DROP CONSTRAINT late')
+    made.start()
+    assert served.ids() == [0, *ALL]
+
+
+@follows("database.refused")
+@pytest.mark.parametrize("decided", [True, False])
+@pytest.mark.parametrize("served", ["postgresql"], indirect=True)
+def test_branches_of_another_user(world, served, monkeypatch, decided):
+    """PostgreSQL lets nobody else end them: the message says whose they are to be, and how they are ended by hand."""
+    number = _decisions(_log(world()))[-1]
+    made = world()
+    with contextlib.suppress(InjectedCrash):
+        made.start(Statements(served.kind, number if decided else number - 1, AFTER))
+    made.statements.cut()
+    of_test, end = Place.sink, "COMMIT" if decided else "ROLLBACK"
+    with contextlib.closing(served.server.connect()) as connection:
+        for text in _OTHER_USER:
+            connection.execute(text.format(password=postgres.PASSWORD, schema=served._quoted(served.schema)))
+    monkeypatch.setattr(Place, "sink", lambda of, journal, **more: replace(of_test(of, journal, **more), user="other"))
+    for _ in range(2):
+        said = told("database.refused", made.start)
+        said.says("made by another user of the database than 'other'")
+        served.do(said.find(rf"execute ({end} PREPARED '\S+') in"))
+    made.start()
+    _all_once(made)

@@ -59,7 +59,7 @@ OF_SINKS = (
     Defect("a change is overtaken by an earlier one", "sinks/databases/changes.py:last_of_keys",
            'aggregate([(_PLACE, "max")])[f"{_PLACE}_max"]', 'aggregate([(_PLACE, "min")])[f"{_PLACE}_min"]', (_ROWS,)),
     Defect("a database is given rows that were not tried", f"{_DATABASE}.check_transactions",
-           "check_values(self._data(rows), info, dialect, self.path)", "pass", (_REFUSED,)),
+           "check_values(_data(self, rows), info, dialect, self.path)", "pass", (_REFUSED,)),
     Defect("the marker is outside of the transaction", f"{_PUBLISHING}._end",
            "        producer.produce(\n            self.target.marker_topic,",
            "        producer.commit_transaction(60)\n        producer.begin_transaction()\n"

@@ -316,7 +316,9 @@ def _wrong_options(sink: DatabaseSink, address: Address) -> str:
         return f"mode is {sink.mode!r} and keys are {sink.keys!r}: 'upsert' needs keys, and 'insert' has none"
     if (sink.delete_column or sink.order_by) and sink.mode != UPSERT:
         return "delete_column and order_by are for mode='upsert' with keys"
-    if not 1 <= sink.writers <= _MOST_WRITERS:
+    if not isinstance(sink.check_rows_up_to, int) or sink.check_rows_up_to < 0:
+        return f"check_rows_up_to is {sink.check_rows_up_to!r}, expected a number of rows"
+    if not isinstance(sink.writers, int) or not 1 <= sink.writers <= _MOST_WRITERS:
         return f"writers is {sink.writers!r}, expected 1 to {_MOST_WRITERS}"
     if sink.writers > 1 and (sink.mode != INSERT or address.system == "sqlite"):
         return f"writers is {sink.writers!r}, which is for mode='insert' and for databases that have a server"
