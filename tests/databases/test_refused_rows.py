@@ -1,5 +1,8 @@
 """Rows that a database refuses: before they are recorded where that can be known, else when they are written."""
 
+import contextlib
+
+import psycopg
 import pyarrow as pa
 
 from tests.advice.following import follows, told
@@ -45,6 +48,41 @@ def test_rows_that_only_the_server_can_read_are_tried(served):
         batches = [pa.RecordBatch.from_pydict({"id": [n], "v": [v]}) for n, v in ((1, good), (2, bad))]
         refused(served, "database.rows-refused", *batches, table="odd").says("recorded or written")
         assert served.count("odd") == 1
+
+
+LIMITS = {
+    "mariadb": (
+        ["SET GLOBAL max_statement_time = 10"],
+        ["CREATE TRIGGER t BEFORE INSERT ON odd FOR EACH ROW SET NEW.v = @@max_statement_time"],
+        ["SET GLOBAL max_statement_time = 0"],
+    ),
+    "postgresql": (
+        ["ALTER ROLE postgres SET statement_timeout = '10s'", "ALTER ROLE postgres SET transaction_timeout = '10s'"],
+        [
+            "CREATE FUNCTION t() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "NEW.v = current_setting('statement_timeout')::int + coalesce(current_setting('transaction_timeout', true), '0')::int; RETURN NEW; END $$",
+            "CREATE TRIGGER t BEFORE INSERT ON odd FOR EACH ROW EXECUTE FUNCTION t()",
+        ],
+        ["ALTER ROLE postgres RESET ALL"],
+    ),
+}
+
+
+def test_a_batch_takes_as_long_as_it_needs(served):
+    """Where the server or the user has a limit, a batch that is recorded would be ended there at each start."""
+    limits, triggers, no_limits = LIMITS[served.kind]
+    served.do("CREATE TABLE odd (id bigint, v double precision)")
+    for text in triggers:
+        served.do(text)
+    try:
+        for text in limits:
+            with contextlib.suppress(psycopg.errors.UndefinedObject):  # before PostgreSQL 17
+                served.do(text)
+        write(served, rows_of(v=pa.array([1.0, 1.0])), table="odd")
+    finally:
+        for text in no_limits:
+            served.do(text)
+    assert served.ask("SELECT v FROM odd") in ([(0,), (0,)], ((0,), (0,)))
 
 
 @follows("database.rows-refused")

@@ -110,10 +110,11 @@ class MySql(Dialect):
                 "lock_wait_timeout = %s",
                 (_SQL_MODE, LOCK_TIMEOUT_S, LOCK_TIMEOUT_S),
             )
-            # MariaDB ends a transaction that stands still; MySQL has no such setting.
+            # MariaDB ends a transaction that stands still, and statements that take long, of which a large batch is
+            # one each time; MySQL has no such settings.
             cursor.execute("SHOW VARIABLES LIKE 'idle_transaction_timeout'")
             if cursor.fetchone() is not None:
-                cursor.execute("SET SESSION idle_transaction_timeout = %s", (IDLE_TIMEOUT_S,))
+                cursor.execute("SET SESSION idle_transaction_timeout = %s, max_statement_time = 0", (IDLE_TIMEOUT_S,))
         connection.commit()
         return connection
 

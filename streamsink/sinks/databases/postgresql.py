@@ -93,6 +93,7 @@ class PostgreSql(Dialect):
             }
         )
         settings = {
+            "statement_timeout": "0",  # else a large batch never comes to its end, however often it is tried
             "default_transaction_isolation": "read committed",
             "lock_timeout": f"{LOCK_TIMEOUT_S}s",
             "idle_in_transaction_session_timeout": f"{IDLE_TIMEOUT_S}s",
@@ -102,6 +103,9 @@ class PostgreSql(Dialect):
         }
         for name, value in settings.items():
             connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+        connection.execute(  # from PostgreSQL 17 on
+            "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name = 'transaction_timeout'"
+        )
         # A commit that is only promised may be lost with the server, after we have said that it is done.
         connection.execute(
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"

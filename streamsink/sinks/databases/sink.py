@@ -99,8 +99,8 @@ class DatabaseSink(StagedRowsSink):
         new_id, link = IdSource().new_id(), self._link(session)
         return link.transaction(
             lambda run: self._identity(run, new_id, session),
-            "the database could not be opened, or the tables streamsink_checkpoints and streamsink_identity not made "
-            "in it. Nothing was written",
+            "the database could not be opened, or the tables streamsink_checkpoints, streamsink_identity and, for "
+            "several writers, streamsink_branches not made in it. Nothing was written",
         )
 
     def applications(self, session: dict[str, Any]) -> Sequence[str]:
