@@ -60,7 +60,8 @@ LIMITS = {
         ["ALTER ROLE postgres SET statement_timeout = '10s'", "ALTER ROLE postgres SET transaction_timeout = '10s'"],
         [
             "CREATE FUNCTION t() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-            "NEW.v = current_setting('statement_timeout')::int + coalesce(current_setting('transaction_timeout', true), '0')::int; RETURN NEW; END $$",
+            "NEW.v = current_setting('statement_timeout')::int "
+            "+ coalesce(current_setting('transaction_timeout', true), '0')::int; RETURN NEW; END $$",
             "CREATE TRIGGER t BEFORE INSERT ON odd FOR EACH ROW EXECUTE FUNCTION t()",
         ],
         ["ALTER ROLE postgres RESET ALL"],
