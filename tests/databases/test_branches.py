@@ -13,7 +13,7 @@ from streamsink.sinks.databases.bulk.prepared import PostgreSqlPrepared
 from streamsink.sinks.databases.dialect import Run
 from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import follows, told
-from tests.databases.accidents import AFTER, BEFORE, DIALECTS, ENDS, LOST, MODES, Statements, World
+from tests.databases.accidents import AFTER, BEFORE, DIALECTS, ENDS, LOST, MODES, Statements, World, lost
 from tests.databases.places import TABLE, Place
 from tests.services import postgres
 
@@ -332,4 +332,57 @@ def test_branches_of_another_user(world, served, monkeypatch, decided):
         said.says("made by another user of the database than 'other'")
         served.do(said.find(rf"execute ({end} PREPARED '\S+') in"))
     made.start()
+    _all_once(made)
+
+
+class _Hooked(Statements):
+    """Calls ``act`` in the place of the first statement that begins so."""
+
+    def __init__(self, kind, begins, act):
+        super().__init__(kind)
+        self._begins, self._instead = begins, act
+
+    def do(self, name, action):
+        if self._instead is None or not name.startswith(self._begins):
+            return super().do(name, action)
+        act, self._instead = self._instead, None
+        return act()
+
+
+def _sleeper(made, monkeypatch):
+    """Commits the record that was in hand last, as a driver that wakes up, and dies behind the decision."""
+    pending, of_sink = [], sink.DatabaseSink.commit_checkpoint
+
+    def noted(destination, checkpoint):
+        pending.append((destination, checkpoint))
+        of_sink(destination, checkpoint)
+
+    def dies(attempt):
+        raise InjectedCrash("behind the decision")
+
+    def wakes_up():
+        destination, checkpoint = pending[-1]
+        with monkeypatch.context() as patch, contextlib.suppress(InjectedCrash):
+            patch.setattr(branches.Attempt, "commit", dies)
+            of_sink(replace(destination, writers=3), replace(checkpoint, session={}))
+        assert len(_prepared(made)) == 2
+
+    monkeypatch.setattr(sink.DatabaseSink, "commit_checkpoint", noted)
+    return wakes_up
+
+
+def test_a_sleeper_decides_between_two_tries_of_its_successor(world, served, monkeypatch):
+    """The successor has looked for branches in its first try; then it finds its record committed, but not these."""
+    made = world(check_rows_up_to=0)
+    made.start(ends=ENDS[:3])
+    made.of_sink["writers"] = 1
+    wakes_up = _sleeper(made, monkeypatch)
+
+    def act():
+        statements.cut()
+        wakes_up()
+        raise lost(served.kind)
+
+    statements = _Hooked(served.kind, ("COPY", "INSERT INTO"), act)
+    made.start(statements)
     _all_once(made)

@@ -168,11 +168,12 @@ class DatabaseSink(StagedRowsSink):
             while attempts:  # of an earlier try, of which nobody knows whether it was committed
                 session.pop(_SETTLED, None)
                 attempts.pop().close()
-            if branches is not None and _SETTLED not in session:
+            is_done = record_id == checkpoint.record_id  # and its reply was lost, or a sleeper has committed it since
+            if branches is not None and (is_done or _SETTLED not in session):
                 branches.settle(run, sweep=True)
                 session[_SETTLED] = True
-            if record_id == checkpoint.record_id:
-                return  # committed, and its reply was lost
+            if is_done:
+                return
             if number != checkpoint.expect:
                 raise checkpoint.superseded(number)
             rows = self._read(pending) if read is None else read
