@@ -7,11 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from streamsink.clock import IdSource
 from streamsink.errors import Misuse, StreamsinkError
 from streamsink.sinks.databases import branches, mysql, postgresql, sink
 from streamsink.sinks.databases.bulk.prepared import PostgreSqlPrepared
 from streamsink.sinks.databases.dialect import Run
+from streamsink.storage.file_io import FileIO
 from streamsink.testing.faults import InjectedCrash
+from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import follows, told
 from tests.databases.accidents import AFTER, BEFORE, DIALECTS, ENDS, LOST, MODES, Statements, World, lost
 from tests.databases.places import TABLE, Place
@@ -222,19 +225,15 @@ def test_a_branch_that_somebody_has_rolled_back(world, served, monkeypatch):
     assert served.ids() == [*seen[0], 12, 13, 14] and _prepared(made) == []
 
 
-def _error(world: World) -> type[Exception]:
-    """Of the driver."""
-    return DIALECTS[world.place.kind]().driver().Error
-
-
 def _one_rolled_back(world: World) -> str:
     """The other branch may still belong to the connection of the dead driver: it is waited for."""
-    prepared = DIALECTS[world.place.kind]().prepared
+    dialect = DIALECTS[world.place.kind]()
+    prepared = dialect.prepared
     with contextlib.closing(world.place.server.connect()) as connection:
         run = Run(connection)
         for _ in range(1000):
             name = prepared.names(run, "streamsink-")[0]
-            with contextlib.suppress(_error(world)):
+            with contextlib.suppress(dialect.driver().Error):
                 prepared.roll_back(run, name)
                 return name
     raise AssertionError(name)
@@ -349,6 +348,10 @@ class _Hooked(Statements):
         return act()
 
 
+def _dies(*_):
+    raise InjectedCrash("here")
+
+
 def _sleeper(made, monkeypatch):
     """Commits the record that was in hand last, as a driver that wakes up, and dies behind the decision."""
     pending, of_sink = [], sink.DatabaseSink.commit_checkpoint
@@ -357,13 +360,10 @@ def _sleeper(made, monkeypatch):
         pending.append((destination, checkpoint))
         of_sink(destination, checkpoint)
 
-    def dies(attempt):
-        raise InjectedCrash("behind the decision")
-
     def wakes_up():
         destination, checkpoint = pending[-1]
         with monkeypatch.context() as patch, contextlib.suppress(InjectedCrash):
-            patch.setattr(branches.Attempt, "commit", dies)
+            patch.setattr(branches.Attempt, "commit", _dies)
             of_sink(replace(destination, writers=3), replace(checkpoint, session={}))
         assert len(_prepared(made)) == 2
 
@@ -379,10 +379,22 @@ def test_a_sleeper_decides_between_two_tries_of_its_successor(world, served, mon
     wakes_up = _sleeper(made, monkeypatch)
 
     def act():
-        statements.cut()
+        made.statements.cut()
         wakes_up()
         raise lost(served.kind)
 
-    statements = _Hooked(served.kind, ("COPY", "INSERT INTO"), act)
-    made.start(statements)
+    made.start(_Hooked(served.kind, ("COPY", "INSERT INTO"), act))
+    _all_once(made)
+
+
+def test_branches_of_a_dead_driver_whose_journal_is_lost(world, served, impatient):
+    """They have locks on keys of the batch that comes again, which is tried before it is recorded."""
+    made = world(create_table=False)
+    served.do(f'CREATE TABLE "{TABLE}" (id bigint PRIMARY KEY, word varchar(99))')
+    with contextlib.suppress(InjectedCrash):
+        made.start(_Hooked(served.kind, "UPDATE", _dies))
+    made.statements.cut()
+    assert len(_prepared(made)) == 2
+    made.io = FileIO(MemoryCalls(), IdSource().new_id)
+    made.start()
     _all_once(made)

@@ -61,10 +61,15 @@ def forget(run: Run, application: str, remembered: Remembered, branches: "Branch
 
     run: of an open transaction. Raises as ``Branches.settle``.
     """
-    if branches is not None:
-        remembered.lock(run, application)
-        branches.settle(run, sweep=True)
+    sweep(run, branches)
     remembered.forget(run, application)
+
+
+def sweep(run: Run, branches: "Branches | None") -> None:
+    """Settle the branches of an application, and roll back what is not decided. run, raises: as ``forget``."""
+    if branches is not None:
+        branches.remembered.lock(run, branches.application)
+        branches.settle(run, sweep=True)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.sinks.databases.address import Address, parse
-from streamsink.sinks.databases.branches import Attempt, Branches, OneWriterInstead, Rows, forget, refuse_writers
+from streamsink.sinks.databases.branches import Attempt, Branches, OneWriterInstead, Rows, forget, refuse_writers, sweep
 from streamsink.sinks.databases.changes import ROWS_AT_ONCE, Change, plain
 from streamsink.sinks.databases.dialect import BRANCHES, CHECKPOINTS, IDENTITY, Dialect, Run
 from streamsink.sinks.databases.fitting import Fitting
@@ -244,14 +244,8 @@ class DatabaseSink(StagedRowsSink):
 
     def _fitting(self, run: Run, session: dict[str, Any]) -> Fitting:
         remembered = self._remembered(run, session)
-        return Fitting(
-            run,
-            remembered.dialect,
-            (remembered.schema, self.table),
-            self._change_of(),
-            self.path,
-            create=self.create_table,
-        )
+        name = (remembered.schema, self.table)
+        return Fitting(run, remembered.dialect, name, self._change_of(), self.path, create=self.create_table)
 
     def _change_of(self, at_once: int = ROWS_AT_ONCE) -> Change:
         return Change(self.keys, self.delete_column, self.order_by, at_once)
@@ -278,9 +272,11 @@ class DatabaseSink(StagedRowsSink):
 
     def _try(self, transactions: Sequence[PendingTransaction[StagedRows]], session: dict[str, Any]) -> None:
         """Write the rows in a transaction that is rolled back."""
-        batches = list(self._read(transactions))
+        batches, application = list(self._read(transactions)), transactions[0].context.application
 
         def write(run: Run) -> None:
+            if _TRIED not in session:  # branches of a dead driver may have the keys of these rows
+                sweep(run, self._branches(run, application, session))
             self._change(run, batches, session=session)
             self._dialect().check_at_once(run)
 
