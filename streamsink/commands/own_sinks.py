@@ -1,6 +1,8 @@
 """What a command is given that is no table: a sink, or the place of one, or of a table that is gone. Driver only."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
 from streamsink.errors import Corrupt, Misuse
 from streamsink.journal.file_journal import FileJournal
@@ -22,6 +24,16 @@ _INSTEAD = {
         "Call streamsink.starting_offsets(sink, application='...') with the sink that to_sink was given"
     ),
 }
+
+
+@runtime_checkable
+class Composed(Protocol):
+    """A sink with destinations."""
+
+    def places(self, file_io: FileIO, options: SinkOptions) -> Sequence[tuple[str, str, FileIO]]:
+        """For each destination: its name, the place of its journals, or of itself where they lie in it, and the store
+        of that. file_io: of the sink's own journal.
+        """
 
 
 def check_of_tables(file_io: FileIO, path: str, application: str, command: str) -> None:
@@ -51,19 +63,39 @@ def check_of_tables(file_io: FileIO, path: str, application: str, command: str) 
 
 
 def open_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> OpenSink:
-    """The sink as a start of the query opens it, which makes the destination where there is none."""
+    """The sink as a start of the query opens it, but for a table that is not there: it would be made without columns.
+
+    Raises Misuse then, and as ``Sink.open`` does.
+    """
     check_application(sink.path, options.application)
-    return sink.open(file_io, options, Batch(0, "", ""), tuple, lambda event: None)
+    try:
+        return sink.open(file_io, replace(options, create=False), Batch(0, "", ""), tuple, lambda event: None)
+    except Misuse as missing:
+        told = str(missing)
+        if missing.kind != "table.missing" or "Restore" in told:
+            raise
+        leave = " If it was dropped on purpose, leave it out of the fan-out" if is_fan_out(sink) else ""
+        found = told.partition(". ")[0].partition(", and create")[0]
+        raise Misuse(
+            f"{found}. Nothing was changed: only a query makes a table. If it was dropped by mistake, restore it; else "
+            f"give the sink as the query has it{'.' if leave else ''}{leave}",
+            kind=missing.kind,
+        ) from missing
 
 
 def open_existing(file_io: FileIO, sink: Sink, options: SinkOptions, place: str) -> OpenSink:
     """As ``open_sink``, for a command that only looks: it makes no destination. Raises Misuse when there is none.
 
-    place: of the journals, or of the destination where these lie in it.
+    place: of the journals, or of the destination where these lie in it. The destinations of a fan-out have each one.
     """
-    if not file_io.entries(place):
+    found = "" if file_io.entries(place) else place
+    for name, its_place, its_io in sink.places(file_io, options) if isinstance(sink, Composed) and not found else ():
+        found = "" if its_io.entries(its_place) else f"{its_place}, the place of its destination '{name}'"
+        if found:
+            break
+    if found:
         raise Misuse(
-            f"{sink.path}: there is nothing in {place}, where the journal of application '{options.application}' "
+            f"{sink.path}: there is nothing in {found}, where the journal of application '{options.application}' "
             "should be. Nothing was changed. Give the sink as the query has it; or, if that place was lost, restore it",
             kind="sink.missing",
         )
@@ -132,9 +164,14 @@ def check_of_no_fan_out(path: str, options: SinkOptions, records: Sequence[Commi
         )
 
 
+def is_fan_out(sink: Sink) -> bool:
+    """Whether the sink has destinations."""
+    return isinstance(getattr(sink, "sinks", None), Mapping)
+
+
 def check_of_one(sink: Sink) -> None:
     """Raises Misuse for a fan-out."""
-    if isinstance(getattr(sink, "sinks", None), Mapping):
+    if is_fan_out(sink):
         raise Misuse(
             f"{sink.path}: streamsink.give_up was given a fan-out, whose destinations have journals of their own. "
             "Nothing was given up. What leads on is said by the error that stops the query: it names the destination",

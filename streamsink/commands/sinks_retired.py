@@ -13,7 +13,8 @@ from streamsink.commands.retire import check_not_followed, check_settled
 from streamsink.errors import Misuse, Retryable
 from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.journal.repair import RepairJournal
-from streamsink.options import SinkOptions
+from streamsink.options import SinkOptions, words_of
+from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.sink import OpenSink, Sink
 from streamsink.storage.file_io import FileIO
@@ -39,6 +40,8 @@ def retire_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> bool:
     journals = [journal_of(part) for part in (*opened.parts, opened)]
     if all(state is None for state in states) and not any(each.store.names(each.place) for each in journals):
         return False
+    for part, journal, state in zip(parts, journals, states):
+        _check_journal(part, journal, state, options)
     last = states[0] if not opened.parts else _newest(opened)
     # A fan-out's own journal claims those of its destinations.
     opened.journal.claim(f"retire-{IdSource().new_id()}", last.epoch if last else 0)
@@ -62,6 +65,24 @@ def retire_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> bool:
     finally:
         opened.journal.release()
     return True
+
+
+def _check_journal(part: OpenSink, journal: RepairJournal, state: AppState | None, options: SinkOptions) -> None:
+    """Raises Misuse when what the destination has was recorded in another journal, unless the user says it is lost.
+
+    That one would take it all for lost, and publish it again under on_rollback='republish'. A table has one journal.
+    """
+    if state is None or part.to.is_table or journal.is_of(state):
+        return
+    word = ways.word(f"{state.table_id}|{state.record_id}|{journal.place}|its journal is lost")
+    if word not in words_of(options.accept_as_new):
+        raise Misuse(
+            f"{part.to.path}: record {state.sequence} of application '{part.application}', the last one there, is of "
+            f"another journal than {journal.place}. Forgotten without that one, it would look lost there, and what is "
+            "pending there would be lost. Nothing was changed. Give the sink with the journal that the query has. If "
+            f"that is lost for good, with what may be pending in it, call this again with accept_as_new='{word}'",
+            kind="retire.other-journal",
+        )
 
 
 def _drop_staging(part: OpenSink, journal: RepairJournal) -> None:

@@ -7,6 +7,7 @@ exist that it names to its readers, and is the last record that it has the one t
 from dataclasses import dataclass, field
 
 from streamsink.commands.own_sinks import journal_of, open_existing
+from streamsink.commands.verify import behind_a_hole, first_missing
 from streamsink.errors import Corrupt, Misuse
 from streamsink.journal.others import is_certain
 from streamsink.journal.repair import RepairJournal
@@ -38,7 +39,7 @@ def verify_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions, place: str
     try:
         opened = open_existing(file_io, sink, options, place)
     except (Corrupt, Misuse) as wrong:
-        if wrong.kind == "sink.missing":
+        if wrong.kind == "sink.missing" and not file_io.entries(place):
             raise
         check.add(DAMAGE, wrong.kind, str(wrong))
     else:
@@ -67,6 +68,7 @@ class _Check:
             journal = journal_of(opened)
             journal.read_listing()
             self._journal(opened, journal, opened.committer.history(opened.application).state)
+            opened.committer.check_parts()
         except (Corrupt, Misuse) as wrong:
             self.add(DAMAGE, wrong.kind, str(wrong))
 
@@ -91,6 +93,14 @@ class _Check:
         base = state.sequence if state is not None else 0
         if state is None and not journal.retained():
             self.add(NOTE, "journal.empty", f"{opened.to.path}: nothing of '{opened.application}' is recorded or there")
+        elif state is not None and not journal.retained() and not journal.is_of(state):
+            self.add(
+                NOTE,
+                "journal.missing",
+                f"{opened.to.path}: record {base} of '{opened.application}' is of another journal than {journal.place}"
+                ", or that was removed: what is pending in the right one is not seen here",
+            )
+        hole = first_missing(journal.retained(), base)
         for sequence in journal.retained():
             try:
                 record = journal.load(sequence)
@@ -107,7 +117,10 @@ class _Check:
                     f"that is there is {opened.to.table_id}: the next start stops, and says what to do",
                 )
                 return
-            self._record(opened, journal, record, state if sequence == base else None, base)
+            if hole is not None and sequence > hole and not is_certain(journal, sequence):
+                self.add(DAMAGE, *behind_a_hole(opened.to.path, record, hole, journal.place, is_table=False))
+            else:
+                self._record(opened, journal, record, state if sequence == base else None, base)
 
     def _record(
         self, opened: OpenSink, journal: RepairJournal, record: Committable, last: AppState | None, base: int

@@ -1,17 +1,19 @@
 """``streamsink.verify``: check a table, and what the journals of its applications say of it. Changes nothing."""
 
+from collections.abc import Sequence
+
 from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
 from streamsink.journal.others import is_certain
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
-from streamsink.sinks.paimon.past.history_of import where_marked
+from streamsink.sinks.paimon.past.history_of import names_of, where_marked
 from streamsink.sinks.paimon.past.records import files_in_place
 from streamsink.storage.file_io import FileIO
 from streamsink.table.application_states import States
 from streamsink.table.history.integrity import Report, TableCheck
-from streamsink.table.history.lineage import was_replaced
+from streamsink.table.history.lineage import was_replaced, were_named
 from streamsink.table.table import Table, open_table
 
 
@@ -41,6 +43,25 @@ def verify(file_io: FileIO, root: str, contents: bool = False) -> Report:
     return Report(table.root, len(check.snapshots), len(check.files), rows, tuple(check.findings))
 
 
+def first_missing(retained: Sequence[int], base: int) -> int | None:
+    """Number of the first record behind the last published one, ``base``, that is missing before a retained one."""
+    ahead = [sequence for sequence in retained if sequence > base]
+    return next((number for number, sequence in enumerate(ahead, base + 1) if sequence != number), None)
+
+
+def behind_a_hole(path: str, record: Committable, hole: int, place: str, *, is_table: bool = True) -> tuple[str, str]:
+    """Kind and text for a pending record before which another one is missing, with that one's number ``hole``.
+
+    place: of the journal.
+    """
+    return (
+        "journal.missing-record",
+        f"record {record.state.sequence} of application '{record.application}' is pending, and the journal {place} "
+        f"does not have record {hole} before it: the next start cannot publish it. Restore record {hole}. "
+        f"{ways.give_up(path, record.application, is_table=is_table)}",
+    )
+
+
 class _Journal:
     """Compares the records of one application with what the table says of it.
 
@@ -54,10 +75,12 @@ class _Journal:
         said = states.by_application.get(application)
         self._is_known = said is not None or states.complete
         self._published = AppState.from_json(said).sequence if said is not None else 0
+        self._hole: int | None = None  # number of the first record that is missing before a retained one
         self._log = FileJournal(table.file_io, table.root, application, 2, of_table=True)
 
     def look(self) -> None:
         self._log.read_listing()
+        self._hole = first_missing(self._log.retained(), self._published) if self._is_known else None
         for sequence in self._log.retained():
             try:
                 committable = self._log.load(sequence)
@@ -83,7 +106,11 @@ class _Journal:
     def _pending(self, committable: Committable) -> None:
         gone = files_in_place(self._table, committable)[2]
         what = f"record {committable.state.sequence} of application '{self._name}' is pending"
-        if not gone:
+        if self._hole is not None and committable.state.sequence > self._hole:
+            names = names_of(committable)
+            if not were_named(self._table, names) and not self._is_published_by_now(committable):
+                self._check.damage(*behind_a_hole(self._table.root, committable, self._hole, self._log.place))
+        elif not gone:
             self._check.note("checkpoint.pending", f"{what}: the next start publishes it")
         elif not self._is_published_by_now(committable):
             self._check.damage(

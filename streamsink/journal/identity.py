@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from streamsink.errors import Corrupt
+from streamsink.protocol.committable import AppState
 from streamsink.protocol.journal import JournalIdentity
 from streamsink.storage.file_io import FileIO
 
@@ -92,6 +93,13 @@ def behind_of(file_io: FileIO, folder: str) -> tuple[str, int] | tuple[()]:
     """What the journal's identity says as ``JournalIdentity.behind``."""
     numbers = _numbers(file_io, folder)
     return _load(file_io, _path(folder, numbers[-1])).behind if numbers else ()
+
+
+def is_of(file_io: FileIO, folder: str, state: AppState) -> bool:
+    """Whether this journal is the one that the state names, or has replaced it when the state was published already."""
+    numbers = _numbers(file_io, folder)
+    known = _load(file_io, _path(folder, numbers[-1])) if numbers else None
+    return known is not None and (state.journal_id == known.id or known.began >= state.sequence)
 
 
 def _numbers(file_io: FileIO, folder: str) -> list[int]:

@@ -7,6 +7,8 @@ from streamsink.clock import IdSource
 from streamsink.journal import identity
 from streamsink.journal.announced import STAGING
 from streamsink.journal.file_journal import FileJournal
+from streamsink.protocol.committable import AppState
+from streamsink.protocol.journal import readable
 from streamsink.storage.file_io import FileIO
 
 
@@ -24,6 +26,14 @@ class RepairJournal(FileJournal):
     def store(self) -> FileIO:
         """The store in which it lies."""
         return self._io
+
+    def is_of(self, state: AppState) -> bool:
+        """Whether the state, which the destination has, was recorded here, as far as this journal can know."""
+        self.read_listing()
+        own = readable(self, state.sequence) if state.sequence in self.retained() else None
+        if own is not None:
+            return own.state.record_id == state.record_id
+        return identity.is_of(self._io, self._dir, state) or not state.journal_id and bool(self.retained())
 
     def runs(self) -> list[str]:
         """The ids of the bounded runs that were marked published."""

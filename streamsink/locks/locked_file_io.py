@@ -85,6 +85,9 @@ class LockedFileIO(FileIO):
     def proving(self) -> AbstractContextManager[None]:
         return self._inner.proving()
 
+    def sweep_probes(self) -> None:
+        self._inner.sweep_probes()
+
     def is_own(self, path: str) -> bool:
         return self._inner.is_own(path)
 

@@ -41,6 +41,12 @@ class Upkeep:
         """
         return None
 
+    def check_parts(self) -> None:
+        """Of a destination that is made of others: compare what these have with what it has given them.
+
+        Changes nothing. Raises Misuse as a start would. The journal's names are read.
+        """
+
     def give_up(self, application: str, sequence: int) -> None:
         """Remove what tries to publish this record have left: its number is given again. By default nothing."""
 

@@ -67,6 +67,10 @@ class Snapshots:
         names = self._io.names(self._at.snapshot_dir)
         return sorted(int(n[9:]) for n in names if n.startswith("snapshot-") and n[9:].isdigit())
 
+    def earliest(self) -> int | None:
+        """The number that the hint EARLIEST names, whether that snapshot is there or not; None without a hint."""
+        return self._hint(self._at.earliest_hint)
+
     def published(self, snapshot: Snapshot, data: bytes) -> None:
         """Remember as the newest one a snapshot that this process has just created with these bytes."""
         for each in (self, *self.told):

@@ -271,7 +271,7 @@ def test_a_record_is_published_although_its_schema_was_removed():
 
 
 @follows("iceberg.unsupported")
-@pytest.mark.parametrize("what", ["transform", "inner", "version", "type", "encryption"])
+@pytest.mark.parametrize("what", ["transform", "inner", "version", "newer", "type", "encryption"])
 def test_what_is_not_honoured_is_refused_before_anything_is_written(tmp_path, what):
     query = Query(tmp_path)
     named = query.sink().named()
@@ -286,6 +286,8 @@ def test_what_is_not_honoured_is_refused_before_anything_is_written(tmp_path, wh
     if what == "inner":
         with table.update_spec() as spec:
             spec.add_identity("u.a")
+    if what == "newer":
+        _of_version_3(table)
     rows = table_of({"id": 1}, columns={"id": pa.int64()})
     said = told("iceberg.unsupported", lambda: query.run(rows)).says("Nothing was written", "table")
     assert not list((tmp_path / "ware house").rglob("_streamsink")) and said
@@ -293,6 +295,17 @@ def test_what_is_not_honoured_is_refused_before_anything_is_written(tmp_path, wh
     query.forget_batch()
     query.run(rows)
     assert query.found() == [{"id": 1}]
+
+
+def _of_version_3(table) -> None:
+    """pyiceberg reads such metadata, and does not write it."""
+    newer = table.metadata_location.replace("/0000", "/0009")
+    with table.io.new_input(table.metadata_location).open() as stream:
+        metadata = {**json.loads(stream.read()), "format-version": 3, "next-row-id": 0}
+    with table.io.new_output(newer).create() as stream:
+        stream.write(json.dumps(metadata).encode())
+    table.catalog.drop_table(TABLE)
+    table.catalog.register_table(TABLE, newer)
 
 
 def test_a_table_is_looked_at_again_behind_a_change_of_its_schema():

@@ -82,4 +82,11 @@ OF_FAN_OUT = (
     Defect("one destination of a fan-out is given up", "commands/own_sinks.py:check_of_no_fan_out",
            "if not given:", "if True:",
            ("tests/sinks/test_fan_out_given_up.py::test_one_destination_of_a_fan_out_cannot_be_given_up",)),
+    Defect("verify does not compare the destinations with what they were given", f"{_COMMITTER}:FanOutCommitter.check_parts",
+           "self._membership.settle(self._to, self._newest_first(), only_looks=True)", "pass",
+           ("tests/sinks/test_verified.py::test_a_destination_that_has_not_what_the_fan_out_has_given_it_is_named",)),
+    Defect("verify gives a destination what it lacks", f"{_MEMBERSHIP}._catch_up", "if not only_looks:", "if True:",
+           ("tests/sinks/test_verified.py::test_what_a_start_of_a_fan_out_makes_up_for_is_no_damage",)),
+    Defect("a command makes a table", "commands/own_sinks.py:open_sink", "replace(options, create=False)", "options",
+           ("tests/sinks/test_verified.py::test_no_command_makes_a_table_in_the_place_of_one_that_was_dropped",)),
 )

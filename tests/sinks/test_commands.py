@@ -1,6 +1,8 @@
 """``streamsink.retire`` and ``starting_offsets`` with a sink, and what each destination says of itself there."""
 
+import contextlib
 import json
+import sqlite3
 from dataclasses import dataclass
 
 import pytest
@@ -134,6 +136,32 @@ def test_a_database_forgets_one_application_of_one_table(tmp_path):
     assert offsets(world, "/journals-returns", sinks[1]) == {"t": {"0": ENDS[-1]}}
 
 
+@follows("retire.other-journal")
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_destination_is_not_retired_with_another_journal_than_the_query_has(tmp_path, is_lost):
+    """That one would give it all of its rows once more."""
+    world = FanOutWorld(on_rollback="republish")
+
+    def sink(journal):
+        return DatabaseSink(f"sqlite:{tmp_path}/shop.db", "orders", journal=journal, create_table=True)
+
+    def ids():
+        with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+            return sorted(found for (found,) in database.execute("SELECT id FROM orders"))
+
+    world.run(sink=sink("/journals"), ends=ENDS[:2])
+    if is_lost:
+        world.io().delete_tree("/journals/streamsink")
+    said = told("retire.other-journal", lambda: retire(world, sink("/journals" if is_lost else "/jornals")))
+    said.says("Nothing was changed", "Give the sink with the journal that the query has")
+    word = said.option("accept_as_new")
+    if is_lost:
+        assert retire(world, sink("/journals"), accept_as_new=word)
+    else:
+        world.run(sink=sink("/journals"))
+        assert ids() == ALL and retire(world, sink("/journals"))
+
+
 def test_a_fan_out_is_retired_from_all_of_its_destinations_even_if_it_dies_in_between():
     """At each call in turn; then it is called again."""
     at = 0
@@ -168,7 +196,7 @@ def test_a_fan_out_with_a_destination_that_never_forgets_stays_as_it_is():
     with pytest.raises(Misuse, match="FanOut: of its destination 'files', readers find") as refused:
         retire_of_sink(world.io(), world.make(ROOT), options)
     assert refused.value.kind == "retire.keeps-names"
-    with pytest.raises(Misuse, match="knows nothing of that. Nothing was given up"):
+    with pytest.raises(Misuse, match="journals of their own. Nothing was given up"):
         give_up_of_sink(world.io(), world.make(ROOT), options)
     world.run(ends=(*ENDS, 12))
     assert ids_in(world.io(), ROOT, "files") == list(range(12))

@@ -1,22 +1,32 @@
 """``streamsink.verify`` with a sink: what is lost or damaged in each destination is named, and nothing is changed."""
 
+import contextlib
+import dataclasses
 import json
+import shutil
+import sqlite3
 
 import pytest
+from pyiceberg.exceptions import NoSuchTableError
 
 import streamsink
+from streamsink.commands.sinks_given_up import give_up_of_sink
+from streamsink.commands.sinks_retired import retire_of_sink
 from streamsink.commands.sinks_verified import verify_of_sink
 from streamsink.databases import DatabaseSink
-from streamsink.errors import Misuse
+from streamsink.delta import DeltaSink
+from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions
 from streamsink.sink import FileSink
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.history.integrity import Report
 from streamsink.testing.crashing import dies_at
+from tests.advice.following import told
 from tests.delta.world import DeltaOnDisk
 from tests.delta.world import World as OfDelta
 from tests.iceberg.lake import Lake
-from tests.sinks.fan_out_world import ROOT, FanOutWorld
+from tests.sinks.fan_out_world import ALL, ROOT, FanOutWorld
+from tests.sinks.test_fan_out_lagging import Lagging
 from tests.sinks.test_file_sink import World as OfFiles
 from tests.sinks.test_file_sink import named
 from tests.sinks.transactions import World as OfTransactions
@@ -118,6 +128,20 @@ def test_what_is_pending_is_a_note_as_long_as_it_can_be_published():
     assert kinds(report) == ["pending.files-gone"] and "streamsink.give_up(sink" in str(report)
 
 
+def test_what_is_pending_behind_a_record_that_is_gone_is_damage():
+    """The next start cannot publish it, and says so."""
+    world = OfFiles()
+    world.run(3)
+    ends = {"publish_every_batches": 9}
+    assert dies_at("precommit.saved", 3, world.store, lambda calls: world.run(3, 5, 7, 9, calls=calls, **ends))
+    world.store.process_death()
+    world.io().delete(f"{JOURNAL}/record-3.json")
+    report = files(world)
+    assert kinds(report) == ["journal.missing-record"] and kinds(report, "note") == ["checkpoint.pending"]
+    with pytest.raises(Corrupt, match="does not have number 3"):
+        world.run(3, 5, 7, 9)
+
+
 def test_a_database_that_was_put_back_is_noticed(tmp_path):
     world = FanOutWorld()
     sink = DatabaseSink(f"sqlite:{tmp_path}/shop.db", "orders", journal="/journals", create_table=True)
@@ -125,11 +149,43 @@ def test_a_database_that_was_put_back_is_noticed(tmp_path):
     copy = (tmp_path / "shop.db").read_bytes()
     world.run(sink=sink)
     assert verified(world.io(), sink, "/journals").ok
+    other = verified(world.io(), dataclasses.replace(sink, journal="/journals/other"), "/journals")
+    assert kinds(other, "note") == ["journal.missing"]
     for each in tmp_path.iterdir():
         each.unlink()
     (tmp_path / "shop.db").write_bytes(copy)
     report = verified(world.io(), sink, "/journals")
     assert set(kinds(report)) == {"checkpoint.rolled-back"} and "ends at record 1" in str(report)
+
+
+def test_a_table_of_a_database_that_was_dropped_is_missed(tmp_path):
+    """What is remembered of it is in a table of the sink's own, and stays."""
+    world = FanOutWorld()
+    sink = DatabaseSink(f"sqlite:{tmp_path}/shop.db", "orders", journal="/journals", create_table=True)
+    world.run(sink=sink, ends=())
+    assert verified(world.io(), sink, "/journals").ok
+    world.run(sink=sink)
+    with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+        database.execute("DROP TABLE orders")
+    report = verified(world.io(), sink, "/journals")
+    assert kinds(report) == ["file.missing"] and f"{sink.path} is gone" in str(report)
+
+
+@pytest.mark.parametrize("command", [verify_of_sink, retire_of_sink, give_up_of_sink])
+def test_no_command_makes_an_identity_in_the_place_of_a_database_that_was_dropped(tmp_path, command):
+    """It would be in the way of the backup that is put back, and be taken for the one that the rows are in."""
+    world = FanOutWorld()
+    sink = DatabaseSink(f"sqlite:{tmp_path}/shop.db", "orders", journal="/journals", create_table=True)
+    world.run(sink=sink)
+    for each in tmp_path.iterdir():
+        each.unlink()
+    options = SinkOptions.of(sink.path, {})
+    if command is verify_of_sink:
+        assert kinds(verified(world.io(), sink, "/journals")) == ["table.missing"]
+    else:
+        told("table.missing", lambda: command(world.io(), sink, options)).says("restore it", "Nothing was changed")
+    with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+        assert database.execute("SELECT name FROM sqlite_master").fetchall() == []
 
 
 def test_a_data_file_of_an_iceberg_table_is_missed():
@@ -159,6 +215,72 @@ def test_all_destinations_of_a_fan_out_are_looked_at():
     assert report.ok and report.files == 3 and kinds(report, "note") == ["verify.table"]
     world.io().delete(f"{ROOT}/files/_commits/streamsink/0000000004.json")
     assert kinds(verified(world.io(), sink, sink.journal)) == ["checkpoint.rolled-back"]
+
+
+def of_fan_out(world) -> Report:
+    """The report; the store has the same files after it as before."""
+    before, sink = world.io().files_below("/destination"), world.make(ROOT)
+    report = verified(world.io(), sink, sink.journal)
+    assert world.io().files_below("/destination") == before
+    return report
+
+
+@pytest.mark.parametrize("gone", ["files", "server journal", "table"])
+def test_a_destination_of_a_fan_out_that_is_gone_is_named_and_not_made(gone):
+    """A new one in its place would have another identity, and nothing."""
+    world = FanOutWorld("files", "server", "table")
+    world.run()
+    world.io().delete_tree(f"{ROOT}/{gone}")
+    report = of_fan_out(world)
+    assert kinds(report) == ["sink.missing"] and f"destination '{gone.partition(' ')[0]}'" in str(report)
+
+
+def test_a_destination_that_has_not_what_the_fan_out_has_given_it_is_named():
+    """It has gone back together with its journal, so that the two agree."""
+    world = FanOutWorld("server", "table")
+    world.run()
+    server = world.make(ROOT).sinks["server"]
+    assert retire_of_sink(world.io(), server, SinkOptions.of(server.path, {}))
+    assert kinds(of_fan_out(world)) == ["fan-out.other-records"]
+
+
+@pytest.mark.parametrize("step", ["fan-out.recorded", "fan-out.delivered", "fan-out.before_destination"])
+def test_what_a_start_of_a_fan_out_makes_up_for_is_no_damage(step):
+    world = FanOutWorld("server", "files")
+    world.dies_at(step, 2)
+    assert kinds(of_fan_out(world)) == []
+    world.run()
+    assert of_fan_out(world).ok and all(found == ALL for found in world.seen().values())
+
+
+def test_a_destination_that_may_stay_behind_is_no_damage():
+    world = Lagging()
+    world.run()
+    assert kinds(of_fan_out(world)) == [] and world.ids("server") == []
+
+
+def test_no_command_makes_a_table_in_the_place_of_one_that_was_dropped(tmp_path):
+    """It would have no columns, and be taken for the one that rows are to be written into."""
+    lake = Lake()
+    lake.run((3, 6))
+    lake.drop()
+    told("table.missing", lambda: give_up_of_sink(lake.io(), lake.sink(), SinkOptions.of("lake.shop.orders", {})))
+    assert kinds(verified(lake.io(), lake.sink(), "/destination")) == ["table.missing"]
+    with pytest.raises(NoSuchTableError):
+        lake.table()
+    world = OfDelta(tmp_path, sink=lambda path: DeltaSink(path, journal=f"{tmp_path}/journals"))
+    world.run(3, 5)
+    shutil.rmtree(world.path)
+    report = verified(local_file_io(), world.sink, f"{tmp_path}/journals")
+    assert kinds(report) == ["table.missing"] and "only a query makes a table" in str(report)
+    fan_out = FanOutWorld("server", "table")
+    fan_out.run()
+    fan_out.io().delete_tree(f"{ROOT}/table")
+    options = SinkOptions.of(ROOT, {})
+    said = told("table.missing", lambda: retire_of_sink(fan_out.io(), fan_out.make(ROOT), options))
+    said.says("leave it out of the fan-out")
+    fan_out.names = ("server",)
+    assert retire_of_sink(fan_out.io(), fan_out.make(ROOT), options)
 
 
 def test_nothing_is_made_where_nothing_is(tmp_path):

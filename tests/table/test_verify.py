@@ -9,7 +9,7 @@ import pytest
 from streamsink import faults
 from streamsink.clock import IdSource
 from streamsink.commands.verify import verify
-from streamsink.errors import Misuse
+from streamsink.errors import Corrupt, Misuse
 from streamsink.format.index_manifest import HASH_INDEX, IndexManifestEntry
 from streamsink.format.manifest import FileKind
 from streamsink.storage.file_io import FileIO
@@ -17,7 +17,7 @@ from streamsink.table.commit.changes import Changes
 from streamsink.table.table import new_schema, open_table
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from streamsink.testing.memory import MemoryCalls
-from tests.crash.world import BOUNDARIES, World, memory_world
+from tests.crash.world import BOUNDARIES, World, die_at_step, memory_world
 from tests.table.entries import ROOT, add, commit, index_file, new_table, part
 from tests.table.foreign import Prepared
 
@@ -175,6 +175,18 @@ def test_what_is_pending_and_what_a_dead_batch_left_are_notes():
     world.calls.mkdir(f"{world.driver.root}/streamsink/streamsink/staging/9-9")
     world.calls.open_new(f"{world.driver.root}/streamsink/streamsink/staging/9-9/data-x.parquet").close()
     assert _kinds(world, "note") == {"checkpoint.pending", "staging.files"}
+
+
+def test_what_is_pending_behind_a_record_that_is_gone_is_damage():
+    """The next start cannot publish it, and says so."""
+    world = memory_world(publish_every_batches=9)
+    world.run(boundaries=BOUNDARIES[:1])
+    assert die_at_step("precommit.saved", 2, world)
+    world.calls.unlink(f"{world.driver.root}/streamsink/streamsink/record-2.json")
+    assert _kinds(world) == {"journal.missing-record"} and "does not have record 2" in str(_look(world))
+    with pytest.raises(Corrupt) as refused:
+        world.run()
+    assert refused.value.kind == "journal.missing-record"
 
 
 @pytest.mark.parametrize("is_pending", [False, True])

@@ -110,7 +110,8 @@ def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
         f"{batch.batch_id}, expected 0: the table was dropped, recreated or emptied under this query's checkpoint, or "
         f"the query wrote elsewhere before. Nothing was written. {ways.CALLED_FOR_EVERY_BATCH}. If that was all, or if "
         f"the query moves to streamsink with a checkpoint of its own past, set adopt_from_batch={batch.batch_id}, "
-        "which writes this batch, so take out rows of it that are here; if rows are missing, start a new checkpoint",
+        "which writes this batch, so take out rows of it that are here; if rows are missing, start a new checkpoint "
+        "behind those that are here",
         kind="gap.first-batch",
     )
 

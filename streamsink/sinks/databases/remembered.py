@@ -8,6 +8,7 @@ database or schema that is dropped and created again has another one. ``streamsi
 from dataclasses import dataclass
 from typing import Any
 
+from streamsink.errors import Misuse
 from streamsink.sinks.databases.dialect import BRANCHES, CHECKPOINTS, IDENTITY, Dialect, Run
 from streamsink.sinks.transactions.function import PendingCheckpoint
 
@@ -20,8 +21,18 @@ class Remembered:
     schema: str
     target: str
 
-    def identity(self, run: Run, new_id: str, *, branches: bool = False) -> str:
-        """The identity of the database. The tables are made where they are missing; with branches also theirs."""
+    def identity(self, run: Run, new_id: str, *, branches: bool = False, path: str = "") -> str:
+        """The identity of the database. The tables are made where they are missing; with branches also theirs.
+
+        path: of the sink, where they are not to be made. Raises Misuse then.
+        """
+        if path and not self.dialect.exists(run, self.schema, IDENTITY):
+            raise Misuse(
+                f"{path}: the database has no table {IDENTITY}, and the journal has records: it was dropped, or is "
+                "another one. Nothing was changed: only a query makes that table. If it was dropped by mistake, "
+                "restore it; else give the sink as the query has it",
+                kind="table.missing",
+            )
         for name, statement in self.dialect.our_tables(self.schema).items():
             if name == BRANCHES and not branches:
                 continue
@@ -44,6 +55,10 @@ class Remembered:
         """The applications that have a checkpoint of this target."""
         asked = f"SELECT application FROM {self._table(CHECKPOINTS)} WHERE target = {self.dialect.mark}"
         return [str(row[0]) for row in run(f"{asked} AND sequence > 0 ORDER BY application", self.target)]
+
+    def is_target_there(self, run: Run) -> bool:
+        """Whether the table is there, or no checkpoint of it was committed."""
+        return self.dialect.exists(run, self.schema, self.target) or not self.applications(run)
 
     def forget(self, run: Run, application: str) -> None:
         """Nothing is remembered of the application any more. Waits for who has locked its row."""

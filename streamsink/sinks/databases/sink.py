@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from streamsink.sinks.databases.remembered import Remembered
 from streamsink.sinks.databases.sqlite import Sqlite
 from streamsink.sinks.databases.table_info import said
 from streamsink.sinks.databases.values import check_values
-from streamsink.sinks.transactions.function import PendingCheckpoint, PendingTransaction
+from streamsink.sinks.transactions.function import ONLY_ASKED, PendingCheckpoint, PendingTransaction
 from streamsink.sinks.transactions.staged_rows import StagedRows, StagedRowsSink
 
 INSERT, UPSERT = "insert", "upsert"
@@ -89,8 +89,7 @@ class DatabaseSink(StagedRowsSink):
         found = _wrong_options(self, address)
         if found:
             raise Misuse(f"{self.path}: {found}. Nothing was written. Correct the options", kind="database.options")
-        names = {"table": self.table, "schema": self.schema or "main"}
-        for what, name in names.items():
+        for what, name in {"table": self.table, "schema": self.schema or "main"}.items():
             self._dialect().check_name(name, f"{self.path}: {what}")
 
     # -- TwoPhaseCommitFunction ------------------------------------------------------------------------------------
@@ -122,6 +121,9 @@ class DatabaseSink(StagedRowsSink):
             ),
             f"what the database remembers of application '{application}' could not be removed",
         )
+
+    def is_there(self, session: dict[str, Any]) -> bool:
+        return bool(self._asked(session, lambda run: self._remembered(run, session).is_target_there(run)))
 
     def check_columns(self, columns: pa.Schema, session: dict[str, Any]) -> None:
         session[_TABLE] = self._link(session).transaction(
@@ -219,15 +221,15 @@ class DatabaseSink(StagedRowsSink):
     def _link(self, session: dict[str, Any]) -> Link:
         if _LINK not in session:
             session[_LINK] = Link(self._dialect(), self._address(), self.path)
-        link: Link = session[_LINK]
-        return link
+        return cast(Link, session[_LINK])
 
     def _asked(self, session: dict[str, Any], ask: Any) -> Any:
         return self._link(session).transaction(ask, "what the database remembers could not be read")
 
     def _identity(self, run: Run, new_id: str, session: dict[str, Any]) -> str:
         refuse_writers(self._dialect(), run, self.writers, self.path)
-        return self._remembered(run, session).identity(run, new_id, branches=self.writers > 1)
+        of = self._remembered(run, session)
+        return of.identity(run, new_id, branches=self.writers > 1, path=self.path if ONLY_ASKED in session else "")
 
     def _branches(self, run: Run, application: str, session: dict[str, Any]) -> Branches | None:
         """The branches of an application; None where nobody has ever had any."""
@@ -263,12 +265,10 @@ class DatabaseSink(StagedRowsSink):
         self._change_of(at_once).apply(batches, run, remembered.dialect, into, exact=exact)
 
     def _is_exact(self, run: Run, remembered: Remembered, session: dict[str, Any]) -> bool:
-        if not self.delete_column:
-            return True
-        if _EXACT not in session:
+        if self.delete_column and _EXACT not in session:
             info = remembered.dialect.describe(run, remembered.schema, self.table)
             session[_EXACT] = all(column.exact for column in info.columns if column.name in self.keys)
-        return bool(session[_EXACT])
+        return not self.delete_column or bool(session[_EXACT])
 
     def _try(self, transactions: Sequence[PendingTransaction[StagedRows]], session: dict[str, Any]) -> None:
         """Write the rows in a transaction that is rolled back."""

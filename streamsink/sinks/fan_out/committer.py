@@ -101,6 +101,13 @@ class FanOutCommitter(Committer):
         found = settled.state if settled is not None else self._first
         self._published = self._journal.settled = found.sequence if found is not None else 0
 
+    def check_parts(self) -> None:
+        """As of ``Upkeep``."""
+        for branch in self._branches:
+            if isinstance(branch.journal, FileJournal):
+                branch.journal.read_listing()
+        self._membership.settle(self._to, self._newest_first(), only_looks=True)
+
     def _newest_first(self) -> Iterator[Committable]:
         for sequence in reversed(self._journal.retained()):
             record = self._journal.load(sequence)

@@ -53,13 +53,14 @@ class Membership:
         number = max(state.sequence for state in said.values())
         return replace(first, sequence=number, table_id=to.table_id, journal_id="", carried={}, behind=())
 
-    def settle(self, to: Destination, records: Iterator[Committable]) -> None:
+    def settle(self, to: Destination, records: Iterator[Committable], *, only_looks: bool = False) -> None:
         """At a start, when all is claimed: each destination gets the parts that its journal lacks.
 
-        to: the fan-out. records: of its journal, the newest first. Raises Misuse when the destinations are not those of
-        the last record, or not as it left them, and the user has not said that this is right.
+        to: the fan-out. records: of its journal, the newest first. only_looks: nothing is claimed, and nothing changed.
+        Raises Misuse when the destinations are not those of the last record, or not as it left them, and the user has
+        not said that this is right.
         """
-        for branch in self._branches:
+        for branch in self._branches if not only_looks else ():
             branch.identify()
         newest = next(records, None)
         if newest is None:
@@ -79,7 +80,7 @@ class Membership:
         unmarked = [record for record in reversed(pending) if not self._is_marked(record.state.sequence)]
         self._check_leaving(to, known, unmarked)
         for branch in self._branches:
-            self._catch_up(to, branch, unmarked or [newest])
+            self._catch_up(to, branch, unmarked or [newest], only_looks=only_looks)
 
     def _check_identity(self, to: Destination, newest: AppState) -> None:
         """Raises Misuse when the fan-out's journal has records of another one, which was in its place before."""
@@ -167,14 +168,15 @@ class Membership:
                     kind="fan-out.left-destination",
                 )
 
-    def _catch_up(self, to: Destination, branch: Branch, records: Sequence[Committable]) -> None:
+    def _catch_up(self, to: Destination, branch: Branch, records: Sequence[Committable], *, only_looks: bool) -> None:
         """Give the destination's journal what it lacks of these records, which are the newest ones, in order."""
         has = branch.recorded()
         mine = _since_it_joined(branch.to.table_id, records)
         went_back = bool(mine) and has < mine[-1][0].number - 1 and not branch.may_lack_records()
         for part, record in mine:
             if part.number == has + 1 and not went_back and not self._is_marked(record.state.sequence):
-                branch.deliver(part, record)
+                if not only_looks:
+                    branch.deliver(part, record)
                 has += 1
         if mine and (mine[-1][0].number != has or not branch.has(mine[-1][0])):
             part, record = mine[-1]

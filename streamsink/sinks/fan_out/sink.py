@@ -183,6 +183,16 @@ class FanOut(Sink):
             stores.append(store)
         return OpenFanOut(self, file_io, options, branches, tuple(stores))
 
+    def places(self, file_io: FileIO, options: SinkOptions) -> list[tuple[str, str, FileIO]]:
+        """As of ``commands.own_sinks.Composed``."""
+        found = []
+        for name, sink in self.sinks.items():
+            own = SinkOptions.of(sink.path, self.options.get(name, {}), options)
+            store = self._store(sink, own)
+            place = journal_place(sink.journal) if sink.journal else sink.path
+            found.append((name, place, file_io if store is None else store.open()))
+        return found
+
     def _known_paths(self, file_io: FileIO, options: SinkOptions) -> set[str]:
         """Those of the destinations that the newest record names."""
         journal = FileJournal(file_io, self.journal, options.application, options.journal_retain)

@@ -23,6 +23,7 @@ from streamsink.sinks.paimon.committer import PaimonCommitter
 from streamsink.sinks.paimon.letter_tables import LetterTables, saying_where
 from streamsink.sinks.paimon.many_tables import Member
 from streamsink.sinks.paimon.past.place import Place
+from streamsink.sinks.paimon.restoring import check_last
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.reading import Questions
 from streamsink.table.table import Table
@@ -100,7 +101,10 @@ class TableCommitter(PaimonCommitter):
         where: Where | None = None
         table, committer = self.letters.open(part["name"])
         application, checkpoint_id = self._options.application, mine.state.checkpoint_id
-        if not (restored and self.letters.has_or_is_said_to(part, mine)):
+        has = restored and self.letters.has_or_is_said_to(part, mine)
+        if restored:  # a driver that has published them may have died before its check
+            check_last(table, (mine,))
+        if not has:
             with self.letters.unless_replaced(part["name"]):
                 done = committer.publish(mine, expect=part["previous"], restored=restored, fence=fence)
             where, files = done.where, len(mine.files)

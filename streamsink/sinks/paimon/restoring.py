@@ -42,6 +42,12 @@ from streamsink.table.table import Table
 _AHEAD = 16
 
 
+def check_last(table: Table, records: Sequence[Committable]) -> None:
+    """As ``check_unchecked``, behind a look. records: those of which nobody is known to have checked the snapshot."""
+    unmarked = {(commit_user(c), c.state.checkpoint_id) for c in records}
+    check_unchecked(table, lambda found: (found.commit_user, found.commit_identifier) in unmarked)
+
+
 class Live:
     """How a record of this run is published: nothing of it can be in the table yet, so nothing is looked up."""
 
@@ -222,8 +228,7 @@ class Restart(Restored):
         Raises Retryable when an earlier driver has ended before it looked whether its snapshot came in time, and it did
         not.
         """
-        unmarked = {(commit_user(c), c.state.checkpoint_id) for c in self._records}
-        check_unchecked(self._table, lambda found: (found.commit_user, found.commit_identifier) in unmarked)
+        check_last(self._table, self._records)
         try:
             try:
                 with self._table.manifests.keeping():

@@ -8,6 +8,7 @@ from streamsink.errors import Misuse, Retryable
 from streamsink.journal.others import last_of_others
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.sink import Committer, Destination, History, Published
+from streamsink.protocol.upkeep import Visible
 from streamsink.sinks.manifest_log import ManifestLog
 from streamsink.sinks.transactions.function import (
     PendingCheckpoint,
@@ -101,6 +102,9 @@ class TransactionCommitter(Committer):
             return len(committable.files), 0, ()
         gone = tuple(path for each in self._transactions(committable) for path in self._function.missing(each))
         return 0, len(committable.files), gone
+
+    def visible(self) -> Visible | None:
+        return None if self._function.is_there(self._session) else Visible(0, 0, gone=(self._to.path,))
 
     def forget(self, application: str) -> None:
         self._memory.forget(application)

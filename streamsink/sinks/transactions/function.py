@@ -18,6 +18,9 @@ from streamsink.storage.file_io import FileIO
 
 T = TypeVar("T")
 Context = Mapping[str, Any]
+# Key of a session: a command asks, not a query, and the journal has records. What they were committed to is there, or
+# was lost; nothing is to be made in its place.
+ONLY_ASKED = "only asked"
 
 
 @dataclass(frozen=True)
@@ -243,10 +246,18 @@ class TwoPhaseCommitFunction(ABC, Generic[T]):
             kind="retire.keeps-names",
         )
 
+    def is_there(self, session: dict[str, Any]) -> bool:
+        """Whether that is there which readers read, or nothing was committed yet. For ``streamsink.verify`` alone.
+
+        By default nobody looks.
+        """
+        return True
+
     def identity(self, session: dict[str, Any]) -> str:
         """What the destination is called that nothing else is called, also not one that is created in its place.
 
-        By default the path, so that a destination which is dropped and created again is not noticed.
+        By default the path, so that a destination which is dropped and created again is not noticed. Raises Misuse
+        when it is not there and would be made, and the session has ``ONLY_ASKED``.
         """
         return self.path
 

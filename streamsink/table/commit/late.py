@@ -10,9 +10,11 @@ from typing import Generic, TypeVar
 
 from streamsink.clock import Clock
 from streamsink.errors import Corrupt, Fenced, Misuse, Retryable, StreamsinkError
+from streamsink.events import log
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.reading import Questions
+from streamsink.table.application_states import is_foreign
 from streamsink.table.history.deletion import delete_late_snapshot
 from streamsink.table.history.lineage import is_built_on
 from streamsink.table.history.whole import Whole
@@ -146,21 +148,58 @@ def check_unchecked(table: Table, is_unchecked: Callable[[Snapshot], bool]) -> N
     """At a start, behind its look: take back what a driver that ended before its check has left in another history.
 
     is_unchecked: whether nobody is known to have checked one of our snapshots. Of these at most two can be there that
-    no check has passed, the upper one on the lower one (``Settling``), and one on which others have built stays. Raises
-    Retryable when something was taken back.
+    no check has passed, the upper one on the lower one (``Settling``), and one on which others have built stays. So
+    does one that alone has rows of others. Raises Retryable when something was taken back.
     """
     newest, ours = table.snapshots.known(), list[Snapshot]()
     while newest is not None and len(ours) < _MOST_UNCHECKED and is_unchecked(newest):
         ours.insert(0, newest)
         below = table.snapshots.load(newest.id - 1) if newest.id > 1 else None
-        # As in ``_check_in_time``: the one below has expired only if all that are older have.
-        is_kept = table.snapshots.ids()[:1] == [newest.id] if below is None else is_built_on(table, newest, below)
+        if below is None:
+            is_kept: bool | None = _has_all_below_expired(table, newest, table.snapshots.ids())
+        else:
+            is_kept = is_built_on(table, newest, below)
+        if is_kept is False and below is not None and _was_replaced_below(table, newest, below):
+            log.warning(
+                "%s: this snapshot of '%s' was put, late, in the place of the one on which snapshot %d is built. That "
+                "one stays, since it has rows of other writers, and readers do not see what '%s' has added here",
+                *(table.snapshots.path(below.id), below.commit_user, newest.id, below.commit_user),
+            )
+            return
         if is_kept is False:
             above = table.snapshots.load(ours[-1].id + 1)
             if above is None or is_built_on(table, above, ours[-1]) is False:
                 raise _went_back(table, ours)
             return
         newest = below
+
+
+def _has_all_below_expired(table: Table, snapshot: Snapshot, ids: Sequence[int]) -> bool:
+    """Whether the snapshot below ours, which is not there, has expired. ids: of all that are there.
+
+    If the table went back, the oldest one of its history is there, and EARLIEST names it. A writer that slept may leave
+    an older snapshot when all have expired; expiry has moved EARLIEST by then, or has died before and left it naming
+    one that is gone.
+    """
+    if ids[:1] == [snapshot.id]:
+        return True
+    earliest = table.snapshots.earliest()
+    return earliest is not None and (earliest >= snapshot.id or earliest not in ids)
+
+
+def _was_replaced_below(table: Table, ours: Snapshot, below: Snapshot) -> bool:
+    """Whether ``below`` came under ours without a rollback, and ours alone has files of the one that was there.
+
+    A program that renames took the time before it saw the number free, so before ours was made. And a number that has
+    expired is free for a writer that slept. Nobody may write these files again: their writer may have ended, or be no
+    streamsink.
+    """
+    has_expired = (table.snapshots.earliest() or 0) >= ours.id
+    if not has_expired and (not is_foreign(below) or below.time_millis > ours.time_millis):
+        return False
+    manifests = table.manifests
+    has = manifests.identities_of(manifests.base_of(below) + manifests.delta_of(below))
+    return not manifests.identities_of(manifests.base_of(ours)) <= has
 
 
 def _above(table: Table, snapshot: Snapshot, following: Snapshot | None) -> tuple[list[Snapshot], Snapshot | None]:
@@ -188,7 +227,7 @@ def _check_in_time(table: Table, snapshot: Snapshot, base: Base, own: Snapshot |
     ours, following = _above(table, snapshot, own)
     if following is None and ids[-1] <= (own or snapshot).id:
         if (
-            ids[0] != snapshot.id
+            not _has_all_below_expired(table, snapshot, ids)
             or not _is_of_this_table(table, snapshot)
             or base.is_long_ago()
             and not Whole(table).has_all_of(snapshot)

@@ -29,6 +29,7 @@ class ElsewhereOperator(Operator):
         "write_manifest": r"Without a backup (create it with the text) ",
         "restore_notes": r"Restore the folder (\S+), which notes what was committed",
         "write_note": r"If there is no backup of the folder, write the (second line) of the file",
+        "remove_all": r"remove (\S+/_streamsink) and start a new checkpoint",
         "make_current": r"(Make the snapshot current again) that the table had",
         "reset": r"with startingOffsets='.*? and set accept_as_new='([^']+)'",
     }
@@ -46,12 +47,20 @@ class ElsewhereOperator(Operator):
             return False  # There is no backup of the very moment.
         if way == "start_over":
             return not any(self._world.is_done(row, visible) for row in query.source.all_rows())
+        if way == "new_checkpoint" and "/_streamsink and start a new" in str(query.said):
+            return False  # That alone is not the way.
         if way == "make_current":
             return self._world.lost_version(query) is not None
         said = str(query.said)
         if way == "republish" and ("set before that happens" in said or "leave that option out" in said):
             return False
         return super()._fits(query, way)
+
+    def _remove_all(self, query, path, text):
+        """The table was dropped on purpose."""
+        self._world.store.remove(path)
+        self._world.accident("journal", "journal-ever")
+        self._begin_anew(query)
 
     def _make_current(self, query, _, text):
         self._world.roll_back(*self._world.lost_version(query))
