@@ -77,6 +77,7 @@ UNITS = {
         "databases/test_deaths",
         "databases/test_logins",
         "databases/test_refused",
+        "databases/test_refused_rows",
         "databases/test_rows",
         "iceberg/test_catalogs",
         "iceberg/test_rest",

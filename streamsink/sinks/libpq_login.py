@@ -9,7 +9,7 @@ import ctypes
 import ctypes.util
 import importlib.util
 import re
-import select
+import selectors
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -54,8 +54,9 @@ def _is_refused(libpq: Any, connection: int, timeout_s: int) -> bool:
         socket, left_s = libpq.PQsocket(connection), (until_ms - clock.monotonic_ms()) / 1000
         if socket < 0 or left_s <= 0:
             return socket < 0
-        of = [socket]
-        select.select(of if state == _READING else (), of if state == _WRITING else (), (), left_s)
+        with selectors.DefaultSelector() as selector:  # select() takes none above 1,023
+            selector.register(socket, selectors.EVENT_READ if state == _READING else selectors.EVENT_WRITE)
+            selector.select(left_s)
         state = libpq.PQconnectPoll(connection)
         if state in (_FAILED, _CONNECTED):
             return bool(state == _FAILED)

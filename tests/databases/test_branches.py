@@ -3,20 +3,30 @@
 import contextlib
 import random
 import threading
+from dataclasses import replace
 
 import pytest
 
+from streamsink.clock import IdSource
 from streamsink.errors import Misuse, StreamsinkError
 from streamsink.sinks.databases import branches, mysql, postgresql, sink
 from streamsink.sinks.databases.bulk.prepared import PostgreSqlPrepared
 from streamsink.sinks.databases.dialect import Run
+from streamsink.storage.file_io import FileIO
 from streamsink.testing.faults import InjectedCrash
+from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import follows, told
-from tests.databases.accidents import AFTER, BEFORE, DIALECTS, ENDS, LOST, MODES, Statements, World
-from tests.databases.places import TABLE
+from tests.databases.accidents import AFTER, BEFORE, DIALECTS, ENDS, LOST, MODES, Statements, World, lost
+from tests.databases.places import TABLE, Place
+from tests.services import postgres
 
 ALL = list(range(ENDS[-1]))
 _LONG_ENOUGH_S = 1
+_OTHER_USER = (
+    "DO $$ BEGIN CREATE ROLE other LOGIN PASSWORD '{password}'; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
+    "GRANT ALL ON SCHEMA {schema} TO other",
+    "GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO other",
+)
 
 
 class _BranchesFirst(branches._Shared):
@@ -183,12 +193,12 @@ def test_the_server_is_killed_between_prepare_and_commit(world, served, mode):
     def kill() -> None:
         served.server.kill()
         served.server.start()
-        seen.append((_prepared(made), made.place.ids()))
+        seen.append((_prepared(made), made.place.ids(), made.place.count("streamsink_branches")))
 
     with contextlib.suppress(StreamsinkError):
         made.start(Statements(served.kind, number, mode, act=kill))
-    prepared, ids = seen[0]
-    assert len(prepared) == 2 and ids != ALL and (mode == BEFORE) == (ids == ALL[: ENDS[-2]])
+    prepared, ids, decided = seen[0]  # the main transaction has no rows where the branches have taken all
+    assert len(prepared) == 2 and ids != ALL and decided == (0 if mode == BEFORE else 2)
     made.start()
     _all_once(made)
 
@@ -207,24 +217,23 @@ def test_a_branch_that_somebody_has_rolled_back(world, served, monkeypatch):
         said = told("database.branch-lost", made.start)
         seen.append(served.ids())
     assert seen == [seen[0]] * 2 and set(ALL[: ENDS[-2]]) < set(seen[0]) < set(ALL) and name in said.message
-    served.do(said.find(r"(DELETE FROM streamsink_branches WHERE name IN \('[a-z0-9-]+'\))"))
+    with contextlib.closing(served.server.connect()) as elsewhere:  # in no schema of ours
+        cursor = elsewhere.cursor()
+        cursor.execute(said.find(r"(DELETE FROM .*streamsink_branches.* WHERE name IN \('[a-z0-9-]+'\))"))
+        assert cursor.rowcount == 1
     made.start(ends=(*ENDS, 15))
     assert served.ids() == [*seen[0], 12, 13, 14] and _prepared(made) == []
 
 
-def _error(world: World) -> type[Exception]:
-    """Of the driver."""
-    return DIALECTS[world.place.kind]().driver().Error
-
-
 def _one_rolled_back(world: World) -> str:
     """The other branch may still belong to the connection of the dead driver: it is waited for."""
-    prepared = DIALECTS[world.place.kind]().prepared
+    dialect = DIALECTS[world.place.kind]()
+    prepared = dialect.prepared
     with contextlib.closing(world.place.server.connect()) as connection:
         run = Run(connection)
         for _ in range(1000):
             name = prepared.names(run, "streamsink-")[0]
-            with contextlib.suppress(_error(world)):
+            with contextlib.suppress(dialect.driver().Error):
                 prepared.roll_back(run, name)
                 return name
     raise AssertionError(name)
@@ -239,7 +248,9 @@ def test_a_server_that_prepares_no_transactions(world, served, monkeypatch):
     said.says("max_prepared_transactions of the server is 20", "leave the option writers out")
 
 
-@pytest.mark.parametrize("options", [{"writers": 0}, {"writers": 17}, {"writers": 2, "mode": "upsert", "keys": ["id"]}])
+@pytest.mark.parametrize(
+    "options", [{"writers": 0}, {"writers": 17}, {"writers": "2"}, {"writers": 2, "mode": "upsert", "keys": ["id"]}]
+)
 def test_options_of_writers(served, options):
     """Rows with keys have an order, in which they are written."""
     with pytest.raises(Misuse, match="writers is"):
@@ -267,3 +278,123 @@ def test_a_branch_that_waits_for_another_one(world, served, impatient, caplog):
     _all_once(made)
     assert served.ask("SELECT n FROM summed")[0][0] == len(ALL)
     assert "from now on one writes" in caplog.text
+
+
+class _MainFirst(branches._Shared):
+    """The main transaction gets the first row."""
+
+    def __init__(self, *of):
+        super().__init__(*of)
+        self.at_once, self._main, self._taken = 1, threading.get_ident(), threading.Event()
+
+    def __next__(self):
+        if threading.get_ident() != self._main:
+            self._taken.wait()
+        try:
+            return super().__next__()
+        finally:
+            self._taken.set()
+
+
+@pytest.mark.parametrize("served", ["postgresql"], indirect=True)
+def test_what_is_checked_at_the_commit_leaves_no_branch(world, served, monkeypatch):
+    """Who dropped the constraint, as the error says, would wait for what is prepared."""
+    made = world(create_table=False, check_rows_up_to=0)
+    monkeypatch.setattr(branches, "_Shared", _MainFirst)
+    served.do(f'CREATE TABLE "{TABLE}" (id bigint CONSTRAINT late UNIQUE DEFERRABLE INITIALLY DEFERRED, word text)')
+    served.do(f'INSERT INTO "{TABLE}" VALUES (0)')
+    said = told("database.rows-refused", made.start)
+    said.says("late", "Change the table")
+    assert _prepared(made) == []
+    served.do(f'ALTER TABLE "{TABLE}" DROP CONSTRAINT late')
+    made.start()
+    assert served.ids() == [0, *ALL]
+
+
+@follows("database.refused")
+@pytest.mark.parametrize("decided", [True, False])
+@pytest.mark.parametrize("served", ["postgresql"], indirect=True)
+def test_branches_of_another_user(world, served, monkeypatch, decided):
+    """PostgreSQL lets nobody else end them: the message says whose they are to be, and how they are ended by hand."""
+    number = _decisions(_log(world()))[-1]
+    made = world()
+    with contextlib.suppress(InjectedCrash):
+        made.start(Statements(served.kind, number if decided else number - 1, AFTER))
+    made.statements.cut()
+    of_test, end = Place.sink, "COMMIT" if decided else "ROLLBACK"
+    with contextlib.closing(served.server.connect()) as connection:
+        for text in _OTHER_USER:
+            connection.execute(text.format(password=postgres.PASSWORD, schema=served._quoted(served.schema)))
+    monkeypatch.setattr(Place, "sink", lambda of, journal, **more: replace(of_test(of, journal, **more), user="other"))
+    for _ in range(2):
+        said = told("database.refused", made.start)
+        said.says("made by another user of the database than 'other'")
+        served.do(said.find(rf"execute ({end} PREPARED '\S+') in"))
+    made.start()
+    _all_once(made)
+
+
+class _Hooked(Statements):
+    """Calls ``act`` in the place of the first statement that begins so."""
+
+    def __init__(self, kind, begins, act):
+        super().__init__(kind)
+        self._begins, self._instead = begins, act
+
+    def do(self, name, action):
+        if self._instead is None or not name.startswith(self._begins):
+            return super().do(name, action)
+        act, self._instead = self._instead, None
+        return act()
+
+
+def _dies(*_):
+    raise InjectedCrash("here")
+
+
+def _sleeper(made, monkeypatch):
+    """Commits the record that was in hand last, as a driver that wakes up, and dies behind the decision."""
+    pending, of_sink = [], sink.DatabaseSink.commit_checkpoint
+
+    def noted(destination, checkpoint):
+        pending.append((destination, checkpoint))
+        of_sink(destination, checkpoint)
+
+    def wakes_up():
+        destination, checkpoint = pending[-1]
+        with monkeypatch.context() as patch, contextlib.suppress(InjectedCrash):
+            patch.setattr(branches.Attempt, "commit", _dies)
+            of_sink(replace(destination, writers=3), replace(checkpoint, session={}))
+        assert len(_prepared(made)) == 2
+
+    monkeypatch.setattr(sink.DatabaseSink, "commit_checkpoint", noted)
+    return wakes_up
+
+
+def test_a_sleeper_decides_between_two_tries_of_its_successor(world, served, monkeypatch):
+    """The successor has looked for branches in its first try; then it finds its record committed, but not these."""
+    made = world(check_rows_up_to=0)
+    made.start(ends=ENDS[:3])
+    made.of_sink["writers"] = 1
+    wakes_up = _sleeper(made, monkeypatch)
+
+    def act():
+        made.statements.cut()
+        wakes_up()
+        raise lost(served.kind)
+
+    made.start(_Hooked(served.kind, ("COPY", "INSERT INTO"), act))
+    _all_once(made)
+
+
+def test_branches_of_a_dead_driver_whose_journal_is_lost(world, served, impatient):
+    """They have locks on keys of the batch that comes again, which is tried before it is recorded."""
+    made = world(create_table=False)
+    served.do(f'CREATE TABLE "{TABLE}" (id bigint PRIMARY KEY, word varchar(99))')
+    with contextlib.suppress(InjectedCrash):
+        made.start(_Hooked(served.kind, "UPDATE", _dies))
+    made.statements.cut()
+    assert len(_prepared(made)) == 2
+    made.io = FileIO(MemoryCalls(), IdSource().new_id)
+    made.start()
+    _all_once(made)

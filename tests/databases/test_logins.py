@@ -1,5 +1,8 @@
 """What PostgreSQL says of a login that it refuses is known by its code, in whatever language its messages are."""
 
+import contextlib
+import os
+import resource
 from dataclasses import replace
 
 import pytest
@@ -43,3 +46,17 @@ def test_a_server_that_starts_is_no_refused_login(request, tmp_path, monkeypatch
         with pytest.raises(Retryable, match="SQLSTATE 57P03") as failed:
             place.sink(str(tmp_path / "journal")).identity({})
     assert failed.value.kind == "database.unavailable"
+
+
+def test_a_login_is_refused_also_where_many_files_are_open(request, tmp_path, monkeypatch):
+    """select() takes no number above 1,023: its ValueError was shown, and said nothing of a login."""
+    place = place_of("postgresql", request, tmp_path)
+    monkeypatch.setenv("STREAMSINK_TEST_POSTGRES", SECRET)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], 2048), before[1]))
+    with contextlib.ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, before)
+        for _ in range(1024):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        with pytest.raises(Misuse, match="SQLSTATE 28P01"):
+            place.sink(str(tmp_path / "journal")).identity({})

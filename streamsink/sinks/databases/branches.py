@@ -61,10 +61,15 @@ def forget(run: Run, application: str, remembered: Remembered, branches: "Branch
 
     run: of an open transaction. Raises as ``Branches.settle``.
     """
-    if branches is not None:
-        remembered.lock(run, application)
-        branches.settle(run, sweep=True)
+    sweep(run, branches)
     remembered.forget(run, application)
+
+
+def sweep(run: Run, branches: "Branches | None") -> None:
+    """Settle the branches of an application, and roll back what is not decided. run, raises: as ``forget``."""
+    if branches is not None:
+        branches.remembered.lock(run, branches.application)
+        branches.settle(run, sweep=True)
 
 
 @dataclass(frozen=True)
@@ -117,6 +122,8 @@ class Branches:
                 running = [pool.submit(attempt.prepare, name, shared, write) for name in attempt.names]
                 try:
                     write(run, shared, shared.at_once)
+                    # What a commit would refuse, when the branches are prepared and nobody rolls them back.
+                    self.remembered.dialect.check_at_once(run)
                     self._await(run, running)
                 except BaseException:
                     shared.stop()
@@ -165,8 +172,7 @@ class Branches:
             try:
                 self.prepared.commit(control, name)
             except self.error as failed:
-                if not self.prepared.is_absent(failed):
-                    raise
+                self._raise_unless_absent(failed, name, "COMMIT")
                 Clock().sleep_ms(_PAUSE_MS)
         return self._is_written(control, name)
 
@@ -183,7 +189,7 @@ class Branches:
             f"{self.path}: parts of a checkpoint that is committed are lost: the prepared transactions {said(names)} "
             "are not there any more, and what they wrote is not there either. Somebody has rolled them back by hand, "
             "or the database was restored without them. Nothing was written. Restore the database as it was; or, to "
-            f"go on without these rows, DELETE FROM {BRANCHES} WHERE name IN ({said(names)})",
+            f"go on without these rows, DELETE FROM {self._table().replace('%%', '%')} WHERE name IN ({said(names)})",
             kind="database.branch-lost",
         )
 
@@ -192,8 +198,19 @@ class Branches:
         try:
             self.prepared.roll_back(control, name)
         except self.error as failed:
-            if not self.prepared.is_absent(failed):
-                raise
+            self._raise_unless_absent(failed, name, "ROLLBACK")
+
+    def _raise_unless_absent(self, failed: Exception, name: str, end: str) -> None:
+        if self.prepared.is_forbidden(failed):
+            raise Misuse(
+                f"{self.path}: the prepared transaction '{name}' of this application was made by another user of the "
+                f"database than '{self.address.user}', who may not end it. It keeps its locks. Nothing was written. "
+                f"Start the query once as that user; or execute {end} PREPARED '{name}' in this database as that user "
+                "or as a superuser, and start the query again",
+                kind="database.refused",
+            ) from None
+        if not self.prepared.is_absent(failed):
+            raise failed
 
     def _is_written(self, control: Run, name: str) -> bool:
         mark = self.remembered.dialect.mark

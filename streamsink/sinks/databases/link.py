@@ -85,7 +85,8 @@ class Link:
         said = f"{self._path}: {what}: {type(failed).__name__}: {self._dialect.told(failed)}"
         if self._dialect.is_passing(failed):
             return Retryable(
-                f"{said}. Look whether the database is there; the query goes on when it is started again",
+                f"{said}. Look whether the database is there, and who has locks in it; the query goes on when it is "
+                "started again",
                 kind="database.unavailable",
             )
         if refused:

@@ -105,13 +105,16 @@ class MySql(Dialect):
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
             cursor.execute(
-                "SET SESSION sql_mode = %s, time_zone = '+00:00', innodb_lock_wait_timeout = %s, sql_notes = 1",
-                (_SQL_MODE, LOCK_TIMEOUT_S),
+                "SET SESSION sql_mode = %s, time_zone = '+00:00', innodb_lock_wait_timeout = %s, sql_notes = 1, "
+                # For a table that somebody changes; else it is a day.
+                "lock_wait_timeout = %s",
+                (_SQL_MODE, LOCK_TIMEOUT_S, LOCK_TIMEOUT_S),
             )
-            # MariaDB ends a transaction that stands still; MySQL has no such setting.
+            # MariaDB ends a transaction that stands still, and statements that take long, of which a large batch is
+            # one each time; MySQL has no such settings.
             cursor.execute("SHOW VARIABLES LIKE 'idle_transaction_timeout'")
             if cursor.fetchone() is not None:
-                cursor.execute("SET SESSION idle_transaction_timeout = %s", (IDLE_TIMEOUT_S,))
+                cursor.execute("SET SESSION idle_transaction_timeout = %s, max_statement_time = 0", (IDLE_TIMEOUT_S,))
         connection.commit()
         return connection
 
@@ -190,17 +193,18 @@ class MySql(Dialect):
             for _, rows in groupby(run(_INDEXES, schema, table).fetchall(), lambda row: row[0])
         ]
         whole = [index for index in indexes if all(column and part is None for column, part in index)]
-        ruled = bool(indexes) or self._has_rules(run, schema, table)
         unique = tuple(frozenset(column for column, _ in index) for index in whole)
         columns = tuple(_column(row) for row in run(_COLUMNS, schema, table))
+        ruled = bool(indexes) or self._has_rules(run, schema, table) or any(each.base == "json" for each in columns)
         return TableInfo(table, columns, unique, len(whole) < len(indexes), ruled, wrong, packet // 2 - _BYTES_AT_ONCE)
 
     def _has_rules(self, run: Run, schema: str, table: str) -> bool:
         found = run(
             "SELECT (SELECT count(*) FROM information_schema.TABLE_CONSTRAINTS WHERE TABLE_SCHEMA = %s AND "
             "TABLE_NAME = %s) + (SELECT count(*) FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = %s AND "
-            "EVENT_OBJECT_TABLE = %s)",
-            *(schema, table, schema, table),
+            "EVENT_OBJECT_TABLE = %s) + (SELECT count(PARTITION_NAME) FROM information_schema.PARTITIONS "
+            "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s)",
+            *(schema, table) * 3,
         )
         return bool(found.fetchone()[0])
 
@@ -214,6 +218,7 @@ class MySql(Dialect):
             return "" if wide and not column.unsigned else f"{_integer(of)}, not UNSIGNED"
         if pt.is_floating(of):
             wide = base == "double" or (base == "float" and of.bit_width <= 32)
+            wide = wide and column.size is None  # DOUBLE(7,2) rounds, and does not say so
             return "" if wide and not column.unsigned else ("FLOAT" if of.bit_width <= 32 else "DOUBLE")
         if pt.is_decimal(of):
             fits = column.scale >= of.scale and (column.size or 0) - column.scale >= of.precision - of.scale
@@ -322,7 +327,8 @@ def _column(row: Sequence[Any]) -> Column:
     """A column from what the catalog says."""
     name, base, told, nullable, default, extra, characters, octets, digits, scale, second, charset, collation = row
     computed = "GENERATED" in extra.upper() and "DEFAULT_GENERATED" not in extra.upper()
-    size = second if base in ("datetime", "timestamp", "time") else digits if base == "decimal" else None
+    is_fixed = base == "decimal" or (base in ("float", "double") and scale is not None)
+    size = second if base in ("datetime", "timestamp", "time") else digits if is_fixed else None
     size = characters if charset is not None else octets if base in _BINARIES else size
     return Column(
         name,

@@ -30,6 +30,8 @@ _BEFORE = "streamsink_rows"  # a table of the transaction, which holds rows that
 _FEW_ROWS = 1_000
 _INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
 _TEXTS = ("text", "varchar", "bpchar", "json", "jsonb", "uuid", "citext")
+# Texts that the server reads, and may refuse.
+_READ = ("json", "jsonb", "uuid")
 _WRONG_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
 _COLUMNS = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), t.typname, a.atttypmod, a.attnotnull,
@@ -49,6 +51,14 @@ _BASES = """
 SELECT a.attname, t.typname FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped
     AND t.typnamespace = 'pg_catalog'::regnamespace
+"""
+_PARTITIONS = """
+WITH RECURSIVE parts AS (
+    SELECT inhrelid FROM pg_catalog.pg_inherits WHERE inhparent = %s
+    UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN parts p ON i.inhparent = p.inhrelid
+)
+SELECT c.relname FROM parts p JOIN pg_catalog.pg_class c ON c.oid = p.inhrelid
+WHERE c.relkind = 'f' OR c.relpersistence <> 'p' ORDER BY c.relname LIMIT 1
 """
 _RULES = """
 SELECT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = %s AND contype <> 'n')
@@ -83,6 +93,7 @@ class PostgreSql(Dialect):
             }
         )
         settings = {
+            "statement_timeout": "0",  # else a large batch never comes to its end, however often it is tried
             "default_transaction_isolation": "read committed",
             "lock_timeout": f"{LOCK_TIMEOUT_S}s",
             "idle_in_transaction_session_timeout": f"{IDLE_TIMEOUT_S}s",
@@ -92,6 +103,9 @@ class PostgreSql(Dialect):
         }
         for name, value in settings.items():
             connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+        connection.execute(  # from PostgreSQL 17 on
+            "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name = 'transaction_timeout'"
+        )
         # A commit that is only promised may be lost with the server, after we have said that it is done.
         connection.execute(
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
@@ -177,6 +191,10 @@ class PostgreSql(Dialect):
             wrong = "it is unlogged or temporary, so a crash of the server empties it, and not what is remembered of it"
         elif has_rules:
             wrong = "rules of the table may turn what is written into something else"
+        elif kind == "p" and (part := run(_PARTITIONS, oid).fetchone()) is not None:
+            wrong = (
+                f"its partition '{part[0]}' is unlogged or foreign, and may lose rows of which it is remembered here"
+            )
         columns = [
             _column(name, told, base, modifier, (not_null, default, computed, deterministic))
             for name, told, base, modifier, not_null, default, computed, deterministic in run(_COLUMNS, oid)
@@ -184,6 +202,8 @@ class PostgreSql(Dialect):
         indexes = run(_INDEXES, oid).fetchall()
         unique = tuple(frozenset(names) for whole, names in indexes if whole)
         ruled = bool(indexes) or bool(run(_RULES, oid, oid).fetchone()[0])
+        # A row may have no partition, and a partition has constraints and triggers of its own.
+        ruled = ruled or kind == "p" or any(column.base in _READ for column in columns)
         return TableInfo(table, tuple(columns), unique, len(unique) < len(indexes), ruled, wrong)
 
     def expected(self, column: Column, of: pa.DataType) -> str:
@@ -191,7 +211,8 @@ class PostgreSql(Dialect):
         if pt.is_boolean(of):
             return "" if base == "bool" else "boolean"
         if pt.is_integer(of):
-            wide = base == "numeric" and (column.size is None or column.size - column.scale >= digits_of(of))
+            whole = column.scale >= 0 and (column.size is None or column.size - column.scale >= digits_of(of))
+            wide = base == "numeric" and whole  # with a negative scale it rounds to tens, hundreds, ...
             return "" if wide or _INTEGERS.get(base, 0) >= of.bit_width else _integer(of)
         if pt.is_floating(of):
             wide = base == "float8" or (base == "float4" and of.bit_width <= 32)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.sinks.databases.address import Address, parse
-from streamsink.sinks.databases.branches import Attempt, Branches, OneWriterInstead, Rows, forget, refuse_writers
+from streamsink.sinks.databases.branches import Attempt, Branches, OneWriterInstead, Rows, forget, refuse_writers, sweep
 from streamsink.sinks.databases.changes import ROWS_AT_ONCE, Change, plain
 from streamsink.sinks.databases.dialect import BRANCHES, CHECKPOINTS, IDENTITY, Dialect, Run
 from streamsink.sinks.databases.fitting import Fitting
@@ -98,8 +98,8 @@ class DatabaseSink(StagedRowsSink):
         new_id, link = IdSource().new_id(), self._link(session)
         return link.transaction(
             lambda run: self._identity(run, new_id, session),
-            "the database could not be opened, or the tables streamsink_checkpoints and streamsink_identity not made "
-            "in it. Nothing was written",
+            "the database could not be opened, or the tables streamsink_checkpoints, streamsink_identity and, for "
+            "several writers, streamsink_branches not made in it. Nothing was written",
         )
 
     def applications(self, session: dict[str, Any]) -> Sequence[str]:
@@ -170,11 +170,12 @@ class DatabaseSink(StagedRowsSink):
             while attempts:  # of an earlier try, of which nobody knows whether it was committed
                 session.pop(_SETTLED, None)
                 attempts.pop().close()
-            if branches is not None and _SETTLED not in session:
+            is_done = record_id == checkpoint.record_id  # and its reply was lost, or a sleeper has committed it since
+            if branches is not None and (is_done or _SETTLED not in session):
                 branches.settle(run, sweep=True)
                 session[_SETTLED] = True
-            if record_id == checkpoint.record_id:
-                return  # committed, and its reply was lost
+            if is_done:
+                return
             if number != checkpoint.expect:
                 raise checkpoint.superseded(number)
             rows = self._read(pending) if read is None else read
@@ -245,14 +246,8 @@ class DatabaseSink(StagedRowsSink):
 
     def _fitting(self, run: Run, session: dict[str, Any]) -> Fitting:
         remembered = self._remembered(run, session)
-        return Fitting(
-            run,
-            remembered.dialect,
-            (remembered.schema, self.table),
-            self._change_of(),
-            self.path,
-            create=self.create_table,
-        )
+        name = (remembered.schema, self.table)
+        return Fitting(run, remembered.dialect, name, self._change_of(), self.path, create=self.create_table)
 
     def _change_of(self, at_once: int = ROWS_AT_ONCE) -> Change:
         return Change(self.keys, self.delete_column, self.order_by, at_once)
@@ -277,9 +272,11 @@ class DatabaseSink(StagedRowsSink):
 
     def _try(self, transactions: Sequence[PendingTransaction[StagedRows]], session: dict[str, Any]) -> None:
         """Write the rows in a transaction that is rolled back."""
-        batches = list(self._read(transactions))
+        batches, application = list(self._read(transactions)), transactions[0].context.application
 
         def write(run: Run) -> None:
+            if _TRIED not in session:  # branches of a dead driver may have the keys of these rows
+                sweep(run, self._branches(run, application, session))
             self._change(run, batches, session=session)
             self._dialect().check_at_once(run)
 
@@ -316,7 +313,9 @@ def _wrong_options(sink: DatabaseSink, address: Address) -> str:
         return f"mode is {sink.mode!r} and keys are {sink.keys!r}: 'upsert' needs keys, and 'insert' has none"
     if (sink.delete_column or sink.order_by) and sink.mode != UPSERT:
         return "delete_column and order_by are for mode='upsert' with keys"
-    if not 1 <= sink.writers <= _MOST_WRITERS:
+    if not isinstance(sink.check_rows_up_to, int) or sink.check_rows_up_to < 0:
+        return f"check_rows_up_to is {sink.check_rows_up_to!r}, expected a number of rows"
+    if not isinstance(sink.writers, int) or not 1 <= sink.writers <= _MOST_WRITERS:
         return f"writers is {sink.writers!r}, expected 1 to {_MOST_WRITERS}"
     if sink.writers > 1 and (sink.mode != INSERT or address.system == "sqlite"):
         return f"writers is {sink.writers!r}, which is for mode='insert' and for databases that have a server"

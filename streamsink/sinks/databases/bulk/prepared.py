@@ -45,6 +45,10 @@ class Prepared(ABC):
     def is_absent(self, error: Exception) -> bool:
         """Whether committing failed because none of this name can be had: it is gone, or another connection has it."""
 
+    def is_forbidden(self, error: Exception) -> bool:
+        """Whether a transaction was not ended because another user has prepared it. By default anybody may end it."""
+        return False
+
     @abstractmethod
     def commits_by_itself(self, connection: Any) -> None:
         """Let each statement of a connection outside of such transactions be one of its own."""
@@ -81,6 +85,9 @@ class PostgreSqlPrepared(Prepared):
 
     def is_absent(self, error: Exception) -> bool:
         return getattr(error, "sqlstate", None) in ("42704", "55000")  # not there; another connection is at it
+
+    def is_forbidden(self, error: Exception) -> bool:
+        return getattr(error, "sqlstate", None) == "42501"
 
     def commits_by_itself(self, connection: Any) -> None:
         connection.autocommit = True

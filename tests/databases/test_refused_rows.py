@@ -1,0 +1,117 @@
+"""Rows that a database refuses: before they are recorded where that can be known, else when they are written."""
+
+import contextlib
+
+import psycopg
+import pyarrow as pa
+
+from tests.advice.following import follows, told
+from tests.databases.accidents import World, write
+from tests.databases.test_refused import SECRET, refused, rows_of
+
+
+@follows("database.rows-refused")
+def test_rows_that_the_database_refuses_are_found_before_the_record(place):
+    """Batches that are small are tried: here one has a key twice. No row's value is shown."""
+    place.do("CREATE TABLE odd (id bigint NOT NULL PRIMARY KEY, v varchar(30), CHECK (v <> 'x'))")
+    twice = pa.RecordBatch.from_pydict({"id": [1, 1], "v": [SECRET, SECRET]})
+    refused(place, "database.rows-refused", twice, table="odd").says("Mend the rows", "recorded or written")
+    checked = pa.RecordBatch.from_pydict({"id": [7654321], "v": ["x"]})
+    assert "7654321" not in refused(place, "database.rows-refused", checked, table="odd").message
+    write(place, rows_of(v=pa.array(["a", "b"])), table="odd")
+    assert place.count("odd") == 2
+
+
+READ_BY_THE_SERVER = {
+    "mariadb": [
+        ("(id bigint, v varchar(9)) PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (2))", "a", "b"),
+        ("(id bigint, v json)", "{}", ""),
+    ],
+    "postgresql": [
+        (
+            "(id bigint, v text) PARTITION BY RANGE (id); CREATE TABLE p PARTITION OF odd FOR VALUES FROM (1) TO (2)",
+            "a",
+            "b",
+        ),
+        ("(id bigint, v uuid)", "00000000-0000-0000-0000-000000000001", "1"),
+        ("(id bigint, v json)", "{}", ""),
+        ("(id bigint, v jsonb)", "{}", ""),
+    ],
+}
+
+
+def test_rows_that_only_the_server_can_read_are_tried(served):
+    """Rows without a partition, and texts that are no JSON or no UUID, also behind the first batch of a start."""
+    for made, good, bad in READ_BY_THE_SERVER[served.kind]:
+        served.drop()
+        served.do(f"CREATE TABLE odd {made}")
+        batches = [pa.RecordBatch.from_pydict({"id": [n], "v": [v]}) for n, v in ((1, good), (2, bad))]
+        refused(served, "database.rows-refused", *batches, table="odd").says("recorded or written")
+        assert served.count("odd") == 1
+
+
+LIMITS = {
+    "mariadb": (
+        ["SET GLOBAL max_statement_time = 10"],
+        ["CREATE TRIGGER t BEFORE INSERT ON odd FOR EACH ROW SET NEW.v = @@max_statement_time"],
+        ["SET GLOBAL max_statement_time = 0"],
+    ),
+    "postgresql": (
+        ["ALTER ROLE postgres SET statement_timeout = '10s'", "ALTER ROLE postgres SET transaction_timeout = '10s'"],
+        [
+            "CREATE FUNCTION t() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "NEW.v = current_setting('statement_timeout')::int "
+            "+ coalesce(current_setting('transaction_timeout', true), '0')::int; RETURN NEW; END $$",
+            "CREATE TRIGGER t BEFORE INSERT ON odd FOR EACH ROW EXECUTE FUNCTION t()",
+        ],
+        ["ALTER ROLE postgres RESET ALL"],
+    ),
+}
+
+
+def test_a_batch_takes_as_long_as_it_needs(served):
+    """Where the server or the user has a limit, a batch that is recorded would be ended there at each start."""
+    limits, triggers, no_limits = LIMITS[served.kind]
+    served.do("CREATE TABLE odd (id bigint, v double precision)")
+    for text in triggers:
+        served.do(text)
+    try:
+        for text in limits:
+            with contextlib.suppress(psycopg.errors.UndefinedObject):  # before PostgreSQL 17
+                served.do(text)
+        write(served, rows_of(v=pa.array([1.0, 1.0])), table="odd")
+    finally:
+        for text in no_limits:
+            served.do(text)
+    assert served.ask("SELECT v FROM odd") in ([(0,), (0,)], ((0,), (0,)))
+
+
+@follows("database.rows-refused")
+def test_rows_that_are_refused_after_the_record_wait_for_the_table(place, monkeypatch):
+    """Nothing is lost: the message says what stands in the way, and when that is mended the rows are written."""
+    place.do("CREATE TABLE odd (id bigint NOT NULL, word varchar(40))")
+    world = World(place, monkeypatch, table="odd", check_rows_up_to=0)
+    place.do("CREATE TABLE odd (id bigint NOT NULL, word varchar(40), u bigint)")
+    place.do("CREATE UNIQUE INDEX in_the_way ON odd (id)")
+    place.do("INSERT INTO odd VALUES (5, 'another program', 0)")
+    for _ in range(2):
+        said = told("database.rows-refused", lambda: world.start())
+        said.says("it is in the journal", "Change the table so that it takes the rows", "the rows are in /journal/")
+        assert place.count("odd") == 3 + 1
+    place.do("DROP INDEX in_the_way" + (" ON odd" if place.kind == "mariadb" else ""))
+    world.start()
+    found = place.ask("SELECT id FROM odd WHERE u IS NULL ORDER BY id")
+    assert [row[0] for row in found] == list(range(12))
+
+
+def test_no_value_is_in_an_error_of_a_driver(place):
+    """Whatever a database says of a row, only codes and names go on."""
+    sink = place.sink("/journal")
+    dialect = sink._dialect()
+    texts = [f"Duplicate entry '{SECRET}' for key '{SECRET} x' for key 'PRIMARY'"]
+    if place.kind == "mariadb":
+        error = dialect.driver().err.IntegrityError(1062, texts[0])
+        assert dialect.told(error) == "error 1062 ('PRIMARY')"
+        assert SECRET not in dialect.told(
+            dialect.driver().err.DataError(1292, f"Truncated incorrect value: '{SECRET}'")
+        )
