@@ -197,15 +197,15 @@ def test_the_server_is_killed_between_prepare_and_commit(world, served, mode):
 
     with contextlib.suppress(StreamsinkError):
         made.start(Statements(served.kind, number, mode, act=kill))
-    prepared, ids, decided = seen[0]  # the main transaction has no rows where the branches have taken all
-    assert len(prepared) == 2 and ids != ALL and decided == (0 if mode == BEFORE else 2)
+    prepared, ids, decided = seen[0]  # who begins late may have no rows: the others have taken all
+    assert len(prepared) == 2 and decided == (0 if mode == BEFORE else 2) and (mode == AFTER or ids == ALL[: ENDS[-2]])
     made.start()
     _all_once(made)
 
 
 @follows("database.branch-lost")
 def test_a_branch_that_somebody_has_rolled_back(world, served, monkeypatch):
-    """It is never taken for committed: the query stops until its rows are given up by hand."""
+    """It is never taken for committed: the query stops until its rows, if it had any, are given up by hand."""
     monkeypatch.setattr(branches, "_LOOKS", 2)
     number = _decisions(_log(world()))[-1]
     made, seen = world(), []
@@ -216,7 +216,7 @@ def test_a_branch_that_somebody_has_rolled_back(world, served, monkeypatch):
     for _ in range(2):
         said = told("database.branch-lost", made.start)
         seen.append(served.ids())
-    assert seen == [seen[0]] * 2 and set(ALL[: ENDS[-2]]) < set(seen[0]) < set(ALL) and name in said.message
+    assert seen == [seen[0]] * 2 and set(ALL[: ENDS[-2]]) <= set(seen[0]) <= set(ALL) and name in said.message
     with contextlib.closing(served.server.connect()) as elsewhere:  # in no schema of ours
         cursor = elsewhere.cursor()
         cursor.execute(said.find(r"(DELETE FROM .*streamsink_branches.* WHERE name IN \('[a-z0-9-]+'\))"))
