@@ -8,6 +8,7 @@ import pytest
 
 from streamsink.errors import Misuse
 from streamsink.spark.explain import explain
+from streamsink.storage import s3_client
 from streamsink.storage.s3_calls import S3Calls
 from streamsink.storage.s3_client import Patience
 from streamsink.storage.store_failures import told_of
@@ -115,6 +116,7 @@ def test_a_program_that_gives_no_keys(table, s3_server, monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
     monkeypatch.setenv("AWS_PROFILE", "lake")
     options = {name: value for name, value in s3_server.options.items() if name not in KEYS}
+    s3_client.client_of.cache_clear()  # another test may have had keys for these options
     said = told("store.credentials-not-fetched", lambda: _put(table, options))
     said.says("custom-process", "See that what gives them works (credential_process", "then start it again")
     assert "a secret" not in said.message
