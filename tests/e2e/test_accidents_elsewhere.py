@@ -95,7 +95,12 @@ PLACES = {
     "flink": Destination(_of_lines, ("lake/orders/commits",), ("lake/orders",), lambda root: {"shown": "json lines"}),
     "iceberg": Destination(_of_iceberg, ("catalog.db",), ("catalog.db", "wh"), _iceberg, "table.gone", "table.gone"),
     "delta": Destination(
-        _of_delta, ("lake/orders/_delta_log",), ("lake/orders",), lambda root: {"delta": True}, unknown="table.missing"
+        _of_delta,
+        ("lake/orders/_delta_log",),
+        ("lake/orders",),
+        lambda root: {"delta": True},
+        "table.gone",
+        "table.missing",
     ),
 }
 
