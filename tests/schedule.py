@@ -79,6 +79,8 @@ UNITS = {
         "databases/test_refused",
         "databases/test_refused_rows",
         "databases/test_rows",
+        "databases/test_staged_rows",
+        "databases/test_staging",
         "iceberg/test_catalogs",
         "iceberg/test_rest",
     ),

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from streamsink.clock import IdSource
-from streamsink.errors import Misuse, StreamsinkError
+from streamsink.errors import StreamsinkError
 from streamsink.sinks.databases import branches, mysql, postgresql, sink
 from streamsink.sinks.databases.bulk.prepared import PostgreSqlPrepared
 from streamsink.sinks.databases.dialect import Run
@@ -29,7 +29,7 @@ _OTHER_USER = (
 )
 
 
-class _BranchesFirst(branches._Shared):
+class _BranchesFirst(branches.Shared):
     """The main transaction gets rows when a branch has some: so few rows would not be shared otherwise."""
 
     def __init__(self, *of):
@@ -53,7 +53,7 @@ class _BranchesFirst(branches._Shared):
 def world(served, monkeypatch):
     """Makes a query of three writers over an empty database."""
     monkeypatch.setattr(sink, "_LEAST_ROWS", 2)
-    monkeypatch.setattr(branches, "_Shared", _BranchesFirst)
+    monkeypatch.setattr(branches, "Shared", _BranchesFirst)
     return lambda **options: World(served, monkeypatch, **{"writers": 3, **options})
 
 
@@ -241,20 +241,15 @@ def _one_rolled_back(world: World) -> str:
 
 @pytest.mark.parametrize("served", ["postgresql"], indirect=True)
 def test_a_server_that_prepares_no_transactions(world, served, monkeypatch):
-    """Many servers of PostgreSQL do not, by default: the message has the setting."""
+    """Many servers of PostgreSQL do not, by default: the message has the setting, and the way without it."""
     _few = PostgreSqlPrepared.refused
     monkeypatch.setattr(PostgreSqlPrepared, "refused", lambda of, run, at_once: _few(of, run, at_once + 50))
-    said = told("database.options", world().start)
+    made = world(writers_by="prepared")
+    said = told("database.options", made.start)
     said.says("max_prepared_transactions of the server is 20", "leave the option writers out")
-
-
-@pytest.mark.parametrize(
-    "options", [{"writers": 0}, {"writers": 17}, {"writers": "2"}, {"writers": 2, "mode": "upsert", "keys": ["id"]}]
-)
-def test_options_of_writers(served, options):
-    """Rows with keys have an order, in which they are written."""
-    with pytest.raises(Misuse, match="writers is"):
-        served.sink("/journal", **options)
+    made.of_sink["writers_by"] = said.option("writers_by")
+    made.start()
+    _all_once(made)
 
 
 def test_a_branch_that_waits_for_another_one(world, served, impatient, caplog):
@@ -280,7 +275,7 @@ def test_a_branch_that_waits_for_another_one(world, served, impatient, caplog):
     assert "from now on one writes" in caplog.text
 
 
-class _MainFirst(branches._Shared):
+class _MainFirst(branches.Shared):
     """The main transaction gets the first row."""
 
     def __init__(self, *of):
@@ -300,7 +295,7 @@ class _MainFirst(branches._Shared):
 def test_what_is_checked_at_the_commit_leaves_no_branch(world, served, monkeypatch):
     """Who dropped the constraint, as the error says, would wait for what is prepared."""
     made = world(create_table=False, check_rows_up_to=0)
-    monkeypatch.setattr(branches, "_Shared", _MainFirst)
+    monkeypatch.setattr(branches, "Shared", _MainFirst)
     served.do(f'CREATE TABLE "{TABLE}" (id bigint CONSTRAINT late UNIQUE DEFERRABLE INITIALLY DEFERRED, word text)')
     served.do(f'INSERT INTO "{TABLE}" VALUES (0)')
     said = told("database.rows-refused", made.start)

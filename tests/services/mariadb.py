@@ -22,7 +22,7 @@ SMALL += ["--performance-schema=OFF", "--aria-pagecache-buffer-size=8M", "--key-
 # There is one statement a line, as the server's --init-file wants it.
 INIT = f"""CREATE DATABASE IF NOT EXISTS {DATABASE};
 CREATE USER IF NOT EXISTS '{USER}'@'%' IDENTIFIED BY '{PASSWORD}';
-GRANT ALL ON *.* TO '{USER}'@'%';
+GRANT ALL ON *.* TO '{USER}'@'%' WITH GRANT OPTION;
 """
 
 

@@ -8,52 +8,51 @@ that it was committed.
 """
 
 import contextlib
-import hashlib
-import json
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from streamsink.clock import Clock, IdSource
+from streamsink.clock import Clock
 from streamsink.errors import Corrupt, Misuse, Retryable
 from streamsink.sinks.databases.address import Address
 from streamsink.sinks.databases.bulk.prepared import Prepared
+from streamsink.sinks.databases.bulk.sharing import OneWriterInstead, Rows, Shared, await_all
 from streamsink.sinks.databases.changes import ROWS_AT_ONCE
 from streamsink.sinks.databases.dialect import BRANCHES, Dialect, Run
 from streamsink.sinks.databases.remembered import Remembered
+from streamsink.sinks.databases.staging import Staging
 from streamsink.sinks.databases.table_info import said
 
 DECIDED, WRITTEN = "decided", "written"
 # A branch that another connection is about to commit, or has until the server notices that it ended.
 _LOOKS, _PAUSE_MS = 40, 250
-# So often the main transaction says that it is alive while it waits for its branches.
-_ALIVE_S = 15
-# Writers that take the next rows when they have written what they had end at about the same time.
-_SHARES = 2
 # Writes rows, of which so many are given to the database at once.
 Write = Callable[[Run, Iterable[pa.RecordBatch], int], None]
 
 
-class OneWriterInstead(Exception):
-    """The branches could not be written; one writer has the same error, or none. cause: of the driver."""
-
-    def __init__(self, cause: Exception):
-        super().__init__(type(cause).__name__)
-        self.cause = cause
+PREPARED, STAGED, EITHER = "prepared", "staged", "auto"
 
 
-def refuse_writers(dialect: Dialect, run: Run, writers: int, path: str) -> None:
-    """Raises Misuse when the server has not what so many writers of a checkpoint need. run: of an open transaction."""
-    refused = dialect.prepared.refused(run, writers - 1) if dialect.prepared is not None and writers > 1 else ""
-    if refused:
+def are_prepared(dialect: Dialect, run: Run, wanted: tuple[int, str], path: str) -> bool:
+    """Whether several writers prepare transactions; else they fill staging tables.
+
+    wanted: how many writers, and by which of both ways. run: of an open transaction. Raises Misuse when transactions
+    are to be prepared and the server has them not.
+    """
+    (writers, by), prepared = wanted, dialect.prepared
+    if prepared is None or writers == 1 or by == STAGED:
+        return False
+    refused = prepared.refused(run, writers - 1)
+    if refused and by == PREPARED:
         raise Misuse(
             f"{path}: writers is {writers}, for which {writers - 1} transactions are prepared at a time: {refused}. Or "
-            "leave the option writers out. Nothing was written",
+            "set writers_by='staged', for which the server needs no such transactions, or leave the option writers "
+            "out. Nothing was written",
             kind="database.options",
         )
+    return not refused
 
 
 def forget(run: Run, application: str, remembered: Remembered, branches: "Branches | None") -> None:
@@ -74,12 +73,16 @@ def sweep(run: Run, branches: "Branches | None") -> None:
 
 @dataclass(frozen=True)
 class Branches:
-    """The branches of an application into one target, of a database that has such. path: of the sink, for messages."""
+    """The branches of an application into one target, of a database that has such. path: of the sink, for messages.
+
+    sweeps: undecided ones are looked for. Where the server prepares none the user may have no right to ask for them.
+    """
 
     remembered: Remembered
     application: str
     address: Address
     path: str
+    sweeps: bool = True
 
     @property
     def prepared(self) -> Prepared:
@@ -101,21 +104,15 @@ class Branches:
         self.prepared.commits_by_itself(connection)
         return Run(connection)
 
-    @property
-    def start(self) -> str:
-        """How the names of all of them begin: 28 letters, whatever the names of tables and applications are."""
-        of = [self.remembered.schema, self.remembered.target, self.application]
-        return f"streamsink-{hashlib.sha256(json.dumps(of).encode()).hexdigest()[:16]}-"
-
-    def write(self, run: Run, rows: "Rows", count: int, write: Write) -> "Attempt":
+    def write(self, run: Run, rows: Rows, count: int, write: Write) -> "Attempt":
         """Write rows by the main transaction and ``count`` branches, which are prepared then, and note their names.
 
         run: of the main transaction, which has the lock. Raises OneWriterInstead when the database refuses anything;
         then, and after every other error, the branches are rolled back, as far as that is possible.
         """
-        attempt_id = IdSource().new_id().replace("-", "")[:16]
-        attempt = Attempt(self, tuple(f"{self.start}{attempt_id}-{number}" for number in range(1, count + 1)))
-        shared = _Shared(rows.batches, min(ROWS_AT_ONCE, rows.count // ((count + 1) * _SHARES) + 1))
+        attempt_id = self.remembered.attempt_of(self.application)
+        attempt = Attempt(self, tuple(f"{attempt_id}{number}" for number in range(1, count + 1)))
+        shared = Shared(rows.read(), rows.at_once(count + 1, ROWS_AT_ONCE))
         try:
             with ThreadPoolExecutor(count) as pool:
                 list(pool.map(attempt.open, attempt.names))  # all begin at the same time
@@ -124,7 +121,7 @@ class Branches:
                     write(run, shared, shared.at_once)
                     # What a commit would refuse, when the branches are prepared and nobody rolls them back.
                     self.remembered.dialect.check_at_once(run)
-                    self._await(run, running)
+                    await_all(running, run)
                 except BaseException:
                     shared.stop()
                     raise
@@ -141,8 +138,9 @@ class Branches:
     def settle(self, run: Run, *, sweep: bool) -> None:
         """Commit the branches that are decided, and forget them. Idempotent; anybody may do it.
 
-        run: of an open transaction. sweep: roll the others back, too; only with the lock on the application's row,
-        under which no other driver has any that may come to be decided. Raises Corrupt and Retryable.
+        run: of an open transaction. sweep: roll the others back, and drop staging tables, too; only with the lock on
+        the application's row, under which no other driver has any that may come to be decided. Raises Corrupt and
+        Retryable.
         """
         table, mark = self._table(), self.remembered.dialect.mark
         ask = f"SELECT name FROM {table} WHERE kind = {mark} AND target = {mark} AND application = {mark}"
@@ -152,12 +150,15 @@ class Branches:
             self._end(open_ones, names, sweep)
         for name in names:
             run(f"DELETE FROM {table} WHERE name = {mark}", name)
+        if sweep:
+            Staging(self.remembered, self.application, self.address, self.path).sweep(run)
 
     def _end(self, open_ones: Sequence[str], decided: Sequence[str], sweep: bool) -> None:
         control = self.connect()
         with contextlib.closing(control.connection):
             absent = [name for name in open_ones if not self._is_committed(control, name)]
-            there = self.prepared.names(control, self.start) if absent or sweep else []
+            start = self.remembered.names_of(self.application)
+            there = self.prepared.names(control, start) if absent or (sweep and self.sweeps) else []
             for name in there if sweep else ():
                 if name not in decided:
                     self._roll_back(control, name)
@@ -228,15 +229,6 @@ class Branches:
     def _table(self) -> str:
         return self.remembered.dialect.quoted(self.remembered.schema, BRANCHES)
 
-    def _await(self, run: Run, running: list["Future[None]"]) -> None:
-        waiting = set(running)
-        while waiting:
-            done, waiting = wait(waiting, timeout=_ALIVE_S)
-            for each in done:
-                each.result()
-            if waiting:
-                run("SELECT 1")  # the server ends a transaction that stands still
-
 
 @dataclass
 class Attempt:
@@ -250,7 +242,7 @@ class Attempt:
         """Connect for a branch."""
         self._open[name] = self.of.connect()
 
-    def prepare(self, name: str, rows: "_Shared", write: Write) -> None:
+    def prepare(self, name: str, rows: Shared, write: Write) -> None:
         """Write a branch, in a thread of its own."""
         try:
             run = self._open[name]
@@ -282,34 +274,3 @@ class Attempt:
             _, run = self._open.popitem()
             with contextlib.suppress(self.of.error):
                 run.connection.close()
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows of a checkpoint, and how many they are."""
-
-    batches: Iterable[pa.RecordBatch]
-    count: int
-
-
-class _Shared:
-    """Rows of which each writer takes the next ``at_once`` when it has written what it had."""
-
-    def __init__(self, batches: Iterable[pa.RecordBatch], at_once: int):
-        self.at_once = at_once
-        self._batches: Iterator[pa.RecordBatch] = (
-            batch.slice(first, at_once) for batch in batches for first in range(0, batch.num_rows, at_once)
-        )
-        self._lock = threading.Lock()
-
-    def __iter__(self) -> "_Shared":
-        return self
-
-    def __next__(self) -> pa.RecordBatch:
-        with self._lock:
-            return next(self._batches)
-
-    def stop(self) -> None:
-        """Nobody gets any more rows."""
-        with self._lock:
-            self._batches = iter(())

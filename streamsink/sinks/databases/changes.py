@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from streamsink.sinks.databases.bulk.sharing import Rows
 from streamsink.sinks.databases.dialect import Dialect, Run
 
 # So many rows, or bytes of Arrow data, are given to a database at once.
@@ -35,7 +36,7 @@ class Change:
         exact: the database takes two keys for equal only when they are the same.
         """
         most = None if self.order_by else self.rows_at_once
-        for rows in _pieces(batches, most):
+        for rows in pieces(batches, most):
             if not self.keys:
                 dialect.insert(run, into, rows)
                 continue
@@ -44,6 +45,28 @@ class Change:
                     dialect.delete(run, into, part.select(self.keys))
                 else:
                     dialect.upsert(run, into, part, self.keys)
+
+    def reduced(self, rows: Rows) -> Rows:
+        """The rows that ``apply`` leaves of all: each key is in one of them, so that their order is of no account.
+
+        Of all rows only the keys, and the column ``order_by``, are in memory at once. For keys that the database takes
+        for equal only when they are the same.
+        """
+        if not self.keys:
+            return rows
+        named = list(dict.fromkeys((*self.keys, *((self.order_by,) if self.order_by else ()))))
+        known = pa.Table.from_batches([batch.select(named) for batch in rows.read()])
+        last = last_places(known, self.keys, self.order_by)
+        return Rows(lambda: _taken(rows.read(), last), len(last))
+
+    def split(self, rows: pa.Table) -> Iterator[tuple[bool, pa.Table]]:
+        """Rows of which no two have the same key, in parts: (whether it deletes, the rows of the table, or keys)."""
+        if not self.delete_column:
+            yield False, rows
+            return
+        deletes, data = rows[self.delete_column], rows.drop_columns([self.delete_column])
+        parts = ((True, data.filter(deletes).select(self.keys)), (False, data.filter(pc.invert(deletes))))
+        yield from (part for part in parts if part[1].num_rows)
 
     def _last(self, rows: pa.Table, exact: bool) -> Iterator[tuple[bool, pa.Table]]:
         """The last row of each key, in parts: (whether it deletes, rows)."""
@@ -80,13 +103,37 @@ def last_of_keys(rows: pa.Table, keys: tuple[str, ...], order_by: str = "") -> p
     Rows with the same value there keep their order; null is before all values.
     """
     if order_by:
-        by = pa.table([rows[order_by].is_valid(), rows[order_by]], ["known", "value"])
-        rows = rows.take(pc.sort_indices(by, sort_keys=[("known", "ascending"), ("value", "ascending")]))  # stable
+        rows = rows.take(_sorted(rows[order_by]))
+    last = last_places(rows, keys)
+    return rows if len(last) == rows.num_rows else rows.take(last)
+
+
+def last_places(rows: pa.Table, keys: tuple[str, ...], order_by: str = "") -> pa.Array:
+    """Where the rows are that ``last_of_keys`` leaves: their numbers from 0, in order."""
+    order = _sorted(rows[order_by]) if order_by else None
     names = [f"k{number}" for number in range(len(keys))]
     places = pa.array(range(rows.num_rows), pa.int64())
-    of_keys = pa.table([*(rows[key] for key in keys), places], [*names, _PLACE])
+    of_order = rows.select(list(keys)) if order is None else rows.select(list(keys)).take(order)
+    of_keys = pa.table([*(of_order[key] for key in keys), places], [*names, _PLACE])
     last = of_keys.group_by(names).aggregate([(_PLACE, "max")])[f"{_PLACE}_max"]
-    return rows if len(last) == rows.num_rows else rows.take(last.take(pc.sort_indices(last)))
+    last = last if order is None else order.take(last)
+    return last.take(pc.sort_indices(last)).combine_chunks()
+
+
+def _sorted(values: pa.ChunkedArray) -> pa.Array:
+    """The places of rows in the order of a column."""
+    by = pa.table([values.is_valid(), values], ["known", "value"])
+    return pc.sort_indices(by, sort_keys=[("known", "ascending"), ("value", "ascending")])  # stable
+
+
+def _taken(batches: Iterable[pa.RecordBatch], places: pa.Array) -> Iterator[pa.RecordBatch]:
+    """The rows with these numbers, which are in order."""
+    first, done, numbers = 0, 0, places.to_numpy()
+    for batch in batches:
+        end = int(numbers.searchsorted(first + batch.num_rows))
+        if end > done:
+            yield batch.take(pa.array(numbers[done:end] - first))
+        first, done = first + batch.num_rows, end
 
 
 def _runs(deletes: list[bool], rows: pa.Table) -> list[tuple[bool, pa.Table]]:
@@ -95,7 +142,7 @@ def _runs(deletes: list[bool], rows: pa.Table) -> list[tuple[bool, pa.Table]]:
     return [(deletes[first], rows.slice(first, end - first)) for first, end in zip(cuts, cuts[1:]) if end > first]
 
 
-def _pieces(batches: Iterable[pa.RecordBatch], most: int | None) -> Iterator[pa.Table]:
+def pieces(batches: Iterable[pa.RecordBatch], most: int | None) -> Iterator[pa.Table]:
     """Tables of rows, none of them empty, and none with many more rows than ``most``; None for all rows at once."""
     kept: list[pa.RecordBatch] = []
     rows = size = 0

@@ -14,6 +14,7 @@ import pyarrow as pa
 from streamsink.errors import Misuse
 from streamsink.sinks.databases.address import Address
 from streamsink.sinks.databases.bulk.prepared import Prepared
+from streamsink.sinks.databases.bulk.staging_tables import StagingTables
 from streamsink.sinks.databases.table_info import Column, TableInfo
 
 CONNECT_TIMEOUT_S = 10
@@ -35,7 +36,8 @@ class Dialect(ABC):
     counts_bytes: which of both.
     others_matter: replacing by key looks at every unique index. has_nan: numbers may be NaN or infinite.
     has_zero_byte: texts may have a zero byte. repeats: a statement may replace the same row twice, in order.
-    prepared: transactions that outlive their connection; None where there are none.
+    prepared: transactions that outlive their connection; None where there are none. staging: tables that others fill;
+    None where one connection writes at a time.
     """
 
     module: str
@@ -51,6 +53,7 @@ class Dialect(ABC):
     has_zero_byte = True
     repeats = True
     prepared: Prepared | None = None
+    staging: StagingTables | None = None
 
     def driver(self) -> ModuleType:
         """The driver's module. Raises Misuse if it is not installed."""

@@ -1,14 +1,19 @@
-"""Whether rows with certain columns fit into a table, which is made where it is missing and that is wanted."""
+"""Whether rows fit into a table: their columns, and their values.
 
-from collections.abc import Mapping
+The table is made where it is missing and that is wanted. What would be refused after the record is found before: each
+check of values is one pass of Arrow over a column. No message has a value.
+"""
+
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from streamsink.errors import Misuse
 from streamsink.sinks.databases.changes import Change
 from streamsink.sinks.databases.dialect import Dialect, Run
-from streamsink.sinks.databases.table_info import TableInfo, check_keys, check_names, misfit, said
+from streamsink.sinks.databases.table_info import Column, TableInfo, check_keys, check_names, misfit, said
 
 
 class Fitting:
@@ -88,3 +93,80 @@ class Fitting:
         if keys:
             parts.append(f"PRIMARY KEY ({', '.join(dialect.quoted(key) for key in keys)})")
         self._run(f"CREATE TABLE {dialect.quoted(self._schema, self._table)} ({', '.join(parts)})")
+
+
+def are_exact(run: Run, dialect: Dialect, name: tuple[str, str], keys: Sequence[str]) -> bool:
+    """Whether a table takes two keys for equal only when they are the same. name: as ``Fitting`` has it."""
+    return all(column.exact for column in dialect.describe(run, *name).columns if column.name in keys)
+
+
+def check_values(rows: pa.Table, info: TableInfo, dialect: Dialect, path: str) -> None:
+    """Raises Misuse, which names the column and what is wrong, when a value of these rows does not fit.
+
+    rows: with columns that the table has, of types that fit. path: of the sink, for messages.
+    """
+    longest = 0
+    for name, values in zip(rows.column_names, rows.columns):
+        column = info.column(name)
+        if column is None:
+            continue
+        found = _wrong(values, column, dialect)
+        if found:
+            raise Misuse(
+                f"{path}: column '{name}' ({column.type}) is given {found}. Nothing of this batch was recorded or "
+                "written. Mend the rows in the query, or change the column, and start the query again",
+                kind="database.values",
+            )
+        longest += _longest(values)
+    if info.largest_row is not None and longest > info.largest_row:
+        raise Misuse(
+            f"{path}: a row may have {longest} bytes of text and binaries, and the server takes {info.largest_row} at "
+            "once. Nothing of this batch was recorded or written. Raise max_allowed_packet of the server, or keep such "
+            "values elsewhere",
+            kind="database.values",
+        )
+
+
+def _wrong(values: pa.ChunkedArray, column: Column, dialect: Dialect) -> str:
+    """What does not fit; '' when all do."""
+    of = values.type
+    if values.null_count and not column.nullable:
+        return f"{values.null_count} nulls, and is NOT NULL"
+    if pt.is_floating(of) and not dialect.has_nan and not pc.all(pc.is_finite(values), min_count=0).as_py():
+        return "NaN or an infinite number, which this database does not have"
+    if pt.is_string(of):
+        return _wrong_text(values, column, dialect)
+    if pt.is_binary(of) and column.size is not None and _longest(values) > column.size:
+        return f"a value of {_longest(values)} bytes, and takes {column.size}"
+    if pt.is_date(of) or pt.is_timestamp(of):
+        return _wrong_time(values, column)
+    return ""
+
+
+def _wrong_text(values: pa.ChunkedArray, column: Column, dialect: Dialect) -> str:
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return "text that is not UTF-8"
+    if not dialect.has_zero_byte and pc.any(pc.match_substring(values, "\0"), min_count=0).as_py():
+        return "text with a zero byte, which this database does not have"
+    letters = pc.max(pc.utf8_length(values)).as_py() or 0 if column.size is not None else 0
+    if column.size is not None and letters > column.size:
+        return f"a text of {letters} letters, and takes {column.size}"
+    if column.bytes is not None and _longest(values) > column.bytes:
+        return f"a text of {_longest(values)} bytes, and takes {column.bytes}"
+    return ""
+
+
+def _wrong_time(values: pa.ChunkedArray, column: Column) -> str:
+    years = pc.min_max(pc.year(values)).as_py()
+    if years["min"] is not None and not column.first_year <= years["min"] <= years["max"] <= column.last_year:
+        return f"a time outside of the years {column.first_year} to {column.last_year}"
+    return ""
+
+
+def _longest(values: pa.ChunkedArray) -> int:
+    """The most bytes of a text or a binary; 0 for other types."""
+    if pt.is_string(values.type) or pt.is_binary(values.type):
+        return pc.max(pc.binary_length(values)).as_py() or 0
+    return 0

@@ -13,6 +13,7 @@ from streamsink.errors import Misuse
 from streamsink.sinks.databases.address import Address
 from streamsink.sinks.databases.bulk import load_local
 from streamsink.sinks.databases.bulk.prepared import MySqlPrepared
+from streamsink.sinks.databases.bulk.staging_tables import MySqlStaging
 from streamsink.sinks.databases.dialect import (
     BRANCHES,
     CHECKPOINTS,
@@ -80,6 +81,7 @@ class MySql(Dialect):
     others_matter = True
     insert_absent = ("INSERT IGNORE INTO", "")
     prepared = MySqlPrepared()
+    staging = MySqlStaging()
 
     def connect(self, address: Address) -> Any:
         pymysql = self.driver()

@@ -11,6 +11,7 @@ import pyarrow.types as pt
 from streamsink.sinks.databases.address import Address
 from streamsink.sinks.databases.bulk import copy_binary
 from streamsink.sinks.databases.bulk.prepared import PostgreSqlPrepared
+from streamsink.sinks.databases.bulk.staging_tables import PostgreSqlStaging, conflict
 from streamsink.sinks.databases.dialect import (
     BRANCHES,
     CHECKPOINTS,
@@ -77,6 +78,7 @@ class PostgreSql(Dialect):
     has_zero_byte = False
     repeats = False
     prepared = PostgreSqlPrepared()
+    staging = PostgreSqlStaging()
 
     def connect(self, address: Address) -> Any:
         connection = self._connected(
@@ -278,16 +280,14 @@ class PostgreSql(Dialect):
         return [found.get(name, "") for name in names]
 
     def upsert(self, run: Run, into: str, rows: pa.Table, keys: Sequence[str]) -> None:
-        others = [self.quoted(name) for name in rows.column_names if name not in keys]
-        change = "UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in others) if others else "NOTHING"
-        names = ", ".join(self.quoted(name) for name in rows.column_names)
-        conflict = f"ON CONFLICT ({', '.join(self.quoted(key) for key in keys)}) DO {change}"
+        names, by = [self.quoted(name) for name in rows.column_names], [self.quoted(key) for key in keys]
         if rows.num_rows < _FEW_ROWS:
             marks = ", ".join(["%s"] * rows.num_columns)
-            run.many(f"INSERT INTO {into} ({names}) VALUES ({marks}) {conflict}", _tuples(rows))
+            made = f"INSERT INTO {into} ({', '.join(names)}) VALUES ({marks}) {conflict(names, by)}"
+            run.many(made, _tuples(rows))
             return
         with _Before(self, run, into, rows) as before:
-            run(f"INSERT INTO {into} ({names}) SELECT {names} FROM {before} {conflict}")
+            run(self.staging.upsert(into, before, names, by))
 
     def delete(self, run: Run, into: str, keys: pa.Table) -> None:
         names = [self.quoted(name) for name in keys.column_names]
@@ -295,8 +295,7 @@ class PostgreSql(Dialect):
             run.many(f"DELETE FROM {into} WHERE {' AND '.join(f'{name} = %s' for name in names)}", _tuples(keys))
             return
         with _Before(self, run, into, keys) as before:
-            same = " AND ".join(f"t.{name} = b.{name}" for name in names)
-            run(f"DELETE FROM {into} t USING {before} b WHERE {same}")
+            run(self.staging.delete(into, before, names))
 
     def check_at_once(self, run: Run) -> None:
         run("SET CONSTRAINTS ALL IMMEDIATE")

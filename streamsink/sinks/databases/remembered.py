@@ -5,9 +5,12 @@ target, which is written in the transaction of its rows. ``streamsink_identity``
 database or schema that is dropped and created again has another one. ``streamsink_branches`` is that of branches.py.
 """
 
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import Any
 
+from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.sinks.databases.dialect import BRANCHES, CHECKPOINTS, IDENTITY, Dialect, Run
 from streamsink.sinks.transactions.function import PendingCheckpoint
@@ -72,6 +75,15 @@ class Remembered:
     def has_branches(self, run: Run) -> bool:
         """Whether some query has ever written this schema by several connections."""
         return self.dialect.prepared is not None and self.dialect.exists(run, self.schema, BRANCHES)
+
+    def names_of(self, application: str) -> str:
+        """How the names of what several writers make begin: 28 letters, whatever the application's name is."""
+        of = [self.schema, self.target, application]
+        return f"streamsink-{hashlib.sha256(json.dumps(of).encode()).hexdigest()[:16]}-"
+
+    def attempt_of(self, application: str) -> str:
+        """The same for one attempt, which no other has: a number is put behind it."""
+        return f"{self.names_of(application)}{IdSource().new_id().replace('-', '')[:16]}-"
 
     def lock(self, run: Run, application: str) -> tuple[int, str]:
         """(number, id) of the record that was committed last; (0, '') for none.

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import pyarrow as pa
@@ -10,17 +11,18 @@ import pyarrow as pa
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.sinks.databases.address import Address, parse
-from streamsink.sinks.databases.branches import Attempt, Branches, OneWriterInstead, Rows, forget, refuse_writers, sweep
+from streamsink.sinks.databases.branches import EITHER, PREPARED, STAGED, Attempt, Branches, are_prepared, forget, sweep
+from streamsink.sinks.databases.bulk.sharing import OneWriterInstead, Rows
 from streamsink.sinks.databases.changes import ROWS_AT_ONCE, Change, plain
 from streamsink.sinks.databases.dialect import BRANCHES, CHECKPOINTS, IDENTITY, Dialect, Run
-from streamsink.sinks.databases.fitting import Fitting
+from streamsink.sinks.databases.fitting import Fitting, are_exact, check_values
 from streamsink.sinks.databases.link import Link
 from streamsink.sinks.databases.mysql import MySql
 from streamsink.sinks.databases.postgresql import PostgreSql
 from streamsink.sinks.databases.remembered import Remembered
 from streamsink.sinks.databases.sqlite import Sqlite
+from streamsink.sinks.databases.staging import Filled, Staging
 from streamsink.sinks.databases.table_info import said
-from streamsink.sinks.databases.values import check_values
 from streamsink.sinks.transactions.function import ONLY_ASKED, PendingCheckpoint, PendingTransaction
 from streamsink.sinks.transactions.staged_rows import StagedRows, StagedRowsSink
 
@@ -36,7 +38,8 @@ _MOST_WRITERS = 16
 _OF_SQLITE = ("-journal", "-wal", "-shm")
 # Keys of a session.
 _LINK, _SCHEMA, _TABLE, _EXACT, _TRIED = "link", "schema", "table", "exact", "tried"
-_HAS_BRANCHES, _SETTLED, _ALONE = "has branches", "settled", "one writer instead"
+_HAS_BRANCHES, _SETTLED, _ALONE, _PREPARES = "has branches", "settled", "one writer instead", "prepares"
+_ASKED = "application"  # for which it was asked last what was committed
 log = logging.getLogger("streamsink")
 
 
@@ -53,8 +56,9 @@ class DatabaseSink(StagedRowsSink):
     delete_column: a boolean column of the rows, which the table does not have: where it is true, the row with these
     keys is deleted. order_by: a column: of several rows of a batch with the same keys that with the greatest value
     counts; '' where the last one does.
-    writers: so many connections write a checkpoint of 'insert' that has many rows, all but one of them by prepared
-    transactions; 1 by default, as with more a reader may see a part of it until all are committed.
+    writers: so many connections write a checkpoint that has many rows; 1 by default. writers_by: 'prepared' for
+    transactions that are committed one after the other, so that a reader may see a part of a checkpoint; 'staged' for
+    tables of which one transaction moves all rows; 'auto' for 'prepared' where mode and server have it, else 'staged'.
     create_table: create the table where it is missing. check_rows_up_to: batches of at most so many rows are tried in
     the database before they are recorded; 0 for none. name: of the destination in messages and in the journal; by
     default the URL and the table. Give the name that it had when the URL changes, for instance after a failover.
@@ -76,6 +80,7 @@ class DatabaseSink(StagedRowsSink):
     delete_column: str = ""
     order_by: str = ""
     writers: int = 1
+    writers_by: str = EITHER
     create_table: bool = False
     check_rows_up_to: int = 10_000
     name: str = ""
@@ -107,7 +112,7 @@ class DatabaseSink(StagedRowsSink):
 
     def last_committed(self, application: str, session: dict[str, Any]) -> str | None:
         def ask(run: Run) -> str | None:
-            branches = self._branches(run, application, session)
+            branches, session[_ASKED] = self._branches(run, application, session), application
             if branches is not None:
                 branches.settle(run, sweep=False)
             return self._remembered(run, session).last(run, application)
@@ -126,10 +131,11 @@ class DatabaseSink(StagedRowsSink):
         return bool(self._asked(session, lambda run: self._remembered(run, session).is_target_there(run)))
 
     def check_columns(self, columns: pa.Schema, session: dict[str, Any]) -> None:
-        session[_TABLE] = self._link(session).transaction(
-            lambda run: self._fitting(run, session).table_for(columns),
-            "the table could not be looked at. Nothing was written",
-        )
+        link, failed = self._link(session), "the table could not be looked at. Nothing was written"
+        session[_TABLE] = link.transaction(lambda run: self._fitting(run, session).table_for(columns), failed)
+        if self.writers > 1:
+            names = [name for name in columns.names if name != self.delete_column]
+            link.transaction(lambda run: _check_staging(self, run, names, session), failed, keep=False)
 
     def check_transactions(
         self, transactions: Sequence[PendingTransaction[StagedRows]], session: dict[str, Any]
@@ -157,7 +163,7 @@ class DatabaseSink(StagedRowsSink):
             self._commit(checkpoint, 1)
 
     def _commit(self, checkpoint: PendingCheckpoint[StagedRows], writers: int) -> None:
-        session, pending, attempts = checkpoint.session, checkpoint.transactions, list[Attempt]()
+        session, pending, attempts = checkpoint.session, checkpoint.transactions, list[Attempt | Filled]()
         small = sum(each.transaction.size for each in pending) <= _READ_BEFORE_BYTES
         read = list(self._read(pending)) if small else None
         tries = iter((lambda: None,))  # the fence was asked before the first try
@@ -178,14 +184,11 @@ class DatabaseSink(StagedRowsSink):
                 return
             if number != checkpoint.expect:
                 raise checkpoint.superseded(number)
-            rows = self._read(pending) if read is None else read
+            rows = Rows(lambda: self._read(pending) if read is None else read, sum(each.rows for each in pending))
             if branches is None or writers == 1:
-                self._change(run, rows, session=session)
+                self._change(run, rows.read(), session=session)
             else:
-                all_of_them = Rows(rows, sum(each.rows for each in pending))
-                attempts.append(
-                    branches.write(run, all_of_them, writers - 1, lambda *of: self._change(*of, session=session))
-                )
+                _share(self, run, rows, (branches, attempts), session)
             remembered.store(run, checkpoint)
 
         named = f"record {checkpoint.number} of application '{checkpoint.application}'"
@@ -197,11 +200,11 @@ class DatabaseSink(StagedRowsSink):
                 "that succeeds, and nothing after it is committed before",
                 refused=f"Change the table so that it takes the rows{folder}, and start the query again",
             )
-            if attempts:
+            if attempts and isinstance(decided := attempts[-1], Attempt):
                 session.pop(_SETTLED)  # until that is so
-                attempts[-1].commit()
+                decided.commit()
                 self._link(session).transaction(
-                    lambda run: attempts[-1].of.settle(run, sweep=False),
+                    lambda run: decided.of.settle(run, sweep=False),
                     f"{named} is committed, and readers may not see all of its rows yet; the next start of the query "
                     "sees to that first",
                 )
@@ -227,7 +230,7 @@ class DatabaseSink(StagedRowsSink):
         return self._link(session).transaction(ask, "what the database remembers could not be read")
 
     def _identity(self, run: Run, new_id: str, session: dict[str, Any]) -> str:
-        refuse_writers(self._dialect(), run, self.writers, self.path)
+        _prepares(self, run, session)
         of = self._remembered(run, session)
         return of.identity(run, new_id, branches=self.writers > 1, path=self.path if ONLY_ASKED in session else "")
 
@@ -236,7 +239,10 @@ class DatabaseSink(StagedRowsSink):
         remembered = self._remembered(run, session)
         if _HAS_BRANCHES not in session:
             session[_HAS_BRANCHES] = remembered.has_branches(run)
-        return Branches(remembered, application, self._address(), self.path) if session[_HAS_BRANCHES] else None
+        if not session[_HAS_BRANCHES]:
+            return None
+        sweeps = self.writers == 1 or _prepares(self, run, session)
+        return Branches(remembered, application, self._address(), self.path, sweeps)
 
     def _remembered(self, run: Run, session: dict[str, Any]) -> Remembered:
         dialect = self._dialect()
@@ -260,15 +266,16 @@ class DatabaseSink(StagedRowsSink):
         self, run: Run, batches: Iterable[pa.RecordBatch], at_once: int = ROWS_AT_ONCE, *, session: dict[str, Any]
     ) -> None:
         remembered = self._remembered(run, session)
-        into = remembered.dialect.quoted(remembered.schema, self.table)
-        exact = self._is_exact(run, remembered, session)
+        into, exact = remembered.dialect.quoted(remembered.schema, self.table), True
+        if self.delete_column:
+            exact = self._is_exact(run, session)
         self._change_of(at_once).apply(batches, run, remembered.dialect, into, exact=exact)
 
-    def _is_exact(self, run: Run, remembered: Remembered, session: dict[str, Any]) -> bool:
-        if self.delete_column and _EXACT not in session:
-            info = remembered.dialect.describe(run, remembered.schema, self.table)
-            session[_EXACT] = all(column.exact for column in info.columns if column.name in self.keys)
-        return not self.delete_column or bool(session[_EXACT])
+    def _is_exact(self, run: Run, session: dict[str, Any]) -> bool:
+        if _EXACT not in session:
+            of = self._remembered(run, session)
+            session[_EXACT] = are_exact(run, of.dialect, (of.schema, self.table), self.keys)
+        return bool(session[_EXACT])
 
     def _try(self, transactions: Sequence[PendingTransaction[StagedRows]], session: dict[str, Any]) -> None:
         """Write the rows in a transaction that is rolled back."""
@@ -286,6 +293,40 @@ class DatabaseSink(StagedRowsSink):
             refused="Mend the rows in the query, or change the table, and start the query again",
             keep=False,
         )
+
+
+def _prepares(sink: DatabaseSink, run: Run, session: dict[str, Any]) -> bool:
+    """Whether several writers prepare transactions; else they fill staging tables. Raises Misuse."""
+    if _PREPARES not in session:
+        by = STAGED if sink.keys else sink.writers_by
+        session[_PREPARES] = are_prepared(sink._dialect(), run, (sink.writers, by), sink.path)
+    return bool(session[_PREPARES])
+
+
+def _staging(sink: DatabaseSink, run: Run, application: str, session: dict[str, Any]) -> Staging:
+    return Staging(sink._remembered(run, session), application, sink._address(), sink.path)
+
+
+def _check_staging(sink: DatabaseSink, run: Run, names: Sequence[str], session: dict[str, Any]) -> None:
+    if not _prepares(sink, run, session):
+        staging = _staging(sink, run, session.get(_ASKED, ""), session)
+        staging.check(run, session[_TABLE], names, sink._change_of(), writers=sink.writers)
+
+
+def _share(
+    sink: DatabaseSink, run: Run, rows: Rows, by: tuple[Branches, list[Attempt | Filled]], session: dict[str, Any]
+) -> None:
+    """Write the rows of a checkpoint by several connections. by: the branches, and where the attempt is noted."""
+    branches, attempts = by
+    if _prepares(sink, run, session):
+        write = partial(sink._change, session=session)
+        attempts.append(branches.write(run, rows, sink.writers - 1, write))
+    elif sink.keys and not sink._is_exact(run, session):  # recorded before there were several writers
+        sink._change(run, rows.read(), session=session)
+    else:
+        filled, change = _staging(sink, run, branches.application, session).begin(), sink._change_of()
+        attempts.append(filled)
+        filled.write(run, change.reduced(rows), sink.writers, change)
 
 
 def _data(sink: DatabaseSink, rows: pa.RecordBatch) -> pa.Table:
@@ -317,8 +358,12 @@ def _wrong_options(sink: DatabaseSink, address: Address) -> str:
         return f"check_rows_up_to is {sink.check_rows_up_to!r}, expected a number of rows"
     if not isinstance(sink.writers, int) or not 1 <= sink.writers <= _MOST_WRITERS:
         return f"writers is {sink.writers!r}, expected 1 to {_MOST_WRITERS}"
-    if sink.writers > 1 and (sink.mode != INSERT or address.system == "sqlite"):
-        return f"writers is {sink.writers!r}, which is for mode='insert' and for databases that have a server"
+    if sink.writers > 1 and address.system == "sqlite":
+        return f"writers is {sink.writers!r}, which is for databases that have a server"
+    if sink.writers_by not in (EITHER, PREPARED, STAGED):
+        return f"writers_by is {sink.writers_by!r}, expected 'prepared', 'staged' or 'auto'"
+    if sink.writers_by == PREPARED and sink.mode != INSERT:
+        return "writers_by is 'prepared', which is for mode='insert': rows with keys have an order; 'staged' takes them"
     if sink.table in (CHECKPOINTS, IDENTITY, BRANCHES):
         return f"the table is {sink.table}, which is the sink's own"
     if address.system == "sqlite" and sink.journal in [f"{address.database}{end}" for end in _OF_SQLITE]:
