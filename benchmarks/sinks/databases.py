@@ -20,6 +20,7 @@ from tests.services.server import Server
 
 JDBC, BATCHED = "df.write.jdbc", "df.write.jdbc, rewritten statements"
 OURS, ASYNC, TWO = "streamsink", 'streamsink, publish="async"', "streamsink, writers=2"
+STAGED = 'streamsink, writers=2, writers_by="staged"'
 _PASSWORD_ENV = "STREAMSINK_BENCH_DATABASE"
 
 
@@ -74,7 +75,8 @@ def databases(spark, folder: Path, sizes: Sizes) -> list:
             with kind.server(at / "server") as server:
                 place = _place(kind, server)
                 large, speed, *_ = turns.large(spark, at, place, sizes)
-                one = {way: of for way, of in place.ways.items() if way != TWO}  # a micro-batch is too small for two
+                # A micro-batch is too small for two.
+                one = {way: of for way, of in place.ways.items() if way not in (TWO, STAGED)}
                 micro, *_ = turns.micro(spark, at, replace(place, ways=one), sizes)
         except NO_SERVER as why:
             found.append(Table(f"Into {kind.title}", ("not measured",), [[str(why)]]))
@@ -82,8 +84,8 @@ def databases(spark, folder: Path, sizes: Sizes) -> list:
         finally:
             del os.environ[_PASSWORD_ENV]
         found += [large, micro]
-        for way in (OURS, TWO, ASYNC):
-            if way != TWO:  # what it brings depends on the processors that the server has to spare
+        for way in (OURS, TWO, STAGED, ASYNC):
+            if way not in (TWO, STAGED):  # what it brings depends on the processors that the server has to spare
                 what = f"{kind.title}{', async' if way == ASYNC else ''}: rows/s against df.write.jdbc"
                 found.append(at_least(what, turns.ratio(speed, way, JDBC), 1.5))
             harder.append([kind.title, way, f"{turns.ratio(speed, way, BATCHED):.2f}x"])
@@ -105,11 +107,12 @@ def _place(kind: _Kind, server: Server) -> turns.Place:
 
         return turns.Way(start)
 
-    def ours(publish: str, writers: int = 1) -> turns.Way:
+    def ours(publish: str, writers: int = 1, by: str = "auto") -> turns.Way:
         begun = []
 
         def start(rows: DataFrame, at: Path, table: str) -> DataStreamWriter:
-            where = {"schema": kind.schema, "user": kind.user, "password_env": _PASSWORD_ENV, "writers": writers}
+            where = {"schema": kind.schema, "user": kind.user, "password_env": _PASSWORD_ENV}
+            where |= {"writers": writers, "writers_by": by}
             destination = DatabaseSink(url, table, journal=str(at / "journal"), **where)
             begun[:] = [to_sink(destination, lambda event: None, application=table, publish=publish)]
             return rows.writeStream.foreachBatch(begun[0])
@@ -122,7 +125,7 @@ def _place(kind: _Kind, server: Server) -> turns.Place:
     ways = {JDBC: with_jdbc(jdbc), BATCHED: with_jdbc(f"{jdbc}?{kind.batched}")}
     return turns.Place(
         f"Into {kind.title}",
-        {**ways, OURS: ours("sync"), TWO: ours("sync", 2), ASYNC: ours("async")},
+        {**ways, OURS: ours("sync"), TWO: ours("sync", 2), STAGED: ours("sync", 2, "staged"), ASYNC: ours("async")},
         make=make,
         count=lambda table: _ask(server, f"SELECT count(*) FROM {kind.schema}.{table}"),
         shape=lambda rows: rows,

@@ -11,8 +11,9 @@ import pytest
 from streamsink.sinks.databases import sink, staging
 from streamsink.sinks.databases.bulk.sharing import Rows
 from streamsink.sinks.databases.changes import Change, last_of_keys
+from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import follows, told
-from tests.databases.accidents import ENDS, World, write
+from tests.databases.accidents import ENDS, Statements, World, write
 from tests.databases.places import PASSWORDS, TABLE, Place
 from tests.databases.test_rows import HOSTILE, TYPES, _one, _plain
 from tests.services import mariadb
@@ -169,6 +170,16 @@ def test_rows_that_are_in_the_way_of_others_in_another_order(served, monkeypatch
     assert list(served.ask("SELECT id, u FROM odd ORDER BY id")) == [(0, 6), (1, 5)] and not many_writers()
 
 
+@pytest.mark.parametrize("served", ["postgresql"], indirect=True)
+def test_a_row_that_is_deleted_is_not_in_the_way(served, many_writers):
+    """Of one that gets its value in a unique column."""
+    served.do("CREATE TABLE odd (id bigint PRIMARY KEY, u bigint UNIQUE)")
+    served.do("INSERT INTO odd VALUES (0, 5)")
+    rows = pa.RecordBatch.from_pydict({"id": [1, 0], "u": [5, 5], "gone": [False, True]})
+    write(served, rows, table="odd", delete_column="gone", **_of("upsert"))
+    assert list(served.ask("SELECT id, u FROM odd")) == [(1, 5)] and many_writers()
+
+
 @pytest.mark.parametrize("served", ["mariadb"], indirect=True)
 def test_keys_that_only_the_database_takes_for_equal(served):
     """Their rows have an order, which is lost among several tables; that is said before anything is recorded."""
@@ -179,6 +190,39 @@ def test_keys_that_only_the_database_takes_for_equal(served):
     assert served.count("odd") == 0
     write(served, rows, table="odd", **{**_of("upsert"), "writers": 1})
     assert list(served.ask("SELECT v FROM odd")) == [(2,)]
+
+
+@pytest.mark.parametrize("served", ["mariadb"], indirect=True)
+def test_a_record_of_one_writer_whose_keys_must_stay_in_order(served, monkeypatch):
+    """It is there already when there are to be several: one writes it, and then the query stops."""
+    monkeypatch.setattr(Rows, "at_once", lambda *of: 1)
+    schema = pa.schema([("id", pa.int64()), ("k", pa.string()), ("word", pa.string())])
+    made = World(served, monkeypatch, schema, table="odd", mode="upsert", keys=("k",))
+    word = "abcdefgh"
+    made.rows = lambda start, end: pa.RecordBatch.from_pydict(
+        {
+            "id": range(start, end),
+            "k": [(word + word.upper())[n % 16] for n in range(start, end)],
+            "word": ["x"] * (end - start),
+        },
+        schema=schema,
+    )
+    served.do("CREATE TABLE odd (k varchar(9) PRIMARY KEY, id bigint, word text)")
+    with contextlib.suppress(InjectedCrash):
+        made.start(Dies(served.kind), ends=(16,))
+    made.statements.cut()
+    made.of_sink |= {"writers": 4, "writers_by": "staged"}
+    told("database.columns", lambda: made.start(ends=(16, 32)))
+    assert sorted(served.ask("SELECT k, id FROM odd")) == [(k, 8 + n) for n, k in enumerate(word)]
+
+
+class Dies(Statements):
+    """The driver dies when the first batch is to be committed."""
+
+    def do(self, name, action):
+        if name == "commit" and "record_id" in self.log[-1] and "UPDATE" in self.log[-1]:
+            self.at = len(self.log) + 1
+        return super().do(name, action)
 
 
 MAKE_USER = {

@@ -20,6 +20,8 @@ _ROWS, _BRANCHES = "tests/databases/test_rows.py", "tests/databases/test_branche
 _DATABASE = "sinks/databases/sink.py:DatabaseSink"
 _REMEMBERED = "sinks/databases/remembered.py:Remembered"
 _OF_BRANCHES = "sinks/databases/branches.py:Branches"
+_STAGING, _STAGED_ROWS = "tests/databases/test_staging.py", "tests/databases/test_staged_rows.py"
+_FILLED = "sinks/databases/staging.py:Filled"
 
 OF_SINKS = (
     Defect("rows are gone that a database may lack later", "sinks/transactions/sink.py:OpenTransactions.__init__",
@@ -41,7 +43,7 @@ OF_SINKS = (
            (f"{_BRANCHES}::test_a_sleeper_decides_between_two_tries_of_its_successor",)),
     Defect("a start believes a checkpoint whose branches are not committed", f"{_DATABASE}.last_committed",
            "branches.settle(run, sweep=False)", "pass", (f"{_BRANCHES}::test_a_start_commits_what_is_decided",)),
-    Defect("a branch that failed is decided", f"{_OF_BRANCHES}.write", "self._await(run, running)", "pass",
+    Defect("a branch that failed is decided", f"{_OF_BRANCHES}.write", "await_all(running, run)", "pass",
            (f"{_BRANCHES}::test_a_branch_that_waits_for_another_one",)),
     Defect("branches of a dead driver keep their locks", f"{_OF_BRANCHES}._end", "self._roll_back(control, name)", "pass",
            (f"{_BRANCHES}::test_the_server_is_killed_between_prepare_and_commit",)),
@@ -67,7 +69,32 @@ OF_SINKS = (
     Defect("what a commit refuses leaves branches prepared", f"{_OF_BRANCHES}.write",
            "self.remembered.dialect.check_at_once(run)", "pass",
            (f"{_BRANCHES}::test_what_is_checked_at_the_commit_leaves_no_branch",)),
-    Defect("a change is overtaken by an earlier one", "sinks/databases/changes.py:last_of_keys",
+    Defect("rows are moved from a table that was emptied", f"{_FILLED}.move",
+           "if found != [part.rows for part in self._parts] or sum(found) != count:", "if False:",
+           (f"{_STAGING}::test_staging_tables_that_somebody_else_has_emptied",)),
+    Defect("rows are moved before all writers are done", f"{_FILLED}.write", "await_all(running, run)", "pass",
+           (f"{_STAGING}::test_rows_are_moved_from_tables_of_two_writers",)),
+    Defect("staging tables of a dead driver stay", f"{_OF_BRANCHES}.settle", ".sweep(run)", "",
+           (f"{_STAGING}::test_a_sleeper_without_its_transaction_wakes_up_among_its_successor",)),
+    Defect("staging tables stay behind their batch", f"{_FILLED}.close", "self.of.drop(self._open[0], self.names)", "pass",
+           (f"{_STAGING}::test_a_driver_sleeps_before_it_moves_rows", f"{_STAGED_ROWS}::test_rows_that_are_refused_when_they_are_moved",
+            f"{_STAGING}::test_rows_are_moved_from_tables_of_two_writers")),
+    Defect("a sleeper drops the tables of its successor", f"{_REMEMBERED}.attempt_of",
+           "{IdSource().new_id().replace('-', '')[:16]}", "0",
+           (f"{_STAGING}::test_a_sleeper_without_its_transaction_wakes_up_among_its_successor",)),
+    Defect("rows with the same key are moved in any order", "sinks/databases/changes.py:Change.reduced",
+           "if not self.keys:", "if True:", (f"{_STAGED_ROWS}::test_changes_are_as_with_one_writer",)),
+    Defect("rows that give way are moved last", f"{_FILLED}.move", "not part.deletes", "part.deletes",
+           (f"{_STAGED_ROWS}::test_a_row_that_is_deleted_is_not_in_the_way",)),
+    Defect("rows that one writer would write stop a query", f"{_FILLED}.write", "raise OneWriterInstead(failed) from None", "raise",
+           (f"{_STAGED_ROWS}::test_rows_that_are_in_the_way_of_others_in_another_order",)),
+    Defect("a user who may make no tables is found behind the record", "sinks/databases/sink.py:_check_staging",
+           "if not _prepares(sink, run, session):", "if False:",
+           (f"{_STAGED_ROWS}::test_a_user_who_may_make_no_tables",)),
+    Defect("keys that are equal to the database alone lose their order", "sinks/databases/sink.py:_share",
+           "sink.keys and not sink._is_exact(run, session)", "False",
+           (f"{_STAGED_ROWS}::test_a_record_of_one_writer_whose_keys_must_stay_in_order",)),
+    Defect("a change is overtaken by an earlier one", "sinks/databases/changes.py:last_places",
            'aggregate([(_PLACE, "max")])[f"{_PLACE}_max"]', 'aggregate([(_PLACE, "min")])[f"{_PLACE}_min"]', (_ROWS,)),
     Defect("a database is given rows that were not tried", f"{_DATABASE}.check_transactions",
            "check_values(_data(self, rows), info, dialect, self.path)", "pass", (_REFUSED,)),
