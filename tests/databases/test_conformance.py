@@ -3,6 +3,7 @@ there once."""
 
 import pytest
 
+from streamsink.sinks.databases import sink
 from streamsink.testing.conformance import check_sink
 
 # Servers are asked over a network, and each of their worlds makes tables: so the gate tries few calls with them.
@@ -31,3 +32,13 @@ def test_every_call_is_tried(place, options, by_key):
     own."""
     of_sink = {"mode": "upsert", "keys": ("id",)} if by_key else {}
     assert _check(place, 7, options, **of_sink) > 100
+
+
+@pytest.mark.soak
+@pytest.mark.slow
+@pytest.mark.parametrize("by_key", [False, True], ids=["insert", "upsert"])
+def test_every_call_of_several_writers_is_tried(served, by_key, monkeypatch):
+    """The same with staging tables."""
+    monkeypatch.setattr(sink, "_LEAST_ROWS", 2)
+    of_sink = {"mode": "upsert", "keys": ("id",)} if by_key else {}
+    assert _check(served, 7, {}, writers=2, writers_by="staged", **of_sink) > 100

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from streamsink.sinks.databases import sink, staging
+from streamsink.sinks.databases import mysql, sink, staging
+from streamsink.sinks.databases.bulk import load_local
 from streamsink.sinks.databases.bulk.sharing import Rows
 from streamsink.sinks.databases.changes import Change, last_of_keys
 from streamsink.testing.faults import InjectedCrash
@@ -105,6 +106,16 @@ def test_columns_of_all_kinds(served, many_writers):
     assert len(set(served.ask("SELECT n FROM odd"))) == 4
 
 
+@pytest.mark.parametrize("served", ["mariadb"], indirect=True)
+def test_rows_that_a_server_leaves_out_are_put_into_a_staging_table_again(served, many_writers, monkeypatch):
+    """By statements, when what was loaded is rolled back."""
+    monkeypatch.setattr(mysql, "_FEW_ROWS", 0)
+    load = load_local.load
+    monkeypatch.setattr(load_local, "load", lambda *of: (load(*of)[0] - 1, 0))
+    write(served, _one(v=pa.array(range(50))), **STAGED)
+    assert served.ids() == list(range(50)) and many_writers()
+
+
 def _changes(rng: random.Random, count: int) -> pa.RecordBatch:
     """Changes of few keys, of two columns each, with a column that orders some of them."""
     rows = {"k": [rng.randrange(count // 3) for _ in range(count)], "l": [rng.choice("ab") for _ in range(count)]}
@@ -155,6 +166,16 @@ def test_rows_that_are_refused_when_they_are_moved(served, monkeypatch, mode):
     served.do("ALTER TABLE odd DROP CONSTRAINT short")
     world.start()
     assert [row[0] for row in served.ask("SELECT id FROM odd ORDER BY id")] == ALL
+
+
+@pytest.mark.parametrize("served", ["postgresql"], indirect=True)
+def test_a_text_that_is_refused_when_a_staging_table_is_filled(served):
+    """No UUID, in a batch that was not tried: the error is that of one writer, and nothing is there."""
+    served.do("CREATE TABLE odd (id bigint, v uuid)")
+    rows = pa.RecordBatch.from_pydict({"id": [0, 1], "v": ["00000000-0000-0000-0000-000000000001", "1"]})
+    said = told("database.rows-refused", lambda: write(served, rows, table="odd", check_rows_up_to=0, **STAGED))
+    said.says("SQLSTATE 22P02")
+    assert served.count("odd") == 0
 
 
 @pytest.mark.parametrize("served", ["postgresql"], indirect=True)

@@ -72,8 +72,6 @@ OF_SINKS = (
     Defect("rows are moved from a table that was emptied", f"{_FILLED}.move",
            "if found != [part.rows for part in self._parts] or sum(found) != count:", "if False:",
            (f"{_STAGING}::test_staging_tables_that_somebody_else_has_emptied",)),
-    Defect("rows are moved before all writers are done", f"{_FILLED}.write", "await_all(running, run)", "pass",
-           (f"{_STAGING}::test_rows_are_moved_from_tables_of_two_writers",)),
     Defect("staging tables of a dead driver stay", f"{_OF_BRANCHES}.settle", ".sweep(run)", "",
            (f"{_STAGING}::test_a_sleeper_without_its_transaction_wakes_up_among_its_successor",)),
     Defect("staging tables stay behind their batch", f"{_FILLED}.close", "self.of.drop(self._open[0], self.names)", "pass",

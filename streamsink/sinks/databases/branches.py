@@ -73,16 +73,12 @@ def sweep(run: Run, branches: "Branches | None") -> None:
 
 @dataclass(frozen=True)
 class Branches:
-    """The branches of an application into one target, of a database that has such. path: of the sink, for messages.
-
-    sweeps: undecided ones are looked for. Where the server prepares none the user may have no right to ask for them.
-    """
+    """The branches of an application into one target, of a database that has such. path: of the sink, for messages."""
 
     remembered: Remembered
     application: str
     address: Address
     path: str
-    sweeps: bool = True
 
     @property
     def prepared(self) -> Prepared:
@@ -158,7 +154,9 @@ class Branches:
         with contextlib.closing(control.connection):
             absent = [name for name in open_ones if not self._is_committed(control, name)]
             start = self.remembered.names_of(self.application)
-            there = self.prepared.names(control, start) if absent or (sweep and self.sweeps) else []
+            # Where there can be none the user may have no right to ask for them.
+            asks = absent or (sweep and not self.prepared.refused(control, 0))
+            there = self.prepared.names(control, start) if asks else []
             for name in there if sweep else ():
                 if name not in decided:
                     self._roll_back(control, name)

@@ -241,8 +241,7 @@ class DatabaseSink(StagedRowsSink):
             session[_HAS_BRANCHES] = remembered.has_branches(run)
         if not session[_HAS_BRANCHES]:
             return None
-        sweeps = self.writers == 1 or _prepares(self, run, session)
-        return Branches(remembered, application, self._address(), self.path, sweeps)
+        return Branches(remembered, application, self._address(), self.path)
 
     def _remembered(self, run: Run, session: dict[str, Any]) -> Remembered:
         dialect = self._dialect()
@@ -326,7 +325,7 @@ def _share(
     else:
         filled, change = _staging(sink, run, branches.application, session).begin(), sink._change_of()
         attempts.append(filled)
-        filled.write(run, change.reduced(rows), sink.writers, change)
+        filled.write(run, rows, sink.writers, change)
 
 
 def _data(sink: DatabaseSink, rows: pa.RecordBatch) -> pa.Table:

@@ -77,7 +77,8 @@ class Staging:
         except self.error as refused:
             if self.remembered.dialect.is_passing(refused):
                 raise
-            self.drop(run, attempt.names)
+            with contextlib.suppress(self.error):
+                self.drop(run, attempt.names)
             into = self.quoted(self.remembered.target).replace("%%", "%")
             raise Misuse(
                 f"{self.path}: writers is {writers}, and the user may not make, fill, read and drop tables beside the "
@@ -95,20 +96,27 @@ class Staging:
         start = self.remembered.names_of(self.application)
         names = [str(row[0]) for row in run(self.tables.find, self.remembered.schema, len(start), start)]
         if names:
-            control = Run(self.remembered.dialect.connect(self.address))
-            with contextlib.closing(control.connection):
-                for name in names:
-                    self.drop(control, [self.quoted(name)])
+            self.drop_anew([self.quoted(name) for name in names])
+
+    def drop_anew(self, tables: Sequence[str]) -> None:
+        """Drop tables by a connection of its own, as far as that is possible."""
+        with contextlib.suppress(self.error), contextlib.closing(self.remembered.dialect.connect(self.address)) as new:
+            for table in tables:
+                with contextlib.suppress(self.error):
+                    self.drop(Run(new), [table])
 
     def drop(self, run: Run, tables: Sequence[str]) -> None:
-        """Drop tables, as far as nobody uses them. run: of a connection without an open transaction."""
-        with contextlib.suppress(self.error):
-            try:
-                run(self.tables.impatient)
-                run(self.tables.drop(tables))
-                run.connection.commit()
-            except self.error:
-                run.connection.rollback()
+        """Drop tables, as far as nobody uses them. run: of a connection without an open transaction.
+
+        Raises the driver's errors.
+        """
+        try:
+            run(self.tables.impatient)
+            run(self.tables.drop(tables))
+            run.connection.commit()
+        except self.error:
+            run.connection.rollback()
+            raise
 
 
 @dataclass
@@ -138,20 +146,23 @@ class Filled:
     def write(self, run: Run, rows: Rows, writers: int, change: Change) -> None:
         """Let so many connections write rows into staging tables, and move these by the main transaction.
 
-        run: of the main transaction, which has the lock. rows: as ``Change.reduced`` has them. Raises OneWriterInstead
-        when the database refuses anything; the driver's own errors when trying again may help, and Retryable. After
-        any error, and behind the commit, ``close`` is to be called.
+        run: of the main transaction, which has the lock. Raises OneWriterInstead when the database refuses anything;
+        the driver's own errors when trying again may help, and Retryable. After any error, and behind the commit,
+        ``close`` is to be called.
         """
-        shared = Shared(rows.read(), rows.at_once(writers, ROWS_AT_ONCE))
         try:
             with ThreadPoolExecutor(writers) as pool:
+                reducing = pool.submit(change.reduced, rows)  # which may read all of them
+                await_all([reducing], run)
+                left = reducing.result()
+                shared = Shared(left.read(), left.at_once(writers, ROWS_AT_ONCE))
                 running = [pool.submit(self._fill, number, shared, change) for number in range(writers)]
                 try:
                     await_all(running, run)
                 except BaseException:
                     shared.stop()
                     raise
-            self.move(run, change, rows.count)
+            self.move(run, change, left.count)
         except self.of.error as failed:
             if self.of.remembered.dialect.is_quick(failed):
                 raise
@@ -213,7 +224,10 @@ class Filled:
         Idempotent. Not before the main transaction has ended.
         """
         if self._open and self._parts:
-            self.of.drop(self._open[0], self.names)
+            try:
+                self.of.drop(self._open[0], self.names)
+            except self.of.error:  # it may have waited for too long
+                self.of.drop_anew(self.names)
         self._parts.clear()
         while self._open:
             with contextlib.suppress(self.of.error):

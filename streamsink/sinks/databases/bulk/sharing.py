@@ -58,8 +58,8 @@ class Shared:
             self._batches = iter(())
 
 
-def await_all(running: Iterable["Future[None]"], run: Callable[..., Any]) -> None:
-    """Wait for the writers. run: of the main transaction. Raises the first error of any of them."""
+def await_all(running: Iterable["Future[Any]"], run: Callable[..., Any]) -> None:
+    """Wait for threads. run: of the main transaction. Raises the first error of any of them."""
     waiting = set(running)
     while waiting:
         done, waiting = wait(waiting, timeout=_ALIVE_S)
