@@ -19,6 +19,7 @@ from tests.databases.places import PASSWORDS, TABLE, Place
 from tests.databases.test_rows import HOSTILE, TYPES, _one, _plain
 from tests.services import mariadb
 
+pytestmark = pytest.mark.in_turn("rows of staging tables", 5)
 STAGED = {"writers": 2, "writers_by": "staged"}
 ALL = list(range(ENDS[-1]))
 

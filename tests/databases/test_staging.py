@@ -105,6 +105,7 @@ def _accident(world: World, statements: Statements) -> None:
     assert _tables(world.place) == [], where
 
 
+@pytest.mark.in_turn("staging tables", 2)
 def test_rows_are_moved_from_tables_of_two_writers(world):
     """Each batch, by one transaction."""
     log = _log(world())
@@ -112,7 +113,7 @@ def test_rows_are_moved_from_tables_of_two_writers(world):
     assert len([text for text in log if text.startswith("INSERT INTO") and " SELECT " in text]) > 3
 
 
-@pytest.mark.in_turn("drivers of staging tables that die", 2)
+@pytest.mark.in_turn("drivers of staging tables that die", 1)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_driver_of_staging_tables_dies(world, mode, rng: random.Random):
     """At the last commit, at the move before it, and at any statement."""
@@ -132,6 +133,7 @@ def test_a_driver_of_staging_tables_dies_at_every_statement(world, mode):
         _accident(made := world(), Statements(made.place.kind, number, mode))
 
 
+@pytest.mark.in_turn("staging tables", 2)
 def test_a_reply_to_the_commit_of_moved_rows_is_lost(world, served):
     """The driver looks, and goes on in the same run."""
     made = world()
@@ -141,7 +143,7 @@ def test_a_reply_to_the_commit_of_moved_rows_is_lost(world, served):
     _all_once(made)
 
 
-@pytest.mark.in_turn("servers of staging tables that are killed", 2)
+@pytest.mark.in_turn("servers of staging tables that are killed", 1)
 @pytest.mark.parametrize("mode", [BEFORE, AFTER])
 def test_the_server_is_killed_between_filling_and_moving(world, served, mode):
     """By SIGKILL; then it is started again, and unlogged tables are empty."""
@@ -160,6 +162,7 @@ def test_the_server_is_killed_between_filling_and_moving(world, served, mode):
     _all_once(made)
 
 
+@pytest.mark.in_turn("staging tables", 2)
 @follows("database.staging")
 def test_staging_tables_that_somebody_else_has_emptied(served, monkeypatch):
     """They are counted by the transaction that moves them: nothing of the batch is there."""
@@ -212,6 +215,7 @@ def test_a_driver_of_staging_tables_sleeps_at_every_statement(world, impatient):
         _sleeps(made := world(), lambda act, at=number: Statements(made.place.kind, at, act=act))
 
 
+@pytest.mark.in_turn("staging tables", 2)
 def test_a_sleeper_without_its_transaction_wakes_up_among_its_successor(served, monkeypatch):
     """The successor drops what it finds, and neither moves it; the sleeper drops none of the successor's tables."""
     of = {**STAGED, **BY_KEY, "name": "it"}
