@@ -11,7 +11,7 @@ from streamsink.sinks.databases import mysql, postgresql, sink, staging
 from streamsink.sinks.databases.bulk.sharing import Shared
 from streamsink.sinks.databases.changes import Change
 from streamsink.sinks.databases.remembered import Remembered
-from streamsink.sinks.databases.staging import Staging
+from streamsink.sinks.databases.staging import Filled, Staging
 from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import follows, told
 from tests.databases.accidents import AFTER, BEFORE, DIALECTS, ENDS, LOST, MODES, Statements, World
@@ -221,11 +221,7 @@ def test_a_sleeper_without_its_transaction_wakes_up_among_its_successor(served, 
     of = {**STAGED, **BY_KEY, "name": "it"}
     made = World(served, monkeypatch, **of)
     made.start(ends=ENDS[:3])
-    database = served.sink("/journal", **of)
-    remembered = Remembered(DIALECTS[served.kind](), served.schema, TABLE)
-    (application,) = {name for (name,) in served.ask('SELECT application FROM "streamsink_checkpoints"')}
-    sleeper = Staging(remembered, application, database._address(), "it").begin()
-    sleeper._fill(0, Shared([made.rows(100, 103)], 1), Change(("id",)))
+    sleeper, _ = _left_over(made, of)
     (its,) = _tables(served)
 
     def wakes_up() -> None:
@@ -240,3 +236,25 @@ def test_a_sleeper_without_its_transaction_wakes_up_among_its_successor(served, 
     assert made.statements.at
     made.start(ends=MORE)
     _all_once(made)
+
+
+def _left_over(made: World, of: dict) -> tuple[Filled, str]:
+    """The staging table of a driver that is in the midst of a batch, and the application whose it is."""
+    address = made.place.sink("/journal", **of)._address()
+    remembered = Remembered(DIALECTS[made.place.kind](), made.place.schema, TABLE)
+    (application,) = {name for (name,) in made.place.ask('SELECT application FROM "streamsink_checkpoints"')}
+    filled = Staging(remembered, application, address, "it").begin()
+    filled._fill(0, Shared([made.rows(100, 103)], 1), Change(("id",)))
+    return filled, application
+
+
+@pytest.mark.in_turn("staging tables", 2)
+def test_a_query_that_is_given_up_leaves_no_staging_tables(served, monkeypatch):
+    """Who forgets an application drops what a driver of it has left."""
+    of = {**STAGED, **BY_KEY, "name": "it"}
+    made = World(served, monkeypatch, **of)
+    made.start()
+    _, application = _left_over(made, of)
+    assert len(_tables(served)) == 1
+    served.sink("/journal", **of).forget(application, {})
+    assert _tables(served) == [] and served.ids() == ALL[: ENDS[-1]]
