@@ -17,11 +17,23 @@ from streamsink.spark.gateway.collecting import Collecting
 
 COLLECTED = "foreachBatch that collects the rows"
 FLOOR = "foreachBatch that collects, writes and flushes three files"
+NAMED = "foreachBatch that names an empty file"
 
 
 def collected(df: DataFrame, at: Path) -> DataStreamWriter:
     """The rows come to the driver in the cheapest way, and are dropped."""
     return df.writeStream.foreachBatch(lambda batch, number: _rows(batch))
+
+
+def named(df: DataFrame, at: Path) -> DataStreamWriter:
+    """What Spark does before it calls a batch function, and after: no row is computed."""
+    out = at / "out"
+
+    def name(batch: DataFrame, number: int) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / f"snapshot-{number}").touch()
+
+    return df.writeStream.foreachBatch(name)
 
 
 def floor(df: DataFrame, at: Path) -> DataStreamWriter:
