@@ -12,7 +12,6 @@ from streamsink.format.arrow_types import needs_int96, to_arrow_schema
 from streamsink.format.parquet_footer import Timestamps, with_timestamps
 from streamsink.format.types import DataField
 
-
 # zstd takes closer matches in what is at most 256 KiB long: pages of texts are 2 % smaller than in pages of Arrow's
 # megabyte, in the same time. A page exceeds this by up to 1,024 rows.
 PAGE_BYTES = 240 * 1024
