@@ -43,6 +43,8 @@ def floor(df: DataFrame, at: Path) -> DataStreamWriter:
     def write(batch: DataFrame, number: int) -> None:
         out.mkdir(parents=True, exist_ok=True)
         rows = _rows(batch)
+        if not rows:
+            return
         data = out / f"data-{number}.parquet"
         with data.open("xb") as file:
             pq.write_table(rows, file, compression="zstd", compression_level=1, use_dictionary=False)
@@ -58,7 +60,8 @@ def floor(df: DataFrame, at: Path) -> DataStreamWriter:
 
 def _rows(batch: DataFrame) -> pa.Table:
     with Collecting(batch) as collecting:
-        return pa.Table.from_batches(collecting.rows())
+        pieces = collecting.rows()
+    return pa.Table.from_batches(pieces) if pieces else pa.table({})
 
 
 def _flush(file) -> None:
