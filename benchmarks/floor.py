@@ -17,11 +17,23 @@ from streamsink.spark.gateway.collecting import Collecting
 
 COLLECTED = "foreachBatch that collects the rows"
 FLOOR = "foreachBatch that collects, writes and flushes three files"
+NAMED = "foreachBatch that names an empty file"
 
 
 def collected(df: DataFrame, at: Path) -> DataStreamWriter:
     """The rows come to the driver in the cheapest way, and are dropped."""
     return df.writeStream.foreachBatch(lambda batch, number: _rows(batch))
+
+
+def named(df: DataFrame, at: Path) -> DataStreamWriter:
+    """What Spark does before it calls a batch function, and after: no row is computed."""
+    out = at / "out"
+
+    def name(batch: DataFrame, number: int) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / f"snapshot-{number}").touch()
+
+    return df.writeStream.foreachBatch(name)
 
 
 def floor(df: DataFrame, at: Path) -> DataStreamWriter:
@@ -31,6 +43,8 @@ def floor(df: DataFrame, at: Path) -> DataStreamWriter:
     def write(batch: DataFrame, number: int) -> None:
         out.mkdir(parents=True, exist_ok=True)
         rows = _rows(batch)
+        if not rows:
+            return
         data = out / f"data-{number}.parquet"
         with data.open("xb") as file:
             pq.write_table(rows, file, compression="zstd", compression_level=1, use_dictionary=False)
@@ -46,7 +60,8 @@ def floor(df: DataFrame, at: Path) -> DataStreamWriter:
 
 def _rows(batch: DataFrame) -> pa.Table:
     with Collecting(batch) as collecting:
-        return pa.Table.from_batches(collecting.rows())
+        pieces = collecting.rows()
+    return pa.Table.from_batches(pieces) if pieces else pa.table({})
 
 
 def _flush(file) -> None:

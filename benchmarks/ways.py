@@ -37,6 +37,7 @@ class Ways:
             NOTHING: lambda df, at: df.writeStream.foreachBatch(lambda batch, number: None),
             floor.COLLECTED: floor.collected,
             floor.FLOOR: floor.floor,
+            floor.NAMED: floor.named,
             SNAPPY: lambda df, at: self._files(df, at, {}),
             SPARK: lambda df, at: self._files(df, at, ZSTD),
             NAIVE: self._naive,

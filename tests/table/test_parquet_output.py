@@ -1,9 +1,11 @@
-"""A file that is given up is left alone, even by the finalisers of the library that wrote it."""
+"""How a data file is written: its size, and that one which is given up is left alone, even by finalisers."""
 
 import gc
+import hashlib
 import io
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from streamsink.format.types import parse_ddl
@@ -38,3 +40,16 @@ def test_a_discarded_file_is_never_written_to_again(ddl, kind):
     del output
     gc.collect()
     assert stream.writes == written
+
+
+def test_texts_take_less_room_than_in_pages_of_arrows_own_size():
+    """Pages of up to 256 KiB are what zstd does best with, and bytes are what a store is paid for."""
+    texts = [hashlib.md5(str(number).encode()).hexdigest() for number in range(100_000)]
+    rows = pa.table({"note": pa.array(texts, pa.string())})
+    ours, arrows = io.BytesIO(), io.BytesIO()
+    output = ParquetOutput(ours, parse_ddl("note STRING"), rows, ("zstd", 1))
+    output.write(rows)
+    output.close()
+    pq.write_table(rows, arrows, compression="zstd", compression_level=1, use_dictionary=False)
+    assert len(ours.getvalue()) < 0.99 * len(arrows.getvalue())
+    assert pq.read_table(io.BytesIO(ours.getvalue())).equals(rows)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
-from streamsink.table.write.parquet_output import Outlet, dictionary_columns
+from streamsink.table.write.parquet_output import PAGE_BYTES, Outlet, dictionary_columns
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,7 @@ class OpenParquetFile:
                 store_decimal_as_integer=True,
                 store_schema=False,
                 use_dictionary=dictionary_columns(first),
+                data_page_size=PAGE_BYTES,
                 write_statistics=True,
                 metadata_collector=self._footers,
             )
