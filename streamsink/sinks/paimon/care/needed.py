@@ -46,7 +46,7 @@ def _places(table: Table, states: Iterable[str], everywhere: bool) -> Iterator[s
     for _ in range(_ABOVE):
         above, _, name = above.rpartition("/")
         if not name or not above or above.endswith("/"):
-            return
+            break
         yield above
     if everywhere or any("@" in name and not name.endswith(SUFFIX) for name in states):
         folder = table.root.rpartition("/")[0]
