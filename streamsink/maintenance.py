@@ -6,17 +6,26 @@ paths of further folders or tables whose queries write this table, and that keep
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from streamsink.options import SinkOptions
 
 if TYPE_CHECKING:
+    from streamsink.table.care.expire_consumers import ConsumerPlan
     from streamsink.table.care.expire_snapshots import ExpiryPlan
     from streamsink.table.care.removal import Needing
+    from streamsink.table.care.tags import TagPlan
     from streamsink.table.table import Table
 
-__all__ = ["expire_snapshots"]
+__all__ = [
+    "clear_consumers",
+    "create_tag",
+    "delete_tag",
+    "expire_snapshots",
+    "expire_tags",
+    "trigger_tag_automatic_creation",
+]
 
 
 def expire_snapshots(
@@ -49,6 +58,111 @@ def expire_snapshots(
         return plan(table, retention, needing) if dry_run else expire(table, retention, needing)
 
     return _with_table(path, "expire_snapshots", do, journals, SinkOptions.of(str(path), settings, options))
+
+
+def create_tag(
+    path: Any,
+    tag: str,
+    snapshot: int | None = None,
+    time_retained: timedelta | None = None,
+    *,
+    options: SinkOptions | None = None,
+    **settings: Any,
+) -> int:
+    """Give a snapshot, by default the newest one, a name under which it stays when it expires. Returns its number.
+
+    time_retained: for how long; by default what the table's option ``tag.default-time-retained`` says, else for ever.
+    Raises Misuse where there is such a tag or no such snapshot, Conflict where that has expired meanwhile.
+    """
+    from streamsink.table.care.tags import create_tag as create
+    from streamsink.table.care.tags import default_time_ms
+
+    def do(table: "Table", needing: "Needing") -> int:
+        time_ms = default_time_ms(table) if time_retained is None else time_retained / timedelta(milliseconds=1)
+        made = create(table, tag, snapshot, time_ms)
+        return made.id if made is not None else 0
+
+    return _with_table(path, "create_tag", do, (), SinkOptions.of(str(path), settings, options))
+
+
+def delete_tag(
+    path: Any,
+    tag: "str | Sequence[str]",
+    *,
+    dry_run: bool = False,
+    journals: Sequence[str] = (),
+    options: SinkOptions | None = None,
+    **settings: Any,
+) -> "TagPlan":
+    """Delete a tag, or several, with the files that only they need. Returns what was deleted.
+
+    Raises Misuse, and deletes nothing, for a name without a tag.
+    """
+    from streamsink.table.care.tags import delete_tags, deletion_of
+
+    names = [tag] if isinstance(tag, str) else list(tag)
+
+    def do(table: "Table", needing: "Needing") -> "TagPlan":
+        return deletion_of(table, names, needing().files) if dry_run else delete_tags(table, names, needing)
+
+    return _with_table(path, "delete_tag", do, journals, SinkOptions.of(str(path), settings, options))
+
+
+def expire_tags(
+    path: Any,
+    older_than: datetime | None = None,
+    *,
+    dry_run: bool = False,
+    journals: Sequence[str] = (),
+    options: SinkOptions | None = None,
+    **settings: Any,
+) -> "TagPlan":
+    """Delete the tags whose time is over. older_than: those that were made before it too, where they say when.
+
+    Returns what was deleted. Raises as ``delete_tag``.
+    """
+    from streamsink.table.care.tags import delete_tags, deletion_of, past_their_time
+
+    def do(table: "Table", needing: "Needing") -> "TagPlan":
+        names = past_their_time(table, None, older_than.timestamp() * 1000 if older_than is not None else None)
+        return deletion_of(table, names, needing().files) if dry_run else delete_tags(table, names, needing)
+
+    return _with_table(path, "expire_tags", do, journals, SinkOptions.of(str(path), settings, options))
+
+
+def trigger_tag_automatic_creation(
+    path: Any, *, journals: Sequence[str] = (), options: SinkOptions | None = None, **settings: Any
+) -> list[str]:
+    """Make the tags that are due by the table's options ``tag.automatic-creation`` and others. Returns their names."""
+    from streamsink.table.care.auto_tags import TagCreation
+
+    def do(table: "Table", needing: "Needing") -> list[str]:
+        return TagCreation(table, needing).run()
+
+    name = "trigger_tag_automatic_creation"
+    return _with_table(path, name, do, journals, SinkOptions.of(str(path), settings, options))
+
+
+def clear_consumers(
+    path: Any,
+    including_consumers: str = ".*",
+    excluding_consumers: str | None = None,
+    *,
+    dry_run: bool = False,
+    options: SinkOptions | None = None,
+    **settings: Any,
+) -> "ConsumerPlan":
+    """Delete the consumers whose names match a regular expression, and not the other one: they keep no snapshots then.
+
+    Returns those that were deleted. A reader that goes on under such a name begins anew.
+    """
+    from streamsink.table.care.expire_consumers import delete_consumers, matching
+
+    def do(table: "Table", needing: "Needing") -> "ConsumerPlan":
+        planned = matching(table, including_consumers, excluding_consumers)
+        return planned if dry_run else delete_consumers(table, planned)
+
+    return _with_table(path, "clear_consumers", do, (), SinkOptions.of(str(path), settings, options))
 
 
 def _with_table(path: Any, name: str, do: Any, journals: Sequence[str], options: SinkOptions) -> Any:

@@ -75,6 +75,12 @@ class S3Calls(Calls):
         except FileNotFoundError:
             return None
 
+    def modified_ms(self, path: str) -> int | None:
+        try:
+            return int(self._do(path, lambda at: self._client.head_object(**at))["LastModified"].timestamp() * 1000)
+        except FileNotFoundError:
+            return None
+
     def entries(self, path: str, beginning: str = "") -> list[tuple[str, int, bool]]:
         """As ``Calls.entries``. beginning: only entries whose names begin so, at the cost of these alone."""
         bucket, prefix = _split(path.rstrip("/") + "/")

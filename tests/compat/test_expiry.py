@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -85,3 +86,22 @@ def test_the_same_files_are_left_as_by_java(java, path, tmp_path):
             assert _files(ours) == _files(theirs), f"case {case}, {keep} kept, at most {limit} go"
         assert sorted(java.read(ours)) == sorted(java.read(path)) == sorted(java.read(theirs))
     assert not os.path.exists(f"{ours}/snapshot/snapshot-1")
+    for name in ("two", "one", "again"):  # of copies from which nearly all snapshots have expired
+        table, _ = java._open(tmp_path / "theirs0" / "orders")
+        java._call("table.Table", table, "deleteTag", ("java.lang.String", name))
+        maintenance.delete_tag(tmp_path / "ours0" / "orders", name, flush=False)
+        assert _files(tmp_path / "ours0" / "orders") == _files(tmp_path / "theirs0" / "orders"), name
+
+
+def test_java_reads_the_time_of_a_tag_of_ours(java, path):
+    """When it was made, and for how long it is kept; and Java lets it expire by that."""
+    _made(java, path)
+    number = maintenance.create_tag(path, "short", 3, timedelta(milliseconds=1500))
+    maintenance.create_tag(path, "always")
+    table, _ = java._open(path)
+    tag = table.tagManager().getOrThrow("short")
+    assert (tag.id(), tag.getTagTimeRetained().toMillis()) == (number, 1500) == (3, 1500)
+    made = tag.getTagCreateTime()
+    assert abs(datetime.fromisoformat(made.toString()[:19]) - datetime.now()) < timedelta(minutes=1)
+    assert table.tagManager().getOrThrow("always").getTagCreateTime() is None
+    assert sorted(maintenance.expire_tags(path, datetime.now() + timedelta(days=1)).names) == ["short"]

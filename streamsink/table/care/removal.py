@@ -99,7 +99,7 @@ class Removal:
             body: dict[str, Any] = json.loads(whole["body"])
             return cls(
                 tuple(Head(*head) for head in body["heads"]),
-                tuple(body["end"]) if body["end"] is not None else None,  # type: ignore[arg-type]
+                tuple(body["end"]) if body["end"] is not None else None,
                 tuple(DataFile(name, base64.b64decode(part), tuple(paths)) for name, part, paths in body["data"]),
                 tuple(body["metadata"]),
             )
@@ -192,7 +192,7 @@ class _Heads:
             if data is not None:
                 io.delete(self._table.layout.within(head.path))
                 gone.append((head, data))
-        if gone and self._went_back():
+        if any(head.number is not None for head, _ in gone) and self._went_back():
             self._put_back(gone)
             gone = []
         for folder in sorted({os.path.dirname(self._table.layout.within(head.path)) for head in self._removal.heads}):
