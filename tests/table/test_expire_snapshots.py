@@ -302,6 +302,41 @@ def test_something_happens_between_any_two_calls(what, stride):
     assert n > 40
 
 
+def test_a_rollback_to_a_snapshot_that_is_just_going():
+    """It comes right before the deletion of that very snapshot, and then that is the newest one: it is put back."""
+    left, hits = history(), 0
+    for number in range(1, 5):
+        store = copy.deepcopy(left.file_io._calls)
+        calls, opened = CrashingCalls(store), None
+        unlink = calls.unlink
+
+        def goes(path, number=number, store=store, unlink=unlink, calls=calls):
+            if path.endswith(f"/snapshot-{number}"):
+                calls.unlink = unlink
+                rolls_back(over(left, store), number)
+            return unlink(path)
+
+        calls.unlink = goes
+        opened = over(left, calls)
+        expire(opened, keep(2), nobody)
+        found = check_whole(over(left, store))
+        hits += calls.unlink is unlink
+        assert found[f"snapshot-{number}"] == HISTORY_OF[number]
+        assert over(left, store).snapshots.latest().id == number
+    assert hits == 4
+
+
+def test_a_file_that_changes_its_level_stays():
+    """Paimon calls it an upgrade: one snapshot deletes the file and adds it again."""
+    table = history()
+    gone = dataclasses.replace(add("h", part("x")), kind=FileKind.DELETE)
+    commit(table, Changes((gone, add("h", part("x"), level=1))), kind="COMPACT")
+    change(table, "i")
+    for number in (2, 1):
+        expire(over(table), keep(number), nobody)
+        assert check_whole(table)["snapshot-9"] == "fghi"
+
+
 def test_what_cannot_be_read_of_what_stays_keeps_everything():
     """The error names the file. Of what goes, a damaged manifest is a note, and the files that it names stay."""
     table = history()

@@ -24,7 +24,7 @@ from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
 from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.table.care.named import DataFile, Named, metadata_of
-from streamsink.table.history.retained import Kind, Root, roots
+from streamsink.table.history.retained import Root, roots
 from streamsink.table.table import Table
 
 # A list has such a name, in the folder of the journals, which Paimon never lists.
@@ -269,15 +269,12 @@ def protecting(table: Table, end: tuple[int, str] | None, without: Collection[st
     Snapshots behind the first one that stays descend from it: what neither it nor the newest one names, none of them
     names. Where it is not there any more, all that is retained is asked.
     """
-    found = [root for root in roots(table) if root.path not in without]
-    if end is None or not is_there(table, end):
-        return found
-    newest = max((root.snapshot.id for root in found if _is_main(root)), default=0)
-    return [root for root in found if not _is_main(root) or root.snapshot.id <= end[0] or root.snapshot.id == newest]
-
-
-def _is_main(root: Root) -> bool:
-    return root.kind is Kind.SNAPSHOT and not root.branch
+    newest = table.snapshots.latest()
+    if end is None or newest is None or not is_there(table, end):
+        found = roots(table)
+    else:
+        found = roots(table, but=lambda number: end[0] < number < newest.id)
+    return [root for root in found if root.path not in without]
 
 
 def _move_earliest(table: Table) -> None:

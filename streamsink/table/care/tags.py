@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from streamsink.clock import Clock
 from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.format.snapshot import Snapshot
+from streamsink.table.care.expire_snapshots import everybody_needing
 from streamsink.table.care.named import live_files, metadata_of
 from streamsink.table.care.removal import Head, Needing, Removal, finish, protecting, remove, unnamed
 from streamsink.table.commit.retry import parse_duration
@@ -100,7 +101,7 @@ def delete_tags(table: Table, names: Sequence[str], needing: Needing) -> TagPlan
 
     Raises as ``deletion_of``.
     """
-    finish(table, needing)
+    finish(table, everybody_needing(table, needing))
     planned = deletion_of(table, names, needing().files)
     for removal in planned.removals:
         remove(table, removal, needing)

@@ -6,7 +6,7 @@ This is the one place that knows where these lie. Whoever deletes files of a tab
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -56,17 +56,19 @@ class Consumer:
     next_snapshot: int
 
 
-def roots(table: "Table", first: int = 0) -> Iterator[Root]:
+def roots(table: "Table", first: int = 0, *, but: Callable[[int], bool] = lambda number: False) -> Iterator[Root]:
     """All that is retained whose snapshot has this number or a higher one. What is deleted meanwhile may be left out.
 
-    Raises Corrupt, naming the file, where one cannot be read.
+    but: says of a number that the main branch's snapshot is not wanted; it is not read then. Raises Corrupt, naming the
+    file, where one cannot be read.
     """
     for branch, root in branches(table):
         for kind in (Kind.SNAPSHOT, Kind.CHANGELOG):
             folder = os.path.join(root, kind.value)
             for name in table.file_io.names(folder):
                 begins, _, number = name.partition("-")
-                if begins == kind.value and number.isdigit() and int(number) >= first:
+                is_one = begins == kind.value and number.isdigit() and int(number) >= first
+                if is_one and (branch or kind is not Kind.SNAPSHOT or not but(int(number))):
                     path = os.path.join(folder, name)
                     yield from (Root(kind, branch, path, name, found) for found in _read(table.file_io, path))
         yield from (tag for tag in _tags_below(table.file_io, branch, root) if tag.snapshot.id >= first)
