@@ -6,7 +6,7 @@ _EXPIRY, _TAGS = "tests/table/test_expire_snapshots.py", "tests/table/test_tags.
 _BESIDE, _BACKGROUND = "tests/crash/test_expire_beside.py", "tests/protocol/test_maintenance.py"
 _PLAN, _REMOVAL = "table/care/expire_snapshots.py", "table/care/removal.py"
 
-OF_CARE = [
+OF_CARE = (
     Defect("tags of the table keep nothing", "table/history/retained.py:roots",
            "yield from (tag for tag in _tags_below(table.file_io, branch, root) if tag.snapshot.id >= first)", "yield from ()", (_EXPIRY,)),
     Defect("what is in branches keeps nothing", "table/history/retained.py:branches",
@@ -43,4 +43,4 @@ OF_CARE = [
            "self._error is not None", "False", (_BACKGROUND,)),
     Defect("a query that stops soon never looks after its table", "sinks/paimon/care/background.py:BackgroundCare._wait",
            "return is_due and self._error is None", "return is_due and not self._is_stopping and self._error is None", (_BACKGROUND,)),
-]
+)
