@@ -14,6 +14,7 @@ from streamsink.options import SinkOptions
 if TYPE_CHECKING:
     from streamsink.table.care.expire_consumers import ConsumerPlan
     from streamsink.table.care.expire_snapshots import ExpiryPlan
+    from streamsink.table.care.orphan_files import OrphanPlan
     from streamsink.table.care.removal import Needing
     from streamsink.table.care.tags import TagPlan
     from streamsink.table.table import Table
@@ -24,6 +25,7 @@ __all__ = [
     "delete_tag",
     "expire_snapshots",
     "expire_tags",
+    "remove_orphan_files",
     "trigger_tag_automatic_creation",
 ]
 
@@ -163,6 +165,36 @@ def clear_consumers(
         return planned if dry_run else delete_consumers(table, planned)
 
     return _with_table(path, "clear_consumers", do, (), SinkOptions.of(str(path), settings, options))
+
+
+def remove_orphan_files(
+    path: Any,
+    older_than: datetime | None = None,
+    *,
+    dry_run: bool = True,
+    journals: Sequence[str] = (),
+    without_journals: Sequence[str] = (),
+    options: SinkOptions | None = None,
+    **settings: Any,
+) -> "OrphanPlan":
+    """Find files that nothing names, and with ``dry_run=False`` delete them. Returns what was found, or deleted.
+
+    older_than: only older ones; by default those older than a day. It must be longer ago than the longest batch and the
+    longest stop of a writer that is no streamsink; what streamsink's own queries have recorded stays whatever its age.
+    without_journals: names of applications whose journals are gone for good. Raises Misuse, and deletes nothing, where
+    a journal is not found; Corrupt where something that is retained cannot be read.
+    """
+    from streamsink.sinks.paimon.care.needed import needed_of_all
+    from streamsink.storage.stores import table_path
+    from streamsink.table.care.orphan_files import plan, remove_orphans
+
+    before_ms = older_than.timestamp() * 1000 if older_than is not None else None
+
+    def do(table: "Table", needing: "Needing") -> "OrphanPlan":
+        needing = needed_of_all(table, tuple(map(table_path, journals)), without_journals)
+        return plan(table, needing, before_ms) if dry_run else remove_orphans(table, needing, before_ms)
+
+    return _with_table(path, "remove_orphan_files", do, (), SinkOptions.of(str(path), settings, options))
 
 
 def _with_table(path: Any, name: str, do: Any, journals: Sequence[str], options: SinkOptions) -> Any:

@@ -1,6 +1,8 @@
 """Advice of errors of the care of a table: once it is followed, what was asked for is done."""
 
-from datetime import timedelta
+import ast
+import os
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -17,6 +19,7 @@ from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import advice, follows, told
+from tests.crash.world import posix_world
 from tests.table.entries import commit
 from tests.table.test_expire_snapshots import ROOT, check_whole, consume, history, keep, nobody, over
 
@@ -139,3 +142,25 @@ def test_a_regular_expression_as_the_message_has_it():
     consume(table, 3, "report-1")
     said = told("consumer.pattern", lambda: matching(over(table), "("))
     assert matching(over(table), said.find("such as '([^']*)'")).names == ("report-1",)
+
+
+@follows("orphans.journal-unknown")
+def test_a_journal_that_is_gone_is_named(tmp_path):
+    """By the option that the message gives; then orphans can be told."""
+    world = posix_world(tmp_path)
+    world.run()
+    os.rename(f"{world.driver.root}/streamsink", tmp_path / "gone")
+    said = told("orphans.journal-unknown", lambda: maintenance.remove_orphan_files(world.driver.root))
+    names = ast.literal_eval(said.find(r"without_journals=(\[[^]]*\])"))
+    assert maintenance.remove_orphan_files(world.driver.root, without_journals=names).paths == ()
+
+
+@follows("orphans.too-young")
+def test_an_older_moment_is_given(tmp_path):
+    """Or none at all."""
+    path = _on_disk(tmp_path)
+    recent = datetime.now() - timedelta(minutes=1)
+    said = told("orphans.too-young", lambda: maintenance.remove_orphan_files(path, recent))
+    said.says("Give an older moment, or leave it out")
+    assert maintenance.remove_orphan_files(path, recent - timedelta(hours=1)).paths == ()
+    assert maintenance.remove_orphan_files(path).paths == ()

@@ -4,6 +4,7 @@ from tests.sabotage.defect import Defect
 
 _EXPIRY, _TAGS = "tests/table/test_expire_snapshots.py", "tests/table/test_tags.py"
 _BESIDE, _BACKGROUND = "tests/crash/test_expire_beside.py", "tests/protocol/test_maintenance.py"
+_ORPHANS = "tests/crash/test_orphan_files.py"
 _PLAN, _REMOVAL = "table/care/expire_snapshots.py", "table/care/removal.py"
 
 OF_CARE = (
@@ -29,16 +30,16 @@ OF_CARE = (
            "table.file_io.create_if_absent(path, removal.to_json())", "pass", (_EXPIRY,)),
     Defect("what a dead expiry has left is not finished", f"{_PLAN}:expire",
            "finish(table, everyone)", "finish(table, everyone) if False else type('Nothing', (), {'snapshots': ()})", (_EXPIRY,)),
-    Defect("snapshots go on expiring under a rollback", f"{_REMOVAL}:_Heads._may_go",
-           "is_there(self._table, self._removal.end) and not self._went_back()", "True", (_EXPIRY,)),
     Defect("a snapshot that a rollback went back to stays gone", f"{_REMOVAL}:_Heads.delete",
            "self._put_back(gone)", "pass", (f"{_EXPIRY}::test_a_rollback_to_a_snapshot_that_is_just_going",)),
-    Defect("files of a table that went back are those that were reckoned", f"{_REMOVAL}:protecting",
-           "end is None or newest is None or not is_there(table, end)", "end is None or newest is None", (_EXPIRY,)),
     Defect("a tag is not looked after when it is made", "table/care/tags.py:create_tag",
            "table.snapshots.load(snapshot.id) != snapshot", "False", (_TAGS,)),
-    Defect("a tag takes files of another one with it", "table/care/tags.py:_removal",
-           "protecting(table, end, without=going)", "[]", (_TAGS,)),
+    Defect("files of records that are pending are orphans", "table/care/orphan_files.py:_is_needed",
+           " or name in needed.files", "", (_ORPHANS,)),
+    Defect("files of records that are being made are orphans", "table/care/orphan_files.py:_is_needed",
+           "any(attempt in name for attempt in needed.attempts)", "False", (_ORPHANS,)),
+    Defect("orphans of any age go", "table/care/orphan_files.py:plan", "at_ms is not None and at_ms < limit", "at_ms is not None", (_ORPHANS,)),
+    Defect("a journal that is not found has nothing pending", "sinks/paimon/care/needed.py:needed_of_all", "if missing:", "if False:", (_ORPHANS,)),
     Defect("an error of maintenance in the background is not told", "sinks/paimon/care/background.py:BackgroundCare.check",
            "self._error is not None", "False", (_BACKGROUND,)),
     Defect("a query that stops soon never looks after its table", "sinks/paimon/care/background.py:BackgroundCare._wait",

@@ -33,6 +33,7 @@ ALLOWED = {
     "streamsink/table/history/deletion.py": "the one way for files of a table: it looks at what is retained",
     "streamsink/table/care/removal.py": "what a durable list names, and nothing that is retained at that moment",
     "streamsink/table/care/expire_consumers.py": "files of consumers, which name no other file",
+    "streamsink/table/care/orphan_files.py": "what nothing retained and no journal names, and is old enough",
     "streamsink/table/care/tags.py": "a tag of its own of a moment ago, whose snapshot has expired",
     # The stores themselves: they delete what was asked for, and temporary files of the very call that made them.
     "streamsink/storage/calls.py": "the calls themselves, and a file whose first write failed",

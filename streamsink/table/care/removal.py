@@ -36,19 +36,20 @@ class Needed:
     """What others than the table's own files need.
 
     since: no snapshot with this number or a higher one may go; None where all may. why: who needs it, for people.
-    files: names of data files and manifests that stay, because a pending record names them.
+    files: names of data files and manifests that stay, because a pending record names them. attempts: ids of records
+    that are being made; files whose names contain one stay.
     """
 
     since: int | None = None
     why: str = ""
     files: frozenset[str] = frozenset()
+    attempts: frozenset[str] = frozenset()
 
     def with_other(self, other: "Needed") -> "Needed":
         """Both: the smaller number counts."""
-        files = self.files | other.files
-        if other.since is None or self.since is not None and self.since <= other.since:
-            return replace(self, files=files)
-        return replace(other, files=files)
+        files, attempts = self.files | other.files, self.attempts | other.attempts
+        is_first = other.since is None or self.since is not None and self.since <= other.since
+        return replace(self if is_first else other, files=files, attempts=attempts)
 
 
 # (): what is needed now. It is asked as late as can be, and more than once.

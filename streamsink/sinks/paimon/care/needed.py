@@ -5,9 +5,11 @@ snapshot on which its own is built is that one still (``table/commit/late.py``).
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from streamsink.errors import Misuse
+from streamsink.journal.announced import announced_in
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
 from streamsink.journal.others import is_certain
 from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable
@@ -19,19 +21,18 @@ from streamsink.table.table import Table
 _ABOVE = 3
 
 
-def needed_by_journals(table: Table, places: Sequence[str] = (), *, everywhere: bool = False) -> Needing:
+def needed_by_journals(table: Table, places: Sequence[str] = ()) -> Needing:
     """What the journals need now, each time it is asked.
 
     Journals lie in the table itself, in the folders above it (queries of several tables), and, of a table for dead
-    letters, in the tables beside it. places: paths of further tables or folders that have journals. everywhere: ask all
-    tables beside it, also of one that has no dead letters yet. What it returns raises Corrupt, naming the file, for a
-    record that cannot be read: then nothing may be deleted.
+    letters, in the tables beside it. places: paths of further tables or folders that have journals. What it returns
+    raises Corrupt, naming the file, for a record that cannot be read: then nothing may be deleted.
     """
 
     def needed() -> Needed:
         states = table.states.read(table.snapshots.latest()).by_application
         found = Needed()
-        for place in dict.fromkeys([*_places(table, states, everywhere), *places]):
+        for place in dict.fromkeys([*_places(table, states, everywhere=False), *places]):
             for application in _applications(table, place):
                 for part in _pending(table, place, application, states):
                     found = found.with_other(part)
@@ -40,7 +41,48 @@ def needed_by_journals(table: Table, places: Sequence[str] = (), *, everywhere: 
     return needed
 
 
-def _places(table: Table, states: Iterable[str], everywhere: bool) -> Iterator[str]:
+def needed_of_all(table: Table, places: Sequence[str] = (), without: Collection[str] = ()) -> Needing:
+    """As ``needed_by_journals``, for who deletes what no snapshot names: all tables beside this one are asked, records
+    that are being made count, and each application that the table knows must have its journal where it is looked for.
+
+    without: names of applications whose journals are gone for good. What it returns raises Misuse
+    ``orphans.journal-unknown`` where another one is missing.
+    """
+
+    def needed() -> Needed:
+        states = table.states.read(table.snapshots.latest()).by_application
+        found, missing = Needed(), {_journal_of(name) for name in states} - set(without)
+        for place in dict.fromkeys([*_places(table, states, everywhere=True), *places]):
+            applications = _applications(table, place)
+            missing -= set(applications)
+            journals = [os.path.join(place, JOURNAL_DIR, name) for name in applications]
+            found = found.with_other(Needed(attempts=frozenset(announced_in(table.file_io, journals))))
+            for application in applications:
+                for part in _pending(table, place, application, states):
+                    found = found.with_other(part)
+        if missing:
+            raise _unknown(table, sorted(missing))
+        return found
+
+    return needed
+
+
+def _journal_of(name: str) -> str:
+    """The application whose journal it is. name: as the table's states have it."""
+    return name.partition("@")[0]
+
+
+def _unknown(table: Table, missing: Sequence[str]) -> Misuse:
+    names = ", ".join(f"'{name}'" for name in missing)
+    return Misuse(
+        f"{table.root}: the journal of {names} is not in the table, above it or beside it, so which files it is about "
+        "to publish is not known. Nothing was deleted. Give the folder or table that holds it: journals=['<path>']. "
+        f"Where it is gone for good, and no query of that name runs: without_journals=[{names}]",
+        kind="orphans.journal-unknown",
+    )
+
+
+def _places(table: Table, states: Iterable[str], *, everywhere: bool) -> Iterator[str]:
     yield table.root
     above = table.root
     for _ in range(_ABOVE):
