@@ -159,6 +159,21 @@ class SnapshotReplaced(Event):
 
 
 @dataclass(frozen=True)
+class Maintained(Event):
+    """A table was looked after in the background, and this has changed.
+
+    snapshots: numbers of those that expired. tags_made, tags_expired, consumers: names. elapsed_ms: what the run took
+    for this table, beside the batches.
+    """
+
+    snapshots: tuple[int, ...]
+    tags_made: tuple[str, ...]
+    tags_expired: tuple[str, ...]
+    consumers: tuple[str, ...]
+    elapsed_ms: float
+
+
+@dataclass(frozen=True)
 class DestinationBehind(Event):
     """A destination of a fan-out could not be given what is recorded for it, and the query goes on without it.
 

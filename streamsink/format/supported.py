@@ -56,7 +56,7 @@ _WRITE_CHECKS: dict[str, tuple[Check, str]] = {
     "commit.callbacks": (_never, "callbacks need the JVM"),
     "commit.force-compact": (_off, "this writer does not compact"),
     "tag.callbacks": (_never, "callbacks need the JVM"),
-    "tag.automatic-creation": (_equals("none"), "tags are not created by this writer"),
+    "tag.automatic-creation": (_equals("none", "process-time", "watermark"), "such tags are not made here"),
     "metastore.partitioned-table": (_off, "partitions are not registered in a metastore"),
     "metastore.tag-to-partition": (_never, "partitions are not registered in a metastore"),
     "metastore.tag-to-partition.preview": (_equals("none"), "partitions are not registered in a metastore"),

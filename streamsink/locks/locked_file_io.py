@@ -85,6 +85,9 @@ class LockedFileIO(FileIO):
     def proving(self) -> AbstractContextManager[None]:
         return self._inner.proving()
 
+    def modified_ms(self, path: str) -> int | None:
+        return self._inner.modified_ms(path)
+
     def sweep_probes(self) -> None:
         self._inner.sweep_probes()
 

@@ -43,6 +43,8 @@ class Settings(TypedDict, total=False):
     publish_as: Literal["snapshot-per-checkpoint", "one-snapshot"]
     publish_queue: int
     offsets_group: str | None
+    maintenance: bool
+    maintenance_interval_ms: int
     commit_max_retries: int | None
     commit_min_wait_ms: int | None
     commit_max_wait_ms: int | None

@@ -19,7 +19,7 @@ from streamsink.options import CommitOptions, LockOptions, SinkOptions, TableOpt
 from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group, Journal, Mark, Where
-from streamsink.protocol.upkeep import Upkeep
+from streamsink.protocol.upkeep import Care, Upkeep
 
 # Of this library. What travels to executors must be taken up by the version that sent it.
 VERSION = "0.1.0"
@@ -309,6 +309,8 @@ class OpenSink(ABC):
     """Whether each look at the destination waits for a network."""
     parts: "Sequence[OpenSink]" = ()
     """The destinations that this one is made of, each with a journal of its own; none for a single one."""
+    care: Care = Care()
+    """What the destination does for itself beside the batches."""
 
     @abstractmethod
     def group(self) -> AbstractContextManager[Group]:
@@ -375,7 +377,7 @@ class Sink(ABC):
 OF_TABLES = frozenset(
     {declared.name for group in (TableOptions, CommitOptions, LockOptions) for declared in dataclasses.fields(group)}
     | {"mode", "overwrite_partition", "target_file_bytes", "max_open_writers", "writer_memory_bytes", "large_batches"}
-    | {"publish_as"}
+    | {"publish_as", "maintenance", "maintenance_interval_ms"}
 )
 
 

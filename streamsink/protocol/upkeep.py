@@ -1,8 +1,11 @@
 """What commands ask of a destination while no query writes to it: a part of the sink contract. Driver only."""
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from streamsink.errors import Misuse
+from streamsink.errors import Misuse, StreamsinkError
+from streamsink.events import CheckpointPublished, Event
 from streamsink.protocol.committable import Committable
 
 
@@ -19,6 +22,63 @@ class Visible:
     rows: int
     gone: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+
+
+class Care:
+    """What a destination does for itself beside the batches of a query, in a thread of its own: by default nothing.
+
+    No batch waits for it. One for each start of a query; nothing is done before the first publishing.
+    """
+
+    def published(self) -> None:
+        """Something was published. Called by whoever published it; returns at once."""
+
+    def check(self) -> None:
+        """Raises the error with which it has ended, each time that it is asked."""
+
+    def stop(self) -> None:
+        """No batch will come: end what is being done, and raise an error that nobody has been told. Idempotent."""
+
+    def hearing(self, emit: Callable[[Event], None]) -> Callable[[Event], None]:
+        """The same listener; this is told as well when something is published."""
+
+        def heard(event: Event) -> None:
+            emit(event)
+            if isinstance(event, CheckpointPublished):
+                self.published()
+
+        return heard
+
+    @contextmanager
+    def stopping(self) -> Iterator[None]:
+        """Within it the last is published; then this stops. An error of publishing is the one to be seen."""
+        try:
+            yield
+        except BaseException:
+            with suppress(StreamsinkError, OSError):
+                self.stop()
+            raise
+        self.stop()
+
+
+class CareOfAll(Care):
+    """What several destinations do for themselves."""
+
+    def __init__(self, cares: Sequence[Care]):
+        self._cares = cares
+
+    def published(self) -> None:
+        for each in self._cares:
+            each.published()
+
+    def check(self) -> None:
+        for each in self._cares:
+            each.check()
+
+    def stop(self) -> None:
+        for each in self._cares[:1]:
+            with CareOfAll(self._cares[1:]).stopping():
+                each.stop()
 
 
 class Upkeep:

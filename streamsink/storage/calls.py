@@ -63,6 +63,13 @@ class Calls(ABC):
         In a store without folders the path of a folder does not exist.
         """
 
+    def modified_ms(self, path: str) -> int | None:
+        """When the file was written last, in ms since the epoch by the store's clock.
+
+        None where there is no such file, and where the store does not tell it.
+        """
+        return None
+
     @abstractmethod
     def entries(self, path: str) -> list[tuple[str, int, bool]]:
         """(name, size in bytes, whether it is a folder) of each entry; empty if there is no such folder."""
@@ -175,6 +182,12 @@ class PosixCalls(PosixLikeCalls):
         except (FileNotFoundError, NotADirectoryError):
             return None
         return 0 if stat.S_ISDIR(status.st_mode) else status.st_size
+
+    def modified_ms(self, path: str) -> int | None:
+        try:
+            return os.stat(path).st_mtime_ns // 1_000_000
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def entries(self, path: str) -> list[tuple[str, int, bool]]:
         try:

@@ -52,6 +52,10 @@ class FileIO(Folders):
         nothing is tried out. Idempotent.
         """
 
+    def modified_ms(self, path: str) -> int | None:
+        """When the file was written last, in ms since the epoch by the store's clock; None where nothing tells it."""
+        return self._calls.modified_ms(path)
+
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def open_output(self, path: str) -> BinaryIO:

@@ -74,6 +74,12 @@ class HdfsCalls(Calls):
             return None
         return 0 if status.isdir else status.length
 
+    def modified_ms(self, path: str) -> int | None:
+        try:
+            return int(self._call(path, lambda client, at: client.get_file_info(at)).modification_time)
+        except FileNotFoundError:
+            return None
+
     def entries(self, path: str) -> list[tuple[str, int, bool]]:
         try:
             found = self._call(path, lambda client, at: list(client.list_status(at)))

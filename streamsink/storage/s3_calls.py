@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from streamsink.clock import Clock
@@ -44,6 +45,19 @@ _NEXT = {
 }
 
 
+def _head(calls: "S3Calls", path: str) -> Mapping[str, Any]:
+    """What the store says of an object; nothing where there is none."""
+    try:
+        found: Mapping[str, Any] = calls._do(path, lambda at: calls._client.head_object(**at))
+        return found
+    except FileNotFoundError:
+        return {}
+
+
+def _ms_of(moment: datetime | None) -> int | None:
+    return int(moment.timestamp() * 1000) if moment is not None else None
+
+
 class S3Calls(Calls):
     """Requests about objects. Paths are URIs: ``s3://bucket/key`` or ``s3a://bucket/key``."""
 
@@ -70,10 +84,10 @@ class S3Calls(Calls):
         return self._content(path)[0]
 
     def size(self, path: str) -> int | None:
-        try:
-            return self._do(path, lambda at: self._client.head_object(**at))["ContentLength"]
-        except FileNotFoundError:
-            return None
+        return _head(self, path).get("ContentLength")
+
+    def modified_ms(self, path: str) -> int | None:
+        return _ms_of(_head(self, path).get("LastModified"))
 
     def entries(self, path: str, beginning: str = "") -> list[tuple[str, int, bool]]:
         """As ``Calls.entries``. beginning: only entries whose names begin so, at the cost of these alone."""

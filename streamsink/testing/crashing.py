@@ -112,6 +112,9 @@ class CrashingCalls(PosixLikeCalls):
             return 0  # that of its successor's file: so the thread of a dead process ends, without a traceback
         return self._do("size", lambda: self._inner.size(path))
 
+    def modified_ms(self, path: str) -> int | None:
+        return self._do("modified", lambda: self._inner.modified_ms(path))
+
     def entries(self, path: str, *beginning: str) -> list[tuple[str, int, bool]]:
         return self._do("entries", lambda: self._inner.entries(path, *beginning))
 

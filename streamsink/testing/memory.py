@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from streamsink.clock import Clock
 from streamsink.storage.calls import NameLimits, PosixLikeCalls
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class _File:
     def __init__(self) -> None:
         self.data = b""
         self.durable = b""
+        self.modified_ms = Clock().now_ms()
 
 
 class _Stream(io.BytesIO):
@@ -75,6 +77,9 @@ class MemoryCalls(PosixLikeCalls):
         if path in self._dirs:
             return 0
         return len(self._names[path].data) if path in self._names else None
+
+    def modified_ms(self, path: str) -> int | None:
+        return self._names[path].modified_ms if path in self._names else None
 
     def entries(self, path: str) -> list[tuple[str, int, bool]]:
         found = [

@@ -256,7 +256,7 @@ UNSUPPORTED = {
     "type": "format-table",
     "query-auth.enabled": "true",
     "data-file.path-directory": "data",
-    "tag.automatic-creation": "process-time",
+    "tag.automatic-creation": "batch",
     "commit.callbacks": "x.Y",
     "file.suffix.include.compression": "true",
     "data-evolution.enabled": "true",

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from streamsink.clock import IdSource
+from streamsink.clock import Clock, IdSource
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.reading import FileStatus, Questions
 from streamsink.testing.memory import MemoryCalls
@@ -110,6 +110,16 @@ def test_missing_names(store):
     io.delete_tree(f"{root}/x")
     with pytest.raises(FileNotFoundError):
         io.read(f"{root}/x")
+
+
+def test_when_a_file_was_written(store):
+    """By the store's own clock, where it tells that; of what is not there nothing is known."""
+    io, root = store
+    before = Clock().now_ms()
+    io.replace(f"{root}/m/LATEST", b"1", "x")
+    told = io.modified_ms(f"{root}/m/LATEST")
+    assert told is None or abs(told - before) < 60_000
+    assert io.modified_ms(f"{root}/m/none") is None
 
 
 def test_folders_are_listed_as_such_and_have_no_bytes(store):

@@ -3,9 +3,12 @@
 import contextlib
 
 from streamsink.commands.retire import retire as retire_application
-from streamsink.errors import Misuse, StreamsinkError
+from streamsink.errors import Corrupt, Misuse, StreamsinkError
 from streamsink.format.snapshot import APPEND, COMPACT, OVERWRITE
 from streamsink.options import SinkOptions
+from streamsink.sinks.paimon.care.needed import needed_by_journals
+from streamsink.table.care.expire_snapshots import Retention, expire
+from streamsink.table.table import open_table
 from tests.walks.events import event, query_of
 from tests.walks.foreign import Others
 from tests.walks.machine import Fault
@@ -57,6 +60,23 @@ def expiry(walk, keep):
     if walk.world.others.is_table() and walk.world.others.expire(1 + keep % 3):
         walk.world.accident("expiry-ever")
         walk.world.forget_rollbacks()
+
+
+@event(3)
+def own_expiry(walk, keep):
+    """Old snapshots expire by streamsink's own hand, which keeps what queries need; what cannot be read keeps all."""
+    world = walk.world
+    before = world.others.snapshot_ids() if world.others.is_table() else []
+    if not before:
+        return
+    retention = Retention(num_min=1 + keep % 3, num_max=1 + keep % 3, time_ms=10**15, limit=100)
+    with contextlib.suppress(Corrupt):
+        table = open_table(world.others.io, world.others.root, for_writing=True)
+        expire(table, retention, needed_by_journals(table))
+    if world.others.snapshot_ids() != before:
+        world.others.changes += 1
+        world.accident("expiry-ever")
+        world.forget_rollbacks()
 
 
 @event(2, 2)

@@ -49,6 +49,7 @@ _OF_A_TABLE = {
     "foreign_prepare": 2,
     "compaction": 3,
     "expiry": 3,
+    "own_expiry": 2,
     "tag": 1,
     "rollback": 3,
 }

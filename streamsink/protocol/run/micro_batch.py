@@ -58,7 +58,7 @@ class QueryRun:
         background: makes what publishes while batches are written, when the options ask for it. run: Spark's id of this
         start of the query; empty for a bounded job, which is repeated under its id.
         """
-        options = replace(options, application=sink.application)
+        options, emit = replace(options, application=sink.application), sink.care.hearing(emit)
         protocol = TwoPhaseCommit(sink.to, sink.journal, sink.committer, options, emit, background=background)
         try:
             protocol.restore(query, IdSource().new_id, run)
@@ -83,6 +83,7 @@ class QueryRun:
         both raise Misuse and nothing is recorded; after the record the second one waits for the first, and then raises
         Misuse.
         """
+        self._sink.care.check()
         with self._as_the_only_call(batch, rows), self._computing_ahead(batch, rows):
             batch, decision = self._admitted(batch, rows)
             if decision.verdict is Verdict.SKIP:
@@ -207,4 +208,5 @@ class QueryRun:
 
     def close(self) -> None:
         """Finish, and give the application back to other queries."""
-        self.protocol.close()
+        with self._sink.care.stopping():
+            self.protocol.close()

@@ -20,6 +20,7 @@ from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.ids import check_application
 from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import OpenSink, Sink, check_supported
+from streamsink.protocol.upkeep import CareOfAll
 from streamsink.sinks.fan_out.branch import Branch
 from streamsink.sinks.fan_out.committer import FanOutCommitter
 from streamsink.sinks.fan_out.journal import FanOutJournal
@@ -37,6 +38,7 @@ from streamsink.storage.stores import DATABASES, Store, journal_place, table_pat
 _OF_ONE = frozenset(
     {declared.name for group in (TableOptions, CommitOptions, LockOptions) for declared in dataclasses.fields(group)}
     | {"application", "target_file_bytes", "max_open_writers", "writer_memory_bytes"}
+    | {"maintenance", "maintenance_interval_ms"}
 )
 
 
@@ -224,6 +226,7 @@ class OpenFanOut(OpenSink):
         self.application = self.known_as = options.application
         self.is_distant = any(branch.opened.is_distant for branch in branches)
         self.parts = [branch.opened for branch in branches]
+        self.care = CareOfAll([part.care for part in self.parts])
         place = sink.journal
         file_io.sweep_probes()
         self.to = open_folder(file_io, place, visible="commits")

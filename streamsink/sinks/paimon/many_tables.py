@@ -24,6 +24,7 @@ from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Mark, MarkOfTables, Where
 from streamsink.protocol.sink import Committer, History, Published
 from streamsink.sinks.paimon import promise
+from streamsink.sinks.paimon.care.background import check_tags
 from streamsink.sinks.paimon.committer import PaimonCommitter
 from streamsink.sinks.paimon.history import looking_at_all
 from streamsink.sinks.paimon.past import chain_errors, marks
@@ -75,7 +76,7 @@ class _Tables:
         if name not in self.members:
             table = created or open_table(self.place.file_io, self.place.absolute(path), for_writing=True)
             self.members[name] = member = Member(
-                table,
+                check_tags(table, self._options),
                 PaimonCommitter(
                     table,
                     self._options,

@@ -12,6 +12,7 @@ from streamsink.protocol.committable import StagedFile
 from streamsink.protocol.decision import Checkpoint, Verdict
 from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Destination, OpenSink
+from streamsink.protocol.upkeep import Care
 from streamsink.sinks.paimon.letters import TableCommitter
 from streamsink.sinks.paimon.many_tables import ManyTables
 from streamsink.sinks.paimon.routed import RoutedTables
@@ -38,6 +39,7 @@ class Opened(OpenSink):
     options: SinkOptions
     file_io: FileIO
     dead_letters: str | None = field(default=None, kw_only=True)
+    care: Care = field(default_factory=Care, kw_only=True)
 
     @property
     def application(self) -> str:  # type: ignore[override]  # nobody sets what the contract names

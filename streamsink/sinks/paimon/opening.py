@@ -15,6 +15,7 @@ from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, SinkOption
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.sink import OF_TABLES, Destination, Sink
+from streamsink.sinks.paimon.care.background import care_of, check_tags
 from streamsink.sinks.paimon.letters import TableAndLetters, TableCommitter
 from streamsink.sinks.paimon.many_tables import ManyTables
 from streamsink.sinks.paimon.opened import OpenTable, OpenTables
@@ -111,7 +112,7 @@ def open_one(
     """
     file_io = under_lock(file_io, path, options)
     with file_io.proving():
-        table = _open_or_create(file_io, path, options, batch_id, fields)
+        table = check_tags(_open_or_create(file_io, path, options, batch_id, fields), options)
     _check_partitions(table, options)
     keep = options.on_rollback == ON_ROLLBACK_REPUBLISH
     deleting = functools.partial(delete_unrecorded, file_io, functools.partial(_table_at, file_io, table))
@@ -120,7 +121,8 @@ def open_one(
         file_io, path, options.application, retain, keep_staging=keep, deleting=deleting, of_table=True
     )
     to = Destination(path, table.table_id, is_table=True)
-    return OpenTable(TableCommitter(table, options, emit=emit), journal, to, options, file_io, table)
+    care = care_of(file_io, lambda: [path], options, emit)
+    return OpenTable(TableCommitter(table, options, emit=emit), journal, to, options, file_io, table, care=care)
 
 
 def open_with_letters(
@@ -150,7 +152,9 @@ def open_with_letters(
     names = FinalNames.of(one.file_io, one.journal, options)
     both = TableAndLetters(one.table, one.committer, routing.root, letters)
     tables = RoutedTables(both, routing, options, names)
-    return OpenTables(one.committer, one.journal, one.to, options, one.file_io, tables, dead_letters=letters)
+    both_paths = (path, f"{routing.root}/{letters}")
+    care = care_of(one.file_io, lambda: [p for p in both_paths if is_table(one.file_io, p)], options, emit)
+    return OpenTables(one.committer, one.journal, one.to, options, one.file_io, tables, dead_letters=letters, care=care)
 
 
 def open_many(
@@ -167,7 +171,9 @@ def open_many(
     committer = ManyTables(place, reader, options, emit)
     tables = RoutedTables(committer, routing, options, FinalNames.of(file_io, journal, options))
     committer.expect_tables(tables.existing)
-    return OpenTables(committer, journal, Destination(path, place.journal_id, is_table=True), options, file_io, tables)
+    to = Destination(path, place.journal_id, is_table=True)
+    care = care_of(file_io, lambda: [m.table.root for m in list(committer.members.values())], options, emit)
+    return OpenTables(committer, journal, to, options, file_io, tables, care=care)
 
 
 def _table_at(file_io: FileIO, table: Table | None, root: str) -> Table | None:

@@ -26,6 +26,7 @@ from streamsink.events import log
 from streamsink.format.snapshot import Snapshot
 from streamsink.journal.announced import Left
 from streamsink.storage.file_io import FileIO
+from streamsink.table.history.retained import roots
 
 if TYPE_CHECKING:  # executors import this module to delete what they staged, and do not need the table
     from streamsink.table.table import Table
@@ -237,36 +238,7 @@ def _named_since(table: "Table", first: int, listed: bool) -> Iterator[str]:
 
 
 def _named_by_retained(table: "Table", first: int, listed: bool) -> Iterator[str]:
-    return (name for snapshot in _retained(table, first) for name in _named_by(table, snapshot, listed))
-
-
-def _retained(table: "Table", first: int) -> Iterator[Snapshot]:
-    """All snapshots, changelogs and tags from this snapshot number on, of the main branch and of all others."""
-    io = table.file_io
-    branches = [
-        table.layout.within(f"branch/{name}")
-        for name in io.names(table.layout.within("branch"))
-        if name.startswith("branch-")
-    ]
-    for root in (table.root, *branches):
-        for folder in ("snapshot", "changelog"):
-            for name in io.names(os.path.join(root, folder)):
-                kind, _, number = name.partition("-")
-                if kind == folder and number.isdigit() and int(number) >= first:
-                    yield from _read(io, os.path.join(root, folder, name))
-        folder = os.path.join(root, "tag")
-        tags = [entry.name for entry in io.entries(folder) if not entry.is_dir and entry.name.startswith("tag-")]
-        yield from (
-            snapshot for tag in tags for snapshot in _read(io, os.path.join(folder, tag)) if snapshot.id >= first
-        )
-
-
-def _read(file_io: FileIO, path: str) -> list[Snapshot]:
-    """The snapshot in this file, as a list; an empty list when the file is gone."""
-    try:
-        return [Snapshot.from_json(file_io.read(path), path)]
-    except FileNotFoundError:
-        return []
+    return (name for root in roots(table, first) for name in _named_by(table, root.snapshot, listed))
 
 
 def _is_named(table: "Table", names: Collection[str], since: tuple[int, str]) -> bool:
@@ -279,8 +251,8 @@ def _is_named(table: "Table", names: Collection[str], since: tuple[int, str]) ->
     if before is None or not uuid or before.uuid != uuid:
         number, before = 0, None
     known = {meta.file_name for meta in table.manifests.all_of(before)}
-    for snapshot in _retained(table, number + 1):
-        for manifest in _manifests_of(table, snapshot):
+    for root in roots(table, number + 1):
+        for manifest in _manifests_of(table, root.snapshot):
             if manifest in names:
                 return True
             if manifest not in known and any(entry.file.file_name in names for entry in table.manifests.read(manifest)):

@@ -1,0 +1,212 @@
+"""Care of a table by hand, under the names of Paimon's procedures. See docs/MAINTENANCE.md.
+
+Each function takes the table's path first. ``dry_run=True`` changes nothing, and what is returned then says what would
+be done. ``options`` and further keywords are the sink's: ``store_options`` and the lock's above all. ``journals``:
+paths of further folders or tables whose queries write this table, and that keep their journals there.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from streamsink.options import SinkOptions
+
+if TYPE_CHECKING:
+    from streamsink.table.care.expire_consumers import ConsumerPlan
+    from streamsink.table.care.expire_snapshots import ExpiryPlan
+    from streamsink.table.care.orphan_files import OrphanPlan
+    from streamsink.table.care.removal import Needing
+    from streamsink.table.care.tags import TagPlan
+    from streamsink.table.table import Table
+
+__all__ = [
+    "clear_consumers",
+    "create_tag",
+    "delete_tag",
+    "expire_snapshots",
+    "expire_tags",
+    "remove_orphan_files",
+    "trigger_tag_automatic_creation",
+]
+
+
+def expire_snapshots(
+    path: Any,
+    retain_max: int | None = None,
+    retain_min: int | None = None,
+    older_than: datetime | None = None,
+    max_deletes: int | None = None,
+    *,
+    dry_run: bool = False,
+    journals: Sequence[str] = (),
+    options: SinkOptions | None = None,
+    **settings: Any,
+) -> "ExpiryPlan":
+    """Let old snapshots of the table expire, with the files that only they need.
+
+    retain_max, retain_min: how many snapshots stay at most, and at least. older_than: only older ones expire.
+    max_deletes: how many at most in this call. Defaults: the table's options ``snapshot.*``. What tags, branches,
+    consumers, and queries need stays. Returns what has expired. Idempotent; after a crash each snapshot that is there
+    is whole, and the next call finishes. Raises Misuse for a wrong option, Corrupt where what must stay cannot be read:
+    then nothing is deleted.
+    """
+    from streamsink.clock import Clock
+    from streamsink.table.care.expire_snapshots import Retention, expire, plan
+
+    def do(table: "Table", needing: "Needing") -> "ExpiryPlan":
+        time_ms = Clock().now_ms() - older_than.timestamp() * 1000 if older_than is not None else None
+        given = {"num_min": retain_min, "num_max": retain_max, "time_ms": time_ms, "limit": max_deletes}
+        retention = Retention.of(table.root, table.known_schema.options, **given)  # type: ignore[arg-type]
+        return plan(table, retention, needing) if dry_run else expire(table, retention, needing)
+
+    return _with_table(path, "expire_snapshots", do, journals, SinkOptions.of(str(path), settings, options))
+
+
+def create_tag(
+    path: Any,
+    tag: str,
+    snapshot: int | None = None,
+    time_retained: timedelta | None = None,
+    *,
+    options: SinkOptions | None = None,
+    **settings: Any,
+) -> int:
+    """Give a snapshot, by default the newest one, a name under which it stays when it expires. Returns its number.
+
+    time_retained: for how long; by default what the table's option ``tag.default-time-retained`` says, else for ever.
+    Raises Misuse where there is such a tag or no such snapshot, Conflict where that has expired meanwhile.
+    """
+    from streamsink.table.care.tags import create_tag as create
+    from streamsink.table.care.tags import default_time_ms
+
+    def do(table: "Table", needing: "Needing") -> int:
+        time_ms = default_time_ms(table) if time_retained is None else time_retained / timedelta(milliseconds=1)
+        made = create(table, tag, snapshot, time_ms)
+        return made.id if made is not None else 0
+
+    return _with_table(path, "create_tag", do, (), SinkOptions.of(str(path), settings, options))
+
+
+def delete_tag(
+    path: Any,
+    tag: "str | Sequence[str]",
+    *,
+    dry_run: bool = False,
+    journals: Sequence[str] = (),
+    options: SinkOptions | None = None,
+    **settings: Any,
+) -> "TagPlan":
+    """Delete a tag, or several, with the files that only they need. Returns what was deleted.
+
+    Raises Misuse, and deletes nothing, for a name without a tag.
+    """
+    from streamsink.table.care.tags import delete_tags, deletion_of
+
+    names = [tag] if isinstance(tag, str) else list(tag)
+
+    def do(table: "Table", needing: "Needing") -> "TagPlan":
+        return deletion_of(table, names, needing().files) if dry_run else delete_tags(table, names, needing)
+
+    return _with_table(path, "delete_tag", do, journals, SinkOptions.of(str(path), settings, options))
+
+
+def expire_tags(
+    path: Any,
+    older_than: datetime | None = None,
+    *,
+    dry_run: bool = False,
+    journals: Sequence[str] = (),
+    options: SinkOptions | None = None,
+    **settings: Any,
+) -> "TagPlan":
+    """Delete the tags whose time is over. older_than: those that were made before it too, where they say when.
+
+    Returns what was deleted. Raises as ``delete_tag``.
+    """
+    from streamsink.table.care.tags import delete_tags, deletion_of, past_their_time
+
+    def do(table: "Table", needing: "Needing") -> "TagPlan":
+        names = past_their_time(table, None, older_than.timestamp() * 1000 if older_than is not None else None)
+        return deletion_of(table, names, needing().files) if dry_run else delete_tags(table, names, needing)
+
+    return _with_table(path, "expire_tags", do, journals, SinkOptions.of(str(path), settings, options))
+
+
+def trigger_tag_automatic_creation(
+    path: Any, *, journals: Sequence[str] = (), options: SinkOptions | None = None, **settings: Any
+) -> list[str]:
+    """Make the tags that are due by the table's options ``tag.automatic-creation`` and others. Returns their names."""
+    from streamsink.table.care.auto_tags import TagCreation
+
+    def do(table: "Table", needing: "Needing") -> list[str]:
+        return TagCreation(table, needing).run()
+
+    name = "trigger_tag_automatic_creation"
+    return _with_table(path, name, do, journals, SinkOptions.of(str(path), settings, options))
+
+
+def clear_consumers(
+    path: Any,
+    including_consumers: str = ".*",
+    excluding_consumers: str | None = None,
+    *,
+    dry_run: bool = False,
+    options: SinkOptions | None = None,
+    **settings: Any,
+) -> "ConsumerPlan":
+    """Delete the consumers whose names match a regular expression, and not the other one: they keep no snapshots then.
+
+    Returns those that were deleted. A reader that goes on under such a name begins anew.
+    """
+    from streamsink.table.care.expire_consumers import delete_consumers, matching
+
+    def do(table: "Table", needing: "Needing") -> "ConsumerPlan":
+        planned = matching(table, including_consumers, excluding_consumers)
+        return planned if dry_run else delete_consumers(table, planned)
+
+    return _with_table(path, "clear_consumers", do, (), SinkOptions.of(str(path), settings, options))
+
+
+def remove_orphan_files(
+    path: Any,
+    older_than: datetime | None = None,
+    *,
+    dry_run: bool = True,
+    journals: Sequence[str] = (),
+    without_journals: Sequence[str] = (),
+    options: SinkOptions | None = None,
+    **settings: Any,
+) -> "OrphanPlan":
+    """Find files that nothing names, and with ``dry_run=False`` delete them. Returns what was found, or deleted.
+
+    older_than: only older ones; by default those older than a day. It must be longer ago than the longest batch and the
+    longest stop of a writer that is no streamsink; what streamsink's own queries have recorded stays whatever its age.
+    without_journals: names of applications whose journals are gone for good. Raises Misuse, and deletes nothing, where
+    a journal is not found; Corrupt where something that is retained cannot be read.
+    """
+    from streamsink.sinks.paimon.care.needed import needed_of_all
+    from streamsink.storage.stores import table_path
+    from streamsink.table.care.orphan_files import plan, remove_orphans
+
+    before_ms = older_than.timestamp() * 1000 if older_than is not None else None
+
+    def do(table: "Table", needing: "Needing") -> "OrphanPlan":
+        needing = needed_of_all(table, tuple(map(table_path, journals)), without_journals)
+        return plan(table, needing, before_ms) if dry_run else remove_orphans(table, needing, before_ms)
+
+    return _with_table(path, "remove_orphan_files", do, (), SinkOptions.of(str(path), settings, options))
+
+
+def _with_table(path: Any, name: str, do: Any, journals: Sequence[str], options: SinkOptions) -> Any:
+    """Call ``do`` with the open table, and what the journals need of it."""
+    from streamsink.locks.locked_file_io import under_lock
+    from streamsink.sinks.paimon.care.needed import needed_by_journals
+    from streamsink.storage.store_failures import told_of
+    from streamsink.storage.stores import Store, table_path
+    from streamsink.table.table import open_table
+
+    root = table_path(path)
+    with told_of(root, name):
+        io = under_lock(Store(root, options.store_options, options.flush).open(), root, options)
+        table = open_table(io, root, for_writing=True)
+        return do(table, needed_by_journals(table, tuple(map(table_path, journals))))

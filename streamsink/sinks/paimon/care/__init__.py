@@ -1,0 +1,1 @@
+"""Care of a table beside the queries that write it: what their journals need, and care in the background."""

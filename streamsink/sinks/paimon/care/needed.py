@@ -1,0 +1,146 @@
+"""What the journals of queries need of a table: snapshots and files of records that nobody has marked as published.
+
+A restart asks the snapshots since such a record was made whether they name it (``past/filter_of.py``), and whether the
+snapshot on which its own is built is that one still (``table/commit/late.py``). So these snapshots stay.
+"""
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from streamsink.errors import Misuse
+from streamsink.journal.announced import announced_in
+from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
+from streamsink.journal.others import is_certain
+from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable
+from streamsink.sinks.paimon.past.place import SUFFIX
+from streamsink.table.care.removal import Needed, Needing
+from streamsink.table.table import Table
+
+# How many folders above a table a query of several tables may keep its journal.
+_ABOVE = 3
+
+
+def needed_by_journals(table: Table, places: Sequence[str] = ()) -> Needing:
+    """What the journals need now, each time it is asked.
+
+    Journals lie in the table itself, in the folders above it (queries of several tables), and, of a table for dead
+    letters, in the tables beside it. places: paths of further tables or folders that have journals. What it returns
+    raises Corrupt, naming the file, for a record that cannot be read: then nothing may be deleted.
+    """
+
+    def needed() -> Needed:
+        states = table.states.read(table.snapshots.latest()).by_application
+        found = Needed()
+        for place in dict.fromkeys([*_places(table, states, everywhere=False), *places]):
+            for application in _applications(table, place):
+                for part in _pending(table, place, application, states):
+                    found = found.with_other(part)
+        return found
+
+    return needed
+
+
+def needed_of_all(table: Table, places: Sequence[str] = (), without: Collection[str] = ()) -> Needing:
+    """As ``needed_by_journals``, for who deletes what no snapshot names: all tables beside this one are asked, records
+    that are being made count, and each application that the table knows must have its journal where it is looked for.
+
+    without: names of applications whose journals are gone for good. What it returns raises Misuse
+    ``orphans.journal-unknown`` where another one is missing.
+    """
+
+    def needed() -> Needed:
+        states = table.states.read(table.snapshots.latest()).by_application
+        found, missing = Needed(), {_journal_of(name) for name in states} - set(without)
+        for place in dict.fromkeys([*_places(table, states, everywhere=True), *places]):
+            applications = _applications(table, place)
+            missing -= set(applications)
+            journals = [os.path.join(place, JOURNAL_DIR, name) for name in applications]
+            found = found.with_other(Needed(attempts=frozenset(announced_in(table.file_io, journals))))
+            for application in applications:
+                for part in _pending(table, place, application, states):
+                    found = found.with_other(part)
+        if missing:
+            raise _unknown(table, sorted(missing))
+        return found
+
+    return needed
+
+
+def _journal_of(name: str) -> str:
+    """The application whose journal it is. name: as the table's states have it."""
+    return name.partition("@")[0]
+
+
+def _unknown(table: Table, missing: Sequence[str]) -> Misuse:
+    names = ", ".join(f"'{name}'" for name in missing)
+    return Misuse(
+        f"{table.root}: the journal of {names} is not in the table, above it or beside it, so which files it is about "
+        "to publish is not known. Nothing was deleted. Give the folder or table that holds it: journals=['<path>']. "
+        f"Where it is gone for good, and no query of that name runs: without_journals=[{names}]",
+        kind="orphans.journal-unknown",
+    )
+
+
+def _places(table: Table, states: Iterable[str], *, everywhere: bool) -> Iterator[str]:
+    yield table.root
+    above = table.root
+    for _ in range(_ABOVE):
+        above, _, name = above.rpartition("/")
+        if not name or not above or above.endswith("/"):
+            break
+        yield above
+    if everywhere or any("@" in name and not name.endswith(SUFFIX) for name in states):
+        folder = table.root.rpartition("/")[0]
+        yield from (f"{folder}/{e.name}" for e in table.file_io.entries(folder) if e.is_dir and e.name != JOURNAL_DIR)
+
+
+def _applications(table: Table, place: str) -> list[str]:
+    return [entry.name for entry in table.file_io.entries(os.path.join(place, JOURNAL_DIR)) if entry.is_dir]
+
+
+def _pending(table: Table, place: str, application: str, states: Mapping[str, Mapping[str, Any]]) -> Iterator[Needed]:
+    """What each record needs that may yet be published, or be looked for."""
+    journal = FileJournal(table.file_io, place, application, 2, of_table=True)
+    journal.read_listing()
+    said = states.get(application)
+    published = AppState.told(said).sequence if said is not None and place == table.root else 0
+    for sequence in journal.retained():
+        # The mark of a record that the table says it has is no mark of one that comes again.
+        if journal.is_marked(sequence) and (sequence <= published or is_certain(journal, sequence)):
+            continue
+        record = journal.load(sequence)
+        if record is not None:
+            yield Needed(_base(table, place, record), _why(place, record), frozenset(_names(record)))
+
+
+def _why(place: str, record: Committable) -> str:
+    return (
+        f"record {record.state.sequence} of application '{record.application}' in {place} is not marked as published; "
+        "the query's next batch, or its next start, marks it"
+    )
+
+
+def _base(table: Table, place: str, record: Committable) -> int | None:
+    """Number of the snapshot on which the record was made; None where it has no part for this table."""
+    payload, found = record.payload, list[int | None]()
+    letters = payload.get(DEAD_LETTERS)
+    if letters is not None and f"{place.rpartition('/')[0]}/{letters['name']}" == table.root:
+        found.append(letters.get("base"))
+    if "tables" in payload:
+        found += [e.get("base") for e in payload["tables"] if os.path.join(place, e["path"]) == table.root]
+    elif place == table.root and record.state.table_id == table.table_id:
+        found.append(payload.get("base"))
+    return min((base or 0 for base in found), default=None)
+
+
+def _names(record: Committable) -> Iterator[str]:
+    """Names of all data files and manifests of the record, in whatever table."""
+    payload = record.payload
+    parts: list[Mapping[str, Any]] = [payload, *payload.get("tables", ()), *payload.get("joined", ())]
+    letters = payload.get(DEAD_LETTERS)
+    if letters is not None:
+        parts.append(letters)
+        yield from (os.path.basename(file["final"]) for file in letters["files"])
+    yield from (os.path.basename(file.final) for file in record.files)
+    yield from (os.path.basename(part["manifest"]["final"]) for part in parts if part.get("manifest"))

@@ -1,0 +1,136 @@
+"""Orphan files: those that nothing names, and that are too old to belong to something under way.
+
+Dead writers of other programs leave them, and accidents do. As in Paimon they are looked for in the folders of
+manifests, indexes, statistics, snapshots, changelogs and data. The journals' own folder is none of them.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from streamsink.clock import Clock
+from streamsink.errors import Corrupt, Misuse
+from streamsink.format.manifest import FileKind
+from streamsink.table.care.expire_snapshots import everybody_needing
+from streamsink.table.care.named import metadata_of
+from streamsink.table.care.removal import Needed, Needing, finish
+from streamsink.table.history.retained import roots
+from streamsink.table.table import Table
+
+DEFAULT_AGE_MS = 86_400_000
+# Files of a batch that is being written are as old as the batch.
+_LEAST_AGE_MS = 3_600_000
+_METADATA = ("manifest", "index", "statistics")
+_NAMED_BY_THEMSELVES = ("snapshot", "changelog")
+_HINTS = {"LATEST", "EARLIEST"}
+
+
+@dataclass(frozen=True)
+class OrphanPlan:
+    """Files that nothing names; ``str()`` of it says it for people.
+
+    paths: of those that are old enough. bytes: their size. young, of_unknown_age: how many others nothing names.
+    """
+
+    table: str
+    paths: tuple[str, ...]
+    bytes: int
+    young: int
+    of_unknown_age: int
+
+    def __str__(self) -> str:
+        more = [f"{self.young} are too young"] if self.young else []
+        more += [f"of {self.of_unknown_age} the store does not tell the age"] if self.of_unknown_age else []
+        said = f"{len(self.paths)} orphan files of {self.bytes} bytes go"
+        lines = [f"{self.table}: {'; '.join([said, *more])}", *(f"  {path}" for path in self.paths)]
+        return "\n".join(lines)
+
+
+def plan(table: Table, needing: Needing, before_ms: float | None = None) -> OrphanPlan:
+    """The orphan files. Changes nothing.
+
+    before_ms: only files that are older than this moment; by default than a day ago. Raises Misuse for a moment within
+    the last hour, Corrupt where something that is retained, or a journal, cannot be read.
+    """
+    now = Clock().now_ms()
+    limit = now - DEFAULT_AGE_MS if before_ms is None else before_ms
+    if limit > now - _LEAST_AGE_MS:
+        raise Misuse(
+            f"{table.root}: older_than is less than an hour ago, so files of a batch that is being written would count "
+            "as orphans. Nothing was deleted. Give an older moment, or leave it out: a day ago",
+            kind="orphans.too-young",
+        )
+    # In this order: what gets its name meanwhile is named by a record, and then by a snapshot.
+    there = list(_candidates(table))
+    needed = needing()
+    named = _named(table)
+    orphans = [(path, size) for path, size in there if not _is_needed(os.path.basename(path), path, named, needed)]
+    aged = [(path, size, table.file_io.modified_ms(path)) for path, size in orphans]
+    old = [(path, size) for path, size, at_ms in aged if at_ms is not None and at_ms < limit]
+    unknown = sum(at_ms is None and table.file_io.exists(path) for path, _, at_ms in aged)
+    size = sum(size for _, size in old)
+    return OrphanPlan(table.root, tuple(path for path, _ in old), size, len(aged) - len(old) - unknown, unknown)
+
+
+def remove_orphans(table: Table, needing: Needing, before_ms: float | None = None) -> OrphanPlan:
+    """Delete them. Idempotent. Returns what was deleted. Raises as ``plan``."""
+    finish(table, everybody_needing(table, needing))
+    planned = plan(table, needing, before_ms)
+    table.file_io.delete_all(planned.paths)
+    return planned
+
+
+def _candidates(table: Table) -> Iterator[tuple[str, int]]:
+    """(path, size in bytes) of all files that could be orphans."""
+    for name in _METADATA:
+        yield from _files_in(table, table.layout.within(name))
+    for name in _NAMED_BY_THEMSELVES:
+        for path, size in _files_in(table, table.layout.within(name)):
+            kind, _, number = os.path.basename(path).partition("-")
+            if not (kind == name and number.isdigit()) and os.path.basename(path) not in _HINTS:
+                yield path, size
+    yield from _data_files(table, table.root)
+
+
+def _data_files(table: Table, folder: str) -> Iterator[tuple[str, int]]:
+    for entry in table.file_io.entries(folder):
+        path = f"{folder}/{entry.name}"
+        if entry.is_dir and entry.name.startswith("bucket-"):
+            yield from _files_in(table, path)
+        elif entry.is_dir and "=" in entry.name:
+            yield from _data_files(table, path)
+
+
+def _files_in(table: Table, folder: str) -> Iterator[tuple[str, int]]:
+    return ((f"{folder}/{e.name}", e.size) for e in table.file_io.entries(folder) if not e.is_dir)
+
+
+def _named(table: Table) -> set[str]:
+    """Paths relative to the table of metadata, and names of data files, that anything retained names."""
+    found, read = set[str](), set[str]()
+    for root in roots(table):
+        try:
+            metadata = metadata_of(table, root)
+            for name in metadata:
+                manifest = os.path.basename(name)
+                if name.startswith("manifest/manifest-") and not manifest.startswith("manifest-list-"):
+                    found |= _added(table, manifest) if manifest not in read else set()
+                    read.add(manifest)
+        except Corrupt:
+            if table.file_io.exists(root.path):
+                raise
+            continue  # it has expired meanwhile
+        found |= metadata
+    return found
+
+
+def _added(table: Table, manifest: str) -> set[str]:
+    entries = [entry for entry in table.manifests.read(manifest) if entry.kind is FileKind.ADD]
+    return {name for entry in entries for name in (entry.file.file_name, *entry.file.extra_files)}
+
+
+def _is_needed(name: str, path: str, named: Iterable[str], needed: Needed) -> bool:
+    """Whether something names it. A name that is not a data file's is given once in its folder."""
+    folder = os.path.basename(os.path.dirname(path))
+    is_named = name in named or f"{folder}/{name}" in named or name in needed.files
+    return is_named or any(attempt in name for attempt in needed.attempts)

@@ -1,0 +1,166 @@
+"""Maintenance in the background of a query: no batch waits for it, and what goes wrong with it ends the query."""
+
+import errno
+import threading
+
+import pytest
+
+from streamsink.errors import Corrupt, Misuse
+from streamsink.events import Maintained
+from streamsink.options import SinkOptions
+from streamsink.sinks.paimon.care.background import BackgroundCare
+from streamsink.table.commit.changes import Changes
+from streamsink.table.history.retained import tags
+from streamsink.table.table import open_table
+from streamsink.testing.crashing import CrashingCalls
+from tests.crash.letters_world import LettersWorld
+from tests.crash.many_world import ManyWorld, check_complete
+from tests.crash.world import memory_world
+from tests.table.entries import commit
+
+_THREAD = "streamsink-maintenance"
+_FEW = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "2", "manifest.merge-min-count": "3"}
+ON = {"maintenance": True, "maintenance_interval_ms": 0, "table_options": _FEW, "restore": "restore-and-continue"}
+ENDS = tuple(range(3, 33, 3))
+
+
+class Beside(CrashingCalls):
+    """Lets something happen before each call that the maintenance makes. begun, ended: of its thread's calls."""
+
+    def __init__(self, inner, happens=lambda: None):
+        super().__init__(inner)
+        self.before_call = self._look
+        self.asked = 0
+        self._happens = happens
+
+    def _look(self):
+        if threading.current_thread().name.startswith(_THREAD):
+            self.asked += 1
+            self._happens()
+
+
+def _table(world, path=None):
+    return open_table(world.file_io(world.calls), path or world.driver.root, for_writing=False)
+
+
+@pytest.mark.parametrize("way", [{}, {"publish": "async"}, {"publish_every_batches": 2}])
+def test_snapshots_expire_while_a_query_runs(way):
+    """By the table's own options; and the query's rows are all there."""
+    world = memory_world(**ON, **way)
+    world.run(Beside(world.calls), ENDS)
+    assert world.ids() == list(range(ENDS[-1]))
+    done = [event for event in world.driver.events if isinstance(event, Maintained)]
+    expired = [number for event in done for number in event.snapshots]
+    ids = _table(world).snapshots.ids()
+    assert expired and sorted(expired) == list(range(1, ids[0])) and all(event.elapsed_ms > 0 for event in done)
+    assert done[0].table == world.driver.root and done[0].application == "streamsink"
+
+
+def test_nothing_is_done_without_the_option_or_before_something_is_published():
+    """A start that finds nothing to do asks nothing."""
+    for options, asks in (({"table_options": _FEW}, False), (ON, True)):
+        world = memory_world(**options)
+        calls = Beside(world.calls)
+        world.run(calls, ())
+        assert calls.asked == 0
+        world.run(calls, (3,))
+        assert bool(calls.asked) is asks
+
+
+def test_no_batch_waits_for_it():
+    """It hangs at its first call until all batches are done."""
+    may_go = threading.Event()
+    world = memory_world(**ON)
+    calls = Beside(world.calls, lambda: may_go.wait(20))
+    seen = []
+
+    def told(event):
+        seen.append(type(event).__name__)
+        if seen[-1] == "CheckpointPublished" and seen.count("CheckpointPublished") == len(ENDS):
+            assert calls.asked <= 1, "it has not gone on"
+            may_go.set()
+
+    world.driver.events = Told(told)
+    world.run(calls, ENDS)
+    assert world.ids() == list(range(ENDS[-1])) and may_go.is_set()
+
+
+class Told(list):
+    """A list of events that tells of each one."""
+
+    def __init__(self, tell):
+        super().__init__()
+        self._tell = tell
+
+    def append(self, event):
+        super().append(event)
+        self._tell(event)
+
+
+@pytest.mark.parametrize("ends", [(3, 6, 9, 12), (3,)], ids=["at the next batch", "at the end"])
+def test_its_error_ends_the_query(ends):
+    """A consumer's file that cannot be read: nothing expires, and the query says why."""
+    world = memory_world(**ON)
+    world.run(boundaries=ends[:1])
+    world.file_io(world.calls).make_dir(f"{world.driver.root}/consumer")
+    world.file_io(world.calls).write(f"{world.driver.root}/consumer/consumer-c", b"{")
+    with pytest.raises(Corrupt, match="consumer-c"):
+        world.run(boundaries=(*ends, ends[-1] + 3))
+    before = _table(world).snapshots.ids()
+    assert before[0] == 1
+    world.file_io(world.calls).delete(f"{world.driver.root}/consumer/consumer-c")
+    world.run(boundaries=(*ends, ends[-1] + 3, ends[-1] + 6, ends[-1] + 9))
+    assert world.ids() == list(range(ends[-1] + 9))
+
+
+@pytest.mark.parametrize("failures", [2, 3])
+def test_a_store_that_fails_now_and_then_does_not_end_the_query(failures):
+    """Only when it fails several times in a row. What waits for the next publishing is done with it."""
+    left, failed = list(range(failures)), threading.Semaphore(0)
+
+    def happens():
+        if left:
+            left.pop()
+            failed.release()
+            raise OSError(errno.EIO, "injected")
+
+    world = memory_world(**ON)
+    world.run(boundaries=ENDS)
+    for _ in range(8):
+        commit(_table(world), Changes(), "another")
+    care = BackgroundCare(world.file_io(Beside(world.calls, happens)), lambda: [world.driver.root], SinkOptions(**ON))
+    care.check()
+    for _ in range(failures):
+        care.published()
+        assert failed.acquire(timeout=20)
+    care.published()
+    while failures == 2 and _table(world).snapshots.ids()[0] < 10:
+        threading.Event().wait(0.01)
+    care._thread.join(None if failures == 3 else 0)
+    if failures == 3:
+        with pytest.raises(OSError, match="injected"):
+            care.check()
+    care.stop()
+
+
+@pytest.mark.parametrize("make", [ManyWorld, LettersWorld], ids=["many", "letters"])
+def test_all_tables_of_a_query_are_looked_after(make):
+    """Those that it has written, and that of its dead letters."""
+    world, ends = make(**{key: value for key, value in ON.items() if key != "restore"}), (6, 9, 9, 14, 18)
+    for n in range(len(ends)):
+        world.run(boundaries=ends[: n + 1])
+    check_complete(world.rows(), ends) if make is ManyWorld else world.check_complete(ends)
+    events = world.driver.events if make is ManyWorld else world.events
+    told = {event.table.rpartition("/")[2] for event in events if isinstance(event, Maintained)}
+    assert told >= ({"rejected", "a"} if make is ManyWorld else {"rejected"}), "the others keep what they have"
+
+
+def test_tags_are_made_by_the_query_or_by_nobody():
+    """A table that asks its writers for tags is refused by a query that would make none."""
+    options = _FEW | {"tag.automatic-creation": "process-time"}
+    with pytest.raises(Misuse, match="maintenance=True") as refused:
+        memory_world(table_options=options).run()
+    assert refused.value.kind == "table.unsupported-option"
+    world = memory_world(**ON | {"table_options": options})
+    world.run(boundaries=ENDS)
+    assert len(tags(_table(world))) == 1 and world.ids() == list(range(ENDS[-1]))
