@@ -1,7 +1,7 @@
 """The changes of one try of a commit, computed and checked for conflicts against the snapshot it builds on."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamsink.errors import Conflict
@@ -43,6 +43,7 @@ class CommitRequest:
     ``state`` of None takes the application's state out.
     hint: whether LATEST is moved. It is not when another commit of this process follows at once.
     ahead: what the first try needs, if it was written durably in advance. It is deleted when no try can use it.
+    properties: what the snapshot says besides the states of applications.
     before: the commit on which this one is built, if that is this process's own, and is settled while the first try
     creates its snapshot.
     """
@@ -63,6 +64,7 @@ class CommitRequest:
     state: Mapping[str, Any] | None = None
     hint: bool = True
     ahead: Ahead | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
     before: Settling | None = None
 
 
@@ -72,12 +74,15 @@ class Delta:
 
     changes: all entries of the snapshot. index: its whole index state; None when that stays as it was.
     unwritten: the entries that no manifest holds yet. manifests: those that hold the other entries.
+    adds_again: files come back that the table had before. Readers hide every file that any manifest deletes, so no
+    DELETE of them may stay below.
     """
 
     changes: Changes
     index: Sequence[IndexManifestEntry] | None
     unwritten: tuple[ManifestEntry, ...]
     manifests: tuple[ManifestFileMeta, ...]
+    adds_again: bool = False
 
 
 class Deltas:
@@ -123,10 +128,12 @@ class Deltas:
             fresh = tuple(e for e in changes.entries if e.kind is FileKind.DELETE or e.identity not in known)
             manifests = manifests if len(fresh) == len(changes.entries) else ()
             changes = replace(changes, entries=fresh)
+        adds_again = False
         if request.overwrite is not None:
-            gone = request.overwrite.deletes(schema, changes, live, self._index_of(newest))
-            changes = Changes(gone.entries + changes.entries, gone.index + changes.index)
-        return _delta(changes, manifests), live
+            replaced = request.overwrite.replaces(schema, changes, live, self._index_of(newest))
+            adds_again = any(entry.kind is FileKind.ADD for entry in replaced.entries)
+            changes = Changes(replaced.entries + changes.entries, replaced.index + changes.index)
+        return replace(_delta(changes, manifests), adds_again=adds_again), live
 
     def _index(self, changes: Changes, newest: Snapshot | None, after: Sequence[ManifestEntry] | None) -> Any:
         """The index state after these changes; None when it stays as it was.
