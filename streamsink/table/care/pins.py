@@ -10,24 +10,28 @@ from collections.abc import Collection, Iterator, Sequence
 from streamsink.format.manifest import FileKind
 from streamsink.format.snapshot import ANALYZE, APPEND, Snapshot
 from streamsink.storage.file_io import FileIO
+from streamsink.table.care.branches import TAG_PREFIX
 from streamsink.table.care.targets import Target, in_file, tags_of
 from streamsink.table.table import Table
 
 PREFIX = "rollback-to-as-latest-"
 
 
-def pins_of(table: Table, target: Target, names: Collection[str]) -> list[Target]:
-    """The snapshots that need a tag, so that no expiry deletes these data files, which the target has.
+def pins_of(table: Table, target: Target | None, names: Collection[str]) -> list[Target]:
+    """The snapshots that need a tag, so that no expiry deletes these data files, which come back into the table.
 
-    The target itself is one, except where a tag of an earlier rollback holds it. Others are needed where files of these
-    names have left the table behind the target more than once. Empty where nothing comes back.
+    target: a snapshot of this table that has them; it is one, except where a tag of an earlier rollback holds it.
+    Others are needed where files of these names have left the table where no tag before has them. Empty where nothing
+    comes back.
     """
     if not names:
         return []
-    tags = {kept.id: kept for _, path in tags_of(table) if (kept := in_file(table, path)) is not None}
-    pinned = {kept.id for name, path in tags_of(table) if name.startswith(PREFIX) and (kept := in_file(table, path))}
-    found = [target] if target.snapshot.id not in pinned else []
-    tags[target.snapshot.id] = target.snapshot
+    # Those that keep a branch go with it.
+    found_tags = [(name, path) for name, path in tags_of(table) if not name.startswith(TAG_PREFIX)]
+    tags = {kept.id: kept for _, path in found_tags if (kept := in_file(table, path)) is not None}
+    pinned = {kept.id for name, path in found_tags if name.startswith(PREFIX) and (kept := in_file(table, path))}
+    found = [target] if target is not None and target.snapshot.id not in pinned else []
+    tags |= {each.snapshot.id: each.snapshot for each in found}
     for snapshot, left in _deleting(table, names):
         before = max((number for number in tags if number < snapshot.id), default=None)
         if before is not None and left <= _live(table, tags[before]):

@@ -42,6 +42,11 @@ class Moved:
     paths: tuple[str, ...]
     rows: int
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the files, without their folders."""
+        return frozenset(path.rpartition("/")[2] for path in self.paths)
+
 
 @dataclass(frozen=True)
 class RollbackPlan:
@@ -128,11 +133,11 @@ def plan_rollback(table: Table, target: Target) -> RollbackPlan:
         table.root,
         target,
         newest.id if newest else 0,
-        _moved(table, leaving),
-        _moved(table, returning),
-        _checkpoints(table.states.read(newest)),
+        moved(table, leaving),
+        moved(table, returning),
+        checkpoints(table.states.read(newest)),
     )
-    _check_there(
+    check_there(
         table, plan.returning.paths, f"{target} cannot be gone back to. Nothing was written. Restore them from a backup"
     )
     return plan
@@ -160,15 +165,16 @@ def roll_back(table: Table, target: Target, options: SinkOptions, by: str) -> Ro
         OVERWRITE,
         overwrite=_back_to(table, target),
         properties={PROPERTY: json.dumps(said)},
+        adds_again=True,
     )
     # Before anything is built on these files: from now on expiry, that of other programs too, keeps them.
-    pinned = [pin(table, each, name) for each in pins_of(table, target, _names(plan.returning))]
+    pinned = [pin(table, each, name) for each in pins_of(table, target, plan.returning.names)]
     try:
         done = TableCommit(table, options).commit(request, _IsRetained(table, target))
     except (Conflict, Fenced, Misuse, Retryable):
         unpin(table.file_io, pinned)
         raise
-    _check_there(
+    check_there(
         table,
         plan.returning.paths,
         f"Snapshot {done.snapshot.id} brought them back at the moment at which another program's expiry deleted them. "
@@ -205,28 +211,26 @@ def _back_to(table: Table, target: Target) -> BackTo:
     )
 
 
-def _moved(table: Table, entries: Sequence[ManifestEntry]) -> Moved:
+def moved(table: Table, entries: Sequence[ManifestEntry]) -> Moved:
+    """The data files of these entries."""
     schema = table.known_schema
     return Moved(
         tuple(data_file_path(table, schema, entry) for entry in entries), sum(entry.file.row_count for entry in entries)
     )
 
 
-def _names(moved: Moved) -> frozenset[str]:
-    return frozenset(path.rpartition("/")[2] for path in moved.paths)
-
-
-def _check_there(table: Table, paths: Sequence[str], what: str) -> None:
+def check_there(table: Table, paths: Sequence[str], what: str) -> None:
+    """Raises Corrupt, with ``what`` at its end, where one of these data files is gone."""
     gone = [path for path in paths if table.file_io.size(path) is None]
     if gone:
         raise Corrupt(
-            f"{table.root}: {len(gone)} data files that come back with a rollback are gone "
+            f"{table.root}: {len(gone)} data files that are to be in the table again are gone "
             f"({', '.join(gone[:_SHOWN])}{', ...' if len(gone) > _SHOWN else ''}): {what}",
             kind="rollback.files-gone",
         )
 
 
-def _checkpoints(states: States) -> dict[str, int]:
+def checkpoints(states: States) -> dict[str, int]:
     """The last published checkpoint of each application, as far as its state says one."""
     return {
         name: state["checkpoint_id"]

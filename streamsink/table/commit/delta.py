@@ -43,7 +43,7 @@ class CommitRequest:
     ``state`` of None takes the application's state out.
     hint: whether LATEST is moved. It is not when another commit of this process follows at once.
     ahead: what the first try needs, if it was written durably in advance. It is deleted when no try can use it.
-    properties: what the snapshot says besides the states of applications.
+    properties: what the snapshot says besides the states of applications. adds_again: as of ``Delta``.
     before: the commit on which this one is built, if that is this process's own, and is settled while the first try
     creates its snapshot.
     """
@@ -65,6 +65,7 @@ class CommitRequest:
     hint: bool = True
     ahead: Ahead | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    adds_again: bool = False
     before: Settling | None = None
 
 
@@ -74,8 +75,8 @@ class Delta:
 
     changes: all entries of the snapshot. index: its whole index state; None when that stays as it was.
     unwritten: the entries that no manifest holds yet. manifests: those that hold the other entries.
-    adds_again: files come back that the table had before. Readers hide every file that any manifest deletes, so no
-    DELETE of them may stay below.
+    adds_again: files may come back that the table had before. Readers hide every file that any manifest deletes, so no
+    DELETE may stay below.
     """
 
     changes: Changes
@@ -100,7 +101,8 @@ class Deltas:
             after = None
             if live is not None:
                 after = conflicts.check(live, delta.changes.entries, request.kind, key_order(self._table.known_schema))
-            return replace(delta, index=self._index(delta.changes, newest, after))
+            index = self._index(delta.changes, newest, after)
+            return replace(delta, index=index, adds_again=request.adds_again)
         except Conflict as found:
             raise Conflict(
                 f"{self._table.root}: the {request.kind} commit {request.identifier} of user '{request.commit_user}' "
@@ -128,12 +130,10 @@ class Deltas:
             fresh = tuple(e for e in changes.entries if e.kind is FileKind.DELETE or e.identity not in known)
             manifests = manifests if len(fresh) == len(changes.entries) else ()
             changes = replace(changes, entries=fresh)
-        adds_again = False
         if request.overwrite is not None:
             replaced = request.overwrite.replaces(schema, changes, live, self._index_of(newest))
-            adds_again = any(entry.kind is FileKind.ADD for entry in replaced.entries)
             changes = Changes(replaced.entries + changes.entries, replaced.index + changes.index)
-        return replace(_delta(changes, manifests), adds_again=adds_again), live
+        return _delta(changes, manifests), live
 
     def _index(self, changes: Changes, newest: Snapshot | None, after: Sequence[ManifestEntry] | None) -> Any:
         """The index state after these changes; None when it stays as it was.

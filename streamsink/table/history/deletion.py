@@ -248,7 +248,7 @@ def _retained(table: "Table", first: int) -> Iterator[Snapshot]:
         for name in io.names(table.layout.within("branch"))
         if name.startswith("branch-")
     ]
-    for root in (table.root, *branches):
+    for root in (table.layout.main, *branches):
         for folder in ("snapshot", "changelog"):
             for name in io.names(os.path.join(root, folder)):
                 kind, _, number = name.partition("-")
