@@ -141,7 +141,8 @@ def fast_forward(
 
     by: who wants it, for the record. discard: as of ``plan_fast_forward``. A stream that commits to main at the same
     time wins, and then this looks again, and refuses. Idempotent. After a crash: done or not done; schemas of the
-    branch may have come before it. Raises as ``plan_fast_forward``, Corrupt where a file is gone, and what a commit raises.
+    branch may have come before it. Raises as ``plan_fast_forward``, Corrupt where a file is gone, and what a commit
+    raises.
     """
     for _ in range(_LOOKS):
         plan = plan_fast_forward(table, name, discard)
