@@ -40,7 +40,8 @@ class Table:
         self.layout = Layout(root)
         self.schemas = Schemas(file_io, self.layout)
         self.snapshots = Snapshots(file_io, self.layout)
-        self.states = StatesReader(self.snapshots)
+        is_branch = bool(self.layout.branch)
+        self.states = StatesReader(self.snapshots, Snapshots(file_io, Layout(self.layout.main)) if is_branch else None)
         if created is None:
             with file_io.asking(of_opening((root,))):
                 self.table_id = self.schemas.identity()

@@ -1,5 +1,7 @@
 """Paimon's Java API of branches, of tags and of expiry, beside ``java.py``. Each function opens the table anew."""
 
+import contextlib
+
 
 def expire(java, path, keep) -> None:
     """Let all snapshots expire but the newest ``keep``, as Paimon's own maintenance does."""
@@ -38,11 +40,37 @@ def branch_names(java, path) -> list[str]:
     return list(java._call("table.DataTable", table, "branchManager").branches())
 
 
-def switched(java, path, branch):
-    """What ``java._open`` returns, of a branch."""
-    table = java._call("table.FileStoreTable", _table(java, path), "switchToBranch", ("java.lang.String", branch))
-    _, schema = java._open(path)
-    return table, schema
+def create_tag(java, path, name) -> None:
+    """Of the newest snapshot."""
+    _do(java, path, "createTag", name)
+
+
+def read(java, path, branch) -> list[tuple]:
+    """As ``JavaPaimon.read``, of a branch."""
+    with _on(java, branch):
+        return java.read(path)
+
+
+def append(java, path, branch, rows) -> None:
+    """As ``JavaPaimon.append``, to a branch."""
+    with _on(java, branch):
+        java.append(path, rows)
+
+
+@contextlib.contextmanager
+def _on(java, branch):
+    """Within it the table is opened at this branch."""
+    plain = java._open
+
+    def switched(path):
+        table, schema = plain(path)
+        return java._call("table.FileStoreTable", table, "switchToBranch", ("java.lang.String", branch)), schema
+
+    java._open = switched
+    try:
+        yield
+    finally:
+        del java._open
 
 
 def _table(java, path):

@@ -330,7 +330,7 @@ def test_the_functions_of_users(tmp_path):
     assert maintenance.fast_forward(path, NAME, by="me").snapshot_id == 2
     assert streamsink.verify(path, contents=True).ok and len(streamsink.read_arrow(path)) == 9
     assert maintenance.delete_branch(path, NAME, dry_run=True)[0] == made.path and os.path.exists(made.path)
-    assert len(maintenance.delete_branch(path, NAME)) == 2 and os.listdir(f"{path}/tag") == []
+    assert len(maintenance.delete_branch(path, NAME)) == 3 and os.listdir(f"{path}/tag") == []
     assert maintenance.branches(path) == [] and streamsink.verify(path, contents=True).ok
 
 

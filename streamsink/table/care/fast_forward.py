@@ -17,7 +17,7 @@ from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.snapshot import ANALYZE, APPEND, BATCH_COMMIT_IDENTIFIER, COMPACT, OVERWRITE, Snapshot
 from streamsink.options import SinkOptions
 from streamsink.table.application_states import States, states_in
-from streamsink.table.care.branches import Branch, get
+from streamsink.table.care.branches import TAG_PREFIX, Branch, get
 from streamsink.table.care.pins import pin, pins_of, unpin
 from streamsink.table.care.rollback import PROPERTY as ROLLED_BACK
 from streamsink.table.care.rollback import Moved, check_there, moved
@@ -147,11 +147,13 @@ def fast_forward(
     for _ in range(_LOOKS):
         plan = plan_fast_forward(table, name, discard)
         if plan.is_done:
+            _keep(table, name, plan.base)  # who took it over may have died before
             return FastForward(plan, None)
         check_there(table, plan.arriving.paths, "Nothing was written. Restore them from a backup")
         _bring_schemas(table, Table(table.file_io, plan.branch.path))
         done = _publish(table, plan, options, by)
         if done is not None:
+            _keep(table, name, done)
             return FastForward(plan, done)
     raise Retryable(
         f"{table.root}: others changed the table in each of {_LOOKS} tries to let it take over branch '{name}'. "
@@ -192,6 +194,17 @@ def _publish(table: Table, plan: FastForwardPlan, options: SinkOptions, by: str)
         unpin(table.file_io, pinned)
         raise
     return done.snapshot.id
+
+
+def _keep(table: Table, name: str, snapshot_id: int) -> None:
+    """Keep the files that main has in common with the branch by a tag, as long as the branch is there.
+
+    Paimon's expiry does not look into branches: it would delete them once main has replaced them.
+    """
+    snapshot = table.snapshots.load(snapshot_id) if snapshot_id else None
+    if snapshot is not None and _said(snapshot, PROPERTY).get("branch") == name:
+        tag = table.layout.within(f"tag/tag-{TAG_PREFIX}{name}-{snapshot_id}")
+        table.file_io.create_if_absent(tag, snapshot.to_json())
 
 
 class _Changed(Conflict):
