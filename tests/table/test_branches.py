@@ -29,7 +29,7 @@ from tests.table.entries import OPTIONS, add, commit
 
 NAME = "audit"
 # Of the calls at which a step can die each n-th is tried; every one with the mark "soak".
-STRIDE = 7
+STRIDE = 23
 
 
 def _io(world, calls=None):
@@ -160,7 +160,7 @@ def test_a_stream_on_main_wins_against_a_fast_forward():
     counting = CrashingCalls(world.calls)
     world.run(counting)
     outcomes = set()
-    for number in range(1, counting.count + 1, 29):
+    for number in range(1, counting.count + 1, 83):
         world.calls, world.checkpoint = copy.deepcopy(begun), copy.deepcopy(checkpoint)
         calls, done, inner = CrashingCalls(world.calls), [], world.calls
 
@@ -177,9 +177,42 @@ def test_a_stream_on_main_wins_against_a_fast_forward():
     assert outcomes == {"done", "branch.main-changed"}
 
 
-def _try_forward(world):
+def test_a_batch_of_main_at_any_call_of_a_fast_forward_wins():
+    """What was planned of another main is not published: it is planned anew, and refused."""
+    world = memory_world()
+    world.run(boundaries=BOUNDARIES[:1])
+    _branch(world)
+    _writer(world).run(boundaries=(3,))
+    begun, checkpoint = copy.deepcopy(world.calls), copy.deepcopy(world.checkpoint)
+    counting = CrashingCalls(copy.deepcopy(world.calls))
+    _forward(world, counting)
+    outcomes = set()
+    for number in range(1, counting.count + 1, 17):
+        world.calls, world.checkpoint = copy.deepcopy(begun), copy.deepcopy(checkpoint)
+        calls, done, inner = CrashingCalls(world.calls), [], world.calls
+
+        def before_call(calls=calls, number=number, done=done, inner=inner):
+            if calls.count + 1 >= number and not done:
+                done.append(True)
+                world.run(boundaries=BOUNDARIES[:2])
+
+        calls.before_call = before_call
+        outcome = _try_forward(world, calls)
+        assert world.ids() == sorted([*range(9), *(range(3) if outcome == "done" else ())]), number
+        table = _table(world)
+        taken = [each for each in map(table.snapshots.load, table.snapshots.ids()) if _is_of_a_branch(each)]
+        assert [each.total_record_count for each in taken] == ([9] if outcome == "done" else []), number
+        outcomes.add(outcome)
+    assert outcomes == {"done", "branch.main-changed"}
+
+
+def _is_of_a_branch(snapshot):
+    return fast_forward.PROPERTY in (snapshot.properties or {})
+
+
+def _try_forward(world, calls=None):
     try:
-        _forward(world)
+        _forward(world, calls)
         return "done"
     except Conflict as refused:
         return refused.kind

@@ -27,7 +27,7 @@ from tests.crash.world import BOUNDARIES, SCHEMA, WAYS, World, die_at_step, expe
 from tests.table.entries import OPTIONS
 
 # Of the calls of a stream's run, each n-th one has a rollback beside it; every one with the mark "soak".
-STRIDE = 23
+STRIDE = 101
 FIRST = BOUNDARIES[0]
 
 
@@ -69,7 +69,8 @@ def test_a_stream_goes_on_behind_a_rollback():
 
 def test_what_comes_back_is_read_whatever_was_deleted_before():
     """Each batch replaces all rows; a rollback brings files back that DELETE entries of the base would have hidden."""
-    world = memory_world(mode="overwrite", overwrite_partition={}, application="streamsink")
+    options = {"manifest.merge-min-count": "30"}
+    world = memory_world(mode="overwrite", overwrite_partition={}, table_options=options)
     world.run(boundaries=(6, 9, 12))
     assert world.ids() == [9, 10, 11]
     done = _back(world, 1)
@@ -123,7 +124,7 @@ def _names(table, metas):
 @pytest.mark.parametrize("kind", ["append", "overwrite"])
 def test_a_rollback_that_dies_is_done_or_not_done(kind, mode, rng):
     """Whatever happens at whichever call: the rows are those of before or of the target. Called again, it is done."""
-    first = rng.randrange(5)
+    first = rng.randrange(19)
     settings = {} if kind == "append" else {"mode": "overwrite", "overwrite_partition": {}}
     world = memory_world(**settings)
     world.run(boundaries=(6, 9, 12))
@@ -136,7 +137,7 @@ def test_a_rollback_that_dies_is_done_or_not_done(kind, mode, rng):
             _ends_at(world, rows, kind, str(left))
         return
     begun = copy.deepcopy(world.calls)
-    for number in range(1 + first, calls.count + 1, 5):
+    for number in range(1 + first, calls.count + 1, 19):
         world.calls = copy.deepcopy(begun)
         try:
             _back(world, calls=CrashingCalls(world.calls, number, mode))

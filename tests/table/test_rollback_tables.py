@@ -16,7 +16,7 @@ from tests.crash.many_world import ManyWorld
 from tests.table.entries import OPTIONS
 
 # Of the calls of a query's run, each n-th one has a rollback beside it; every one with the mark "soak".
-STRIDE = 401
+STRIDE = 1201
 MANY = (6, 9, 9, 14, 18)
 
 

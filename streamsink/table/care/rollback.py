@@ -71,7 +71,10 @@ class RollbackPlan:
     def __str__(self) -> str:
         if self.is_done:
             return f"{self.table}: snapshot {self.newest} has the files of {self.target} already: nothing to do"
-        names = ", ".join(f"'{name}' (checkpoint {number})" for name, number in sorted(self.applications.items()))
+        names = ", ".join(
+            f"'{name}' ({'bounded runs' if number == BATCH_COMMIT_IDENTIFIER else f'checkpoint {number}'})"
+            for name, number in sorted(self.applications.items())
+        )
         streams = f" Streams go on behind what they have published: {names}." if names else ""
         return (
             f"{self.table}: back from snapshot {self.newest} to {self.target}. {len(self.leaving.paths)} data files of "
