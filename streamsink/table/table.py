@@ -193,8 +193,8 @@ def create_table(
     same time.
     """
     at, data, created = Layout(root), schema.to_json(), False
-    if at.branch and not is_table(file_io, root):
-        raise _missing(root)
+    if at.branch:  # only ``care/branches.py`` creates one
+        return open_table(file_io, root, for_writing=True)
     being = Questions() if is_missing else of_being_tables((root,))
     with file_io.asking(being + of_creating((root,))):
         is_there = not is_missing and is_table(file_io, root)
