@@ -33,7 +33,7 @@ ROOMS = [
     ["table.read"],
     ["table.history"],
     ["table.write", "table.commit"],
-    ["table.routed", "table.care"],
+    ["table.routed", "table.care", "table.branching"],
     ["sinks.paimon.past", "sinks.transactions", "sinks.directory", "sinks.lake_tables", "sinks.databases.bulk"],
     ["sinks.paimon.care"],
     ["sinks.paimon", "sinks.databases", "sinks.kafka", "sinks.delta", "sinks.iceberg"],

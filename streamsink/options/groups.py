@@ -137,7 +137,7 @@ class RestartOptions:
     (`"restore-and-continue"`)."""
     on_rollback: str = option(ON_ROLLBACK_FAIL, choices=(ON_ROLLBACK_FAIL, ON_ROLLBACK_REPUBLISH))
     """`"fail"`; or `"republish"`: publish again what a rollback of the table has removed. That keeps hard links to the
-    files of the last `journal_retain` checkpoints."""
+    files of the last `journal_retain` checkpoints. A rollback by `streamsink.maintenance.rollback_to` needs neither."""
     journal_retain: int = option(100, least=2, expert=True)
     """Published checkpoints that the journal remembers. Pending ones always stay."""
 

@@ -13,6 +13,7 @@ from streamsink.storage.file_io import FileIO, local_file_io
 _S3 = ("s3", "s3a")
 # Databases that may hold the journal of a destination that is no folder.
 DATABASES = ("sqlite", "postgresql")
+_OF_BRANCH = re.compile(r"(?P<table>.+)\$branch_(?P<branch>[^/$]+)", re.DOTALL)
 _CUT_SCHEME = re.compile(r"(hdfs|s3a?):/(?!/)")
 
 
@@ -74,8 +75,14 @@ def as_text(path: object) -> object:
 
 
 def table_path(table: str | os.PathLike[str]) -> str:
-    """The path as the library spells it: absolute, without a slash at its end. Raises: Misuse for an unknown scheme."""
+    """The path as the library spells it: absolute, without a slash at its end.
+
+    ``<table>$branch_<name>`` becomes the folder of that branch, which Paimon's programs call so, too. Raises: Misuse
+    for an unknown scheme.
+    """
     text = as_text(table)
+    if isinstance(text, str) and (found := _OF_BRANCH.fullmatch(text.rstrip("/"))):
+        return f"{table_path(found['table'])}/branch/branch-{found['branch']}"
     if not isinstance(text, str) or not text.strip():
         raise Misuse(f"the table's path is {text!r}, expected a path such as 'lake/shop.db/orders'", kind="table.path")
     table = text

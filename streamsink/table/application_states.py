@@ -70,8 +70,10 @@ class States:
 class StatesReader:
     """Finds the newest snapshot that carries states, which is nearly always the newest snapshot itself."""
 
-    def __init__(self, snapshots: Snapshots):
+    def __init__(self, snapshots: Snapshots, of_main: Snapshots | None = None):
+        """of_main: of the table, where these are those of a branch, which begins with one of them."""
         self._snapshots = snapshots
+        self._of_main = of_main
         self._known: tuple[Snapshot, States] | None = None
         # Others of the same table, for other threads, that are told what this one publishes.
         self.told: tuple[StatesReader, ...] = ()
@@ -102,6 +104,8 @@ class StatesReader:
             if found is not None:
                 return States(found, self._was_complete(at))
             following = self._snapshots.load(before) if before else None
+            if following is None and self._of_main is not None and self._of_main.load(at.id) == at:
+                following = self._of_main.load(before)
             if following is None:
                 return States({}, before == 0)
             at = following

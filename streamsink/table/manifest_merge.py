@@ -92,6 +92,11 @@ class ManifestMerge:
         merged = self._full(metas)
         return self._minor(metas) if merged is None else merged
 
+    def without_deletes(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        """Manifests with the same live entries, of which none is a DELETE. Raises what ``source`` raises."""
+        found = self._rewritten(metas, _has_deletes, fewest=1)
+        return list(metas) if found is None else found
+
     # -- full ------------------------------------------------------------------------------------------------------
 
     def _full(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta] | None:
@@ -102,14 +107,23 @@ class ManifestMerge:
         affected = [meta for meta in metas if self._is_affected(meta)]
         if sum(meta.file_size for meta in affected) < self._options.full_bytes:
             return None
+        return self._rewritten(metas, self._is_affected, fewest=2)
+
+    def _rewritten(
+        self, metas: Sequence[ManifestFileMeta], is_affected: Callable[[ManifestFileMeta], bool], *, fewest: int
+    ) -> list[ManifestFileMeta] | None:
+        """Those that are affected, and those with entries that DELETEs hide, written anew without both.
+
+        fewest: None where fewer manifests would be.
+        """
         deleted = self._deleted(metas)
         partitions = [decode_physical(row, self._types) for row in {identity[0] for identity in deleted}]
-        reached = [self._is_affected(m) or may_hold(m.partition_stats, partitions, self._types) for m in metas]
-        if sum(reached) < 2:
+        reached = [is_affected(m) or may_hold(m.partition_stats, partitions, self._types) for m in metas]
+        if sum(reached) < fewest:
             return None
         kept = []
         for meta, within_reach in zip(metas, reached):
-            if within_reach and (self._is_affected(meta) or self._holds(meta, deleted)):
+            if within_reach and (is_affected(meta) or self._holds(meta, deleted)):
                 self._copy_adds(meta, deleted)
             else:
                 kept.append(meta)
@@ -196,7 +210,11 @@ def _settled(run: list[ManifestFileMeta], min_count: int) -> list[list[ManifestF
 
 
 def _with_deletes(metas: Iterable[ManifestFileMeta]) -> list[ManifestFileMeta]:
-    return [meta for meta in metas if meta.num_deleted_files]
+    return [meta for meta in metas if _has_deletes(meta)]
+
+
+def _has_deletes(meta: ManifestFileMeta) -> bool:
+    return meta.num_deleted_files > 0
 
 
 def _positive(options: Mapping[str, str], name: str, default: str, units: Mapping[str, int]) -> int:

@@ -203,16 +203,19 @@ class Manifests:
         table_options: Mapping[str, str],
         name: str,
         write: Callable[[str, bytes], object] | None = None,
+        *,
+        without_deletes: bool = False,
     ) -> list[ManifestFileMeta]:
         """Manifests with the same live entries, in fewer files if Paimon's rules say so; see ``manifest_merge``.
 
         name: unique to this try of a commit; the names of new files contain it. write: writes a manifest of this name;
-        by default it is durable at once.
+        by default it is durable at once. without_deletes: no DELETE stays, whatever the rules say.
         Raises Corrupt, and Misuse for a bad option.
         """
         options = MergeOptions.of(table_options)
         output = _RollingOutput(write or self._write, self._partition_types, options.target_bytes, f"manifest-{name}-m")
-        return ManifestMerge(options, self._partition_types, self._records, output, self.reading).merge(metas)
+        merge = ManifestMerge(options, self._partition_types, self._records, output, self.reading)
+        return merge.without_deletes(metas) if without_deletes else merge.merge(metas)
 
     def reading(self, metas: Sequence[ManifestFileMeta]) -> AbstractContextManager[None]:
         """Within it these manifests are read once, at once where the store is distant."""

@@ -40,7 +40,8 @@ class Table:
         self.layout = Layout(root)
         self.schemas = Schemas(file_io, self.layout)
         self.snapshots = Snapshots(file_io, self.layout)
-        self.states = StatesReader(self.snapshots)
+        is_branch = bool(self.layout.branch)
+        self.states = StatesReader(self.snapshots, Snapshots(file_io, Layout(self.layout.main)) if is_branch else None)
         if created is None:
             with file_io.asking(of_opening((root,))):
                 self.table_id = self.schemas.identity()
@@ -114,9 +115,12 @@ def open_table(file_io: FileIO, root: str, *, for_writing: bool) -> Table:
     """Open a table. Raises Misuse when the path is not a table, or needs a feature that is not honoured here."""
     if not file_io.is_distant and not is_table(file_io, root):
         raise _missing(root)
+    layout = Layout(root)
+    if layout.branch and not is_table(file_io, layout.main):
+        raise _missing(layout.main)
     if for_writing:
         # The writer of the newest schema may have died before the name of its file was durable.
-        file_io.sync_dir(Layout(root).schema_dir)
+        file_io.sync_dir(layout.schema_dir)
     try:
         table = Table(file_io, root)
     except Misuse as gone:
@@ -132,6 +136,13 @@ def open_table(file_io: FileIO, root: str, *, for_writing: bool) -> Table:
 
 
 def _missing(root: str) -> Misuse:
+    layout = Layout(root)
+    if layout.branch:
+        return Misuse(
+            f"{layout.main}: there is no branch '{layout.branch}'. Nothing was written. Create it: "
+            f"streamsink.maintenance.create_branch({layout.main!r}, {layout.branch!r})",
+            kind="branch.missing",
+        )
     return Misuse(
         f"{root}: not a Paimon table: there is no {Layout(root).schema(0)}. Give the path of a table, or let one "
         "be created where nothing is yet",
@@ -182,6 +193,8 @@ def create_table(
     same time.
     """
     at, data, created = Layout(root), schema.to_json(), False
+    if at.branch:  # only ``branching/branches.py`` creates one
+        return open_table(file_io, root, for_writing=True)
     being = Questions() if is_missing else of_being_tables((root,))
     with file_io.asking(being + of_creating((root,))):
         is_there = not is_missing and is_table(file_io, root)

@@ -1,6 +1,7 @@
 """One-line defects, each of which takes away a guard of the promise, and the tests that must notice it."""
 
 from tests.sabotage.defects_of_batches import OF_BATCHES
+from tests.sabotage.defects_of_branches import OF_BRANCHES
 from tests.sabotage.defects_of_care import OF_CARE
 from tests.sabotage.defects_of_delta import OF_DELTA
 from tests.sabotage.defects_of_fan_out import OF_FAN_OUT
@@ -14,6 +15,7 @@ from tests.sabotage.defects_of_tables import OF_TABLES
 DEFECTS = (
     OF_BATCHES
     + OF_CARE
+    + OF_BRANCHES
     + OF_DELTA
     + OF_FAN_OUT
     + OF_LAKES

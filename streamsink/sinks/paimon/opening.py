@@ -26,6 +26,7 @@ from streamsink.sinks.paimon.trouble import check_options
 from streamsink.sinks.paimon.writing import FinalNames
 from streamsink.storage.file_io import FileIO
 from streamsink.table.history.deletion import delete_unrecorded
+from streamsink.table.layout import Layout
 from streamsink.table.routed.rules import Routing
 from streamsink.table.table import Table, create_table, is_table, new_schema, open_table
 
@@ -143,6 +144,12 @@ def open_with_letters(
     [name], letters = routing.listed(), cast(str, routing.dead_letters)  # the option is what brings a query here
     path = f"{routing.root}/{name}"
     check_options(path, options, several=False)
+    if Layout(path).branch:
+        raise Misuse(
+            f"{path}: the option dead_letters is given for a branch, which has no table beside it. Nothing was written."
+            " Leave it out, and filter the rows in the query",
+            kind="branch.dead-letters",
+        )
     application = goes_on_under(file_io, path, options.application, earlier_name, query=at[0], dead_letters=letters)
     if application is not None:
         opened = open_many(file_io, routing, replace(options, application=application), emit)

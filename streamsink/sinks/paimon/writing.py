@@ -118,9 +118,12 @@ class FinalNames:
     @classmethod
     def of(cls, file_io: FileIO, journal: FileJournal, options: SinkOptions) -> "FinalNames":
         """Files are staged in a store that places them without a copy, and where a second copy of them is kept, from
-        which they are published again after a rollback.
+        which they are published again after a rollback; and for a branch.
         """
-        at_once = file_io.names_at_once and options.on_rollback != ON_ROLLBACK_REPUBLISH
+        is_branch = bool(
+            Layout(journal.place.rsplit("/", 2)[0]).branch
+        )  # its data files lie in another table's folders
+        at_once = file_io.names_at_once and options.on_rollback != ON_ROLLBACK_REPUBLISH and not is_branch
         return cls(journal.attempts if at_once else None)
 
     def announced(self, checkpoint: Checkpoint, tables: Mapping[str, Table]) -> Mapping[str, AtOnce]:

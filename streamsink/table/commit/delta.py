@@ -1,7 +1,7 @@
 """The changes of one try of a commit, computed and checked for conflicts against the snapshot it builds on."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamsink.errors import Conflict
@@ -43,6 +43,7 @@ class CommitRequest:
     ``state`` of None takes the application's state out.
     hint: whether LATEST is moved. It is not when another commit of this process follows at once.
     ahead: what the first try needs, if it was written durably in advance. It is deleted when no try can use it.
+    properties: what the snapshot says besides the states of applications. adds_again: as of ``Delta``.
     before: the commit on which this one is built, if that is this process's own, and is settled while the first try
     creates its snapshot.
     """
@@ -63,6 +64,8 @@ class CommitRequest:
     state: Mapping[str, Any] | None = None
     hint: bool = True
     ahead: Ahead | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    adds_again: bool = False
     before: Settling | None = None
 
 
@@ -72,12 +75,15 @@ class Delta:
 
     changes: all entries of the snapshot. index: its whole index state; None when that stays as it was.
     unwritten: the entries that no manifest holds yet. manifests: those that hold the other entries.
+    adds_again: files may come back that the table had before. Readers hide every file that any manifest deletes, so no
+    DELETE may stay below.
     """
 
     changes: Changes
     index: Sequence[IndexManifestEntry] | None
     unwritten: tuple[ManifestEntry, ...]
     manifests: tuple[ManifestFileMeta, ...]
+    adds_again: bool = False
 
 
 class Deltas:
@@ -95,7 +101,8 @@ class Deltas:
             after = None
             if live is not None:
                 after = conflicts.check(live, delta.changes.entries, request.kind, key_order(self._table.known_schema))
-            return replace(delta, index=self._index(delta.changes, newest, after))
+            index = self._index(delta.changes, newest, after)
+            return replace(delta, index=index, adds_again=request.adds_again)
         except Conflict as found:
             raise Conflict(
                 f"{self._table.root}: the {request.kind} commit {request.identifier} of user '{request.commit_user}' "
@@ -124,8 +131,8 @@ class Deltas:
             manifests = manifests if len(fresh) == len(changes.entries) else ()
             changes = replace(changes, entries=fresh)
         if request.overwrite is not None:
-            gone = request.overwrite.deletes(schema, changes, live, self._index_of(newest))
-            changes = Changes(gone.entries + changes.entries, gone.index + changes.index)
+            replaced = request.overwrite.replaces(schema, changes, live, self._index_of(newest))
+            changes = Changes(replaced.entries + changes.entries, replaced.index + changes.index)
         return _delta(changes, manifests), live
 
     def _index(self, changes: Changes, newest: Snapshot | None, after: Sequence[ManifestEntry] | None) -> Any:

@@ -69,7 +69,8 @@ class FilesOfTries:
             self._manifests.keep(path, data)
             (group if len(data) <= _MOST_WAITING else self._table.file_io).write(path, data)
 
-        base = self._manifests.merge(before, self._table.known_schema.options, name, write_merged)
+        options = self._table.known_schema.options
+        base = self._manifests.merge(before, options, name, write_merged, without_deletes=delta.adds_again)
         base_list = write(f"manifest-list-{name}-0", write_manifest_list(base))
         added = list(delta.manifests)
         if delta.unwritten:

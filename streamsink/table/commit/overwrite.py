@@ -85,10 +85,13 @@ class Overwrite:
             return None
         return new.partitions
 
-    def deletes(
+    def replaces(
         self, schema: TableSchema, new: Changes, live: Iterable[ManifestEntry], index: Iterable[IndexManifestEntry]
     ) -> Changes:
-        """The entries that delete what is live in the replaced partitions: data files, and their index files."""
+        """The entries that delete what is live in the replaced partitions: data files, and their index files.
+
+        A kind of overwrite that brings files of the past back (``table/branching/rollback.py``) has their entries here, too.
+        """
         covered = self.covers(schema, {entry.partition for entry in new.entries})
         return Changes(
             tuple(e.deleting for e in live if covered(e.partition)),

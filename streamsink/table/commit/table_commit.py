@@ -111,7 +111,7 @@ class TableCommit:
         name = try_name(request.name, newest.id + 1 if newest else 1, attempt)
         with self._io.flush_group() as group:
             files = ahead or self.files.write(delta, newest, name, tries.delta_list, group=group)  # 4 manifests
-            properties = found.states.properties(request.application, request.state)
+            properties = {**found.states.properties(request.application, request.state), **request.properties}
             snapshot = self.files.snapshot(
                 request, newest, files, delta.changes.rows, properties=properties
             )  # 5 snapshot

@@ -41,6 +41,13 @@ class Guard:
         """
         return False
 
+    def carried(self, states: States) -> States:
+        """The states that the new snapshot carries forward, with that of the request's application. states: as above.
+
+        Those that there are, except where states come from a branch.
+        """
+        return states
+
 
 class Tries:
     """The tries of one call of ``TableCommit.commit``.
@@ -181,7 +188,7 @@ class Looking:
         delta = self._deltas.of(request, newest)  # 2 base, 3 delta and conflicts
         if attempt == 1:
             self._table.schemas.check_there({self._table.known_schema.id, *request.changes.schema_ids})
-        return Found(request, newest, seen_ms, states, delta, is_alone)
+        return Found(request, newest, seen_ms, guard.carried(states), delta, is_alone)
 
     def usable_ahead(self, ahead: Ahead | None, found: Committed | Found) -> Files | None:
         """What was written for the first try, if it is built on what this try has found; else that is deleted."""

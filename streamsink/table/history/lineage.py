@@ -4,12 +4,17 @@ A snapshot is built on the one before it. But another writer's rename may have p
 from which the newest one does not descend.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from streamsink.errors import Conflict, Corrupt
 from streamsink.format.manifest import Identity
-from streamsink.format.snapshot import Snapshot
+from streamsink.format.manifest_list import ManifestFileMeta
+from streamsink.format.snapshot import OVERWRITE, Snapshot
+from streamsink.table.application_states import is_foreign, states_in
 from streamsink.table.table import Table
+
+# So begins the commit user of Paimon's procedure that rolls back by a new snapshot.
+_PROCEDURE = "rollback-to-as-latest-"
 
 
 def is_built_on(table: Table, following: Snapshot, snapshot: Snapshot) -> bool | None:
@@ -40,11 +45,8 @@ def named_since(table: Table, base: int, wanted: Collection[Identity]) -> set[Id
     if newest is None:
         return set()
     found: set[Identity] = set()
-    for snapshot in _retained(table, newest, base):
-        metas = table.manifests.delta_of(snapshot)
-        named = {entry.identity for meta in metas for entry in table.manifests.read(meta.file_name)}.intersection(
-            wanted
-        )
+    for snapshot, went_back in _line(table, newest, base):
+        named = (_live_of(table, snapshot) if went_back else _changed_by(table, snapshot)).intersection(wanted)
         if named and _is_of_line(table, newest, snapshot):
             found |= named
     return found
@@ -60,19 +62,83 @@ def were_named(table: Table, names: Collection[str], since: int = 0) -> bool:
     newest = table.snapshots.latest()
     if newest is None:
         return False
-    oldest, without = min(table.snapshots.ids(), default=0), set()
-    for snapshot in _retained(table, newest, since):
-        metas = table.manifests.delta_of(snapshot) + (
-            table.manifests.base_of(snapshot) if snapshot.id in (oldest, newest.id) else []
-        )
-        for name in (meta.file_name for meta in metas if meta.file_name not in without):
-            if not any(entry.file.file_name in names for entry in table.manifests.read(name)):
-                without.add(name)
-            elif _is_of_line(table, newest, snapshot):
-                return True
-            else:
-                break
+    oldest, without, is_plain = min(table.snapshots.ids(), default=0), set[str](), True
+    for snapshot, went_back in _line(table, newest, since):
+        is_plain = is_plain and not went_back
+        if went_back:
+            is_named = not _live_in(table, snapshot).isdisjoint(names)
+        else:
+            metas = table.manifests.delta_of(snapshot)
+            metas += table.manifests.base_of(snapshot) if snapshot.id == oldest else []
+            is_named = _is_named_in(table, metas, names, without)
+        if is_named and _is_of_line(table, newest, snapshot):
+            return True
+    # Where the table went back, the newest one's base names what was there in between, too.
+    return is_plain and newest.id > since and _is_named_in(table, table.manifests.base_of(newest), names, without)
+
+
+def _is_named_in(table: Table, metas: Sequence[ManifestFileMeta], names: Collection[str], without: set[str]) -> bool:
+    """Whether one of the manifests names one of the data files. without: those that do not; more are put in."""
+    for name in (meta.file_name for meta in metas if meta.file_name not in without):
+        if any(entry.file.file_name in names for entry in table.manifests.read(name)):
+            return True
+        without.add(name)
     return False
+
+
+def _changed_by(table: Table, snapshot: Snapshot) -> set[Identity]:
+    metas = table.manifests.delta_of(snapshot)
+    return {entry.identity for meta in metas for entry in table.manifests.read(meta.file_name)}
+
+
+def _live_of(table: Table, snapshot: Snapshot) -> set[Identity]:
+    return table.manifests.identities_of(table.manifests.base_of(snapshot) + table.manifests.delta_of(snapshot))
+
+
+def _live_in(table: Table, snapshot: Snapshot) -> set[str]:
+    return {identity[3] for identity in _live_of(table, snapshot)}
+
+
+def _line(table: Table, newest: Snapshot, base: int) -> Iterator[tuple[Snapshot, bool]]:
+    """The retained snapshots after number ``base``, from the newest one back, and whether the table went back with it.
+
+    Paimon's rollback as latest makes a snapshot of what a target had, with the states that the target had. What came
+    between the two is not of the line: a record that was published there is not in the table for that. Our own rollback
+    carries the states of now (``care/rollback.py``), so whoever asks asks for no such record.
+    """
+    held: list[Snapshot] = []  # from one that carries states on; the one before it tells whether these went back
+    of_target: Mapping[str, int] | None = None
+    for snapshot in _retained(table, newest, base):
+        said = _sequences(table, snapshot)
+        if of_target is not None and said != of_target:
+            continue
+        of_target = None
+        of_held = _sequences(table, held[0]) if held else None
+        if said is not None and of_held is not None and _went_back(held[0], of_held, said):
+            yield held[0], True
+            held, of_target = [], of_held
+            continue
+        if said is not None or not held:
+            yield from ((each, _is_by_procedure(each)) for each in held)
+            held = []
+        held.append(snapshot)
+    yield from ((each, _is_by_procedure(each)) for each in held)
+
+
+def _sequences(table: Table, snapshot: Snapshot) -> Mapping[str, int] | None:
+    """By application, the number of the last record that the snapshot says; None where it carries no states."""
+    found = states_in(snapshot, table.snapshots.path(snapshot.id))
+    return {name: state.get("sequence", 0) for name, state in found.items()} if found is not None else None
+
+
+def _went_back(snapshot: Snapshot, said: Mapping[str, int], before: Mapping[str, int]) -> bool:
+    """Whether the snapshot says less than the one before it. Of an application that was retired it says nothing."""
+    return snapshot.commit_kind == OVERWRITE and any(said.get(name, 0) < number for name, number in before.items())
+
+
+def _is_by_procedure(snapshot: Snapshot) -> bool:
+    """Whether Paimon's procedure made it, of whose target and past nothing is retained."""
+    return snapshot.commit_user.startswith(_PROCEDURE) and not is_foreign(snapshot)
 
 
 def _retained(table: Table, newest: Snapshot, base: int) -> Iterator[Snapshot]:

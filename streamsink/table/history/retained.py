@@ -80,10 +80,13 @@ def tags(table: "Table") -> list[Root]:
 
 
 def branches(table: "Table") -> list[tuple[str, str]]:
-    """(name, path) of each branch, the main one first, which has the name '' and the table's own path."""
+    """(name, path) of each branch, the main one first, which has the name '' and the path of the table itself."""
     folder = table.layout.within("branch")
     names = [name for name in table.file_io.names(folder) if name.startswith(_BRANCH)]
-    return [("", table.root), *((name.removeprefix(_BRANCH), os.path.join(folder, name)) for name in sorted(names))]
+    return [
+        ("", table.layout.main),
+        *((name.removeprefix(_BRANCH), os.path.join(folder, name)) for name in sorted(names)),
+    ]
 
 
 def consumers(table: "Table") -> list[Consumer]:

@@ -17,6 +17,7 @@ from streamsink.protocol.journal import Mark, readable
 from streamsink.protocol.run.restore import MAY_OVERWRITE, token_of
 from streamsink.sinks.paimon.past.records import state_alone
 from streamsink.table.application_states import states_in
+from streamsink.table.branching.fast_forward import runs_brought_by
 from streamsink.table.history import lineage
 from streamsink.table.history.lineage import were_named
 from streamsink.table.table import Table
@@ -42,11 +43,27 @@ def known_run(table: Table, application: str, run: str) -> KnownRun:
     """
     user = Writer(application, run, 0).commit_user(0)
     ids = table.snapshots.ids()
-    for snapshot in _loaded(table, reversed(ids)):
+    main, before = _before_branch(table, ids)
+    for snapshot in (*_loaded(table, reversed(ids)), *_loaded(main, reversed(before))):
         if snapshot.commit_identifier == END_OF_INPUT and snapshot.commit_user == user:
             said = (states_in(snapshot, table.snapshots.path(snapshot.id)) or {}).get(application)
             return KnownRun.of(AppState.from_json(said)) if said is not None else KnownRun(True)
-    return KnownRun(False if _are_whole(ids, 0) else None)
+        if user in runs_brought_by(snapshot):
+            return KnownRun(True)
+    return KnownRun(False if _are_whole([*before, *ids], 0) else None)
+
+
+def _before_branch(table: Table, ids: Sequence[int]) -> tuple[Table, Sequence[int]]:
+    """The table that a branch is of, and the numbers of its snapshots before the one of which the branch was made.
+
+    None of them for the main branch, and where the table does not have that snapshot any more. ids: the branch's own.
+    """
+    if not table.layout.branch or not ids:
+        return table, ()
+    main, first = Table(table.file_io, table.layout.main), table.snapshots.load(ids[0])
+    if first is None or main.snapshots.load(ids[0]) != first:
+        return table, ()
+    return main, [number for number in main.snapshots.ids() if number < ids[0]]
 
 
 def publishing_of(table: Table, committable: Committable) -> Snapshot | None:

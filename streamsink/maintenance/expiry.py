@@ -1,14 +1,11 @@
-"""Care of a table by hand, under the names of Paimon's procedures. See docs/MAINTENANCE.md.
+"""What expires, tags, and files that nothing names. See docs/MAINTENANCE.md."""
 
-Each function takes the table's path first. ``dry_run=True`` changes nothing, and what is returned then says what would
-be done. ``options`` and further keywords are the sink's: ``store_options`` and the lock's above all. ``journals``:
-paths of further folders or tables whose queries write this table, and that keep their journals there.
-"""
-
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from streamsink.maintenance.opened import Path, on_table
 from streamsink.options import SinkOptions
 
 if TYPE_CHECKING:
@@ -19,19 +16,11 @@ if TYPE_CHECKING:
     from streamsink.table.care.tags import TagPlan
     from streamsink.table.table import Table
 
-__all__ = [
-    "clear_consumers",
-    "create_tag",
-    "delete_tag",
-    "expire_snapshots",
-    "expire_tags",
-    "remove_orphan_files",
-    "trigger_tag_automatic_creation",
-]
+T = TypeVar("T")
 
 
 def expire_snapshots(
-    path: Any,
+    path: Path,
     retain_max: int | None = None,
     retain_min: int | None = None,
     older_than: datetime | None = None,
@@ -59,11 +48,11 @@ def expire_snapshots(
         retention = Retention.of(table.root, table.known_schema.options, **given)  # type: ignore[arg-type]
         return plan(table, retention, needing) if dry_run else expire(table, retention, needing)
 
-    return _with_table(path, "expire_snapshots", do, journals, SinkOptions.of(str(path), settings, options))
+    return _with_table(path, "expire_snapshots", do, journals, SinkOptions.of(os.fspath(path), settings, options))
 
 
 def create_tag(
-    path: Any,
+    path: Path,
     tag: str,
     snapshot: int | None = None,
     time_retained: timedelta | None = None,
@@ -84,11 +73,11 @@ def create_tag(
         made = create(table, tag, snapshot, time_ms)
         return made.id if made is not None else 0
 
-    return _with_table(path, "create_tag", do, (), SinkOptions.of(str(path), settings, options))
+    return _with_table(path, "create_tag", do, (), SinkOptions.of(os.fspath(path), settings, options))
 
 
 def delete_tag(
-    path: Any,
+    path: Path,
     tag: "str | Sequence[str]",
     *,
     dry_run: bool = False,
@@ -107,11 +96,11 @@ def delete_tag(
     def do(table: "Table", needing: "Needing") -> "TagPlan":
         return deletion_of(table, names, needing().files) if dry_run else delete_tags(table, names, needing)
 
-    return _with_table(path, "delete_tag", do, journals, SinkOptions.of(str(path), settings, options))
+    return _with_table(path, "delete_tag", do, journals, SinkOptions.of(os.fspath(path), settings, options))
 
 
 def expire_tags(
-    path: Any,
+    path: Path,
     older_than: datetime | None = None,
     *,
     dry_run: bool = False,
@@ -129,11 +118,11 @@ def expire_tags(
         names = past_their_time(table, None, older_than.timestamp() * 1000 if older_than is not None else None)
         return deletion_of(table, names, needing().files) if dry_run else delete_tags(table, names, needing)
 
-    return _with_table(path, "expire_tags", do, journals, SinkOptions.of(str(path), settings, options))
+    return _with_table(path, "expire_tags", do, journals, SinkOptions.of(os.fspath(path), settings, options))
 
 
 def trigger_tag_automatic_creation(
-    path: Any, *, journals: Sequence[str] = (), options: SinkOptions | None = None, **settings: Any
+    path: Path, *, journals: Sequence[str] = (), options: SinkOptions | None = None, **settings: Any
 ) -> list[str]:
     """Make the tags that are due by the table's options ``tag.automatic-creation`` and others. Returns their names."""
     from streamsink.table.care.auto_tags import TagCreation
@@ -142,11 +131,11 @@ def trigger_tag_automatic_creation(
         return TagCreation(table, needing).run()
 
     name = "trigger_tag_automatic_creation"
-    return _with_table(path, name, do, journals, SinkOptions.of(str(path), settings, options))
+    return _with_table(path, name, do, journals, SinkOptions.of(os.fspath(path), settings, options))
 
 
 def clear_consumers(
-    path: Any,
+    path: Path,
     including_consumers: str = ".*",
     excluding_consumers: str | None = None,
     *,
@@ -164,11 +153,11 @@ def clear_consumers(
         planned = matching(table, including_consumers, excluding_consumers)
         return planned if dry_run else delete_consumers(table, planned)
 
-    return _with_table(path, "clear_consumers", do, (), SinkOptions.of(str(path), settings, options))
+    return _with_table(path, "clear_consumers", do, (), SinkOptions.of(os.fspath(path), settings, options))
 
 
 def remove_orphan_files(
-    path: Any,
+    path: Path,
     older_than: datetime | None = None,
     *,
     dry_run: bool = True,
@@ -194,19 +183,19 @@ def remove_orphan_files(
         needing = needed_of_all(table, tuple(map(table_path, journals)), without_journals)
         return plan(table, needing, before_ms) if dry_run else remove_orphans(table, needing, before_ms)
 
-    return _with_table(path, "remove_orphan_files", do, (), SinkOptions.of(str(path), settings, options))
+    return _with_table(path, "remove_orphan_files", do, (), SinkOptions.of(os.fspath(path), settings, options))
 
 
-def _with_table(path: Any, name: str, do: Any, journals: Sequence[str], options: SinkOptions) -> Any:
+def _with_table(
+    path: Path, name: str, do: "Callable[[Table, Needing], T]", journals: Sequence[str], options: SinkOptions
+) -> T:
     """Call ``do`` with the open table, and what the journals need of it."""
-    from streamsink.locks.locked_file_io import under_lock
     from streamsink.sinks.paimon.care.needed import needed_by_journals
-    from streamsink.storage.store_failures import told_of
-    from streamsink.storage.stores import Store, table_path
-    from streamsink.table.table import open_table
+    from streamsink.storage.stores import table_path
+    from streamsink.table.care.on_main import check_main
 
-    root = table_path(path)
-    with told_of(root, name):
-        io = under_lock(Store(root, options.store_options, options.flush).open(), root, options)
-        table = open_table(io, root, for_writing=True)
+    def with_needed(table: "Table") -> T:
+        check_main(table, name)
         return do(table, needed_by_journals(table, tuple(map(table_path, journals))))
+
+    return on_table(path, name, options, with_needed)

@@ -1,0 +1,68 @@
+"""``streamsink.maintenance.delete_branch``: a branch is taken away, with the journals of those who wrote to it."""
+
+from contextlib import ExitStack
+
+from streamsink.clock import IdSource
+from streamsink.errors import Misuse
+from streamsink.journal.file_journal import JOURNAL_DIR
+from streamsink.journal.repair import RepairJournal
+from streamsink.storage.file_io import FileIO
+from streamsink.table.branching.branches import TAG_PREFIX, check_name
+from streamsink.table.branching.targets import tags_of
+from streamsink.table.layout import Layout
+from streamsink.table.schemas import Schemas
+from streamsink.table.table import open_table
+
+# As ``streamsink.retire`` opens a journal: nothing is pruned by it.
+_RETAIN = 2
+
+
+def delete_branch(file_io: FileIO, root: str, name: str, *, dry_run: bool = False) -> tuple[str, ...]:
+    """Delete the folder of a branch, and the tags of the table that were made to keep it. Returns what goes: paths.
+
+    Data files that only the branch had stay, for the cleaning of orphans. What is pending in its journals is given up.
+    Idempotent until it is done; after a crash: call it again. Raises Misuse where there is nothing of such a branch,
+    and Fenced while a query writes to it.
+    """
+    table = open_table(file_io, root, for_writing=False)
+    check_name(table.layout.main, name)
+    path = table.layout.branch_root(name)
+    tags = tuple(at for tag, at in tags_of(table) if _is_of(tag, name))
+    if not file_io.entries(path) and not tags:
+        raise Misuse(
+            f"{table.layout.main}: there is no branch '{name}'. Nothing was deleted. Look at what there is: "
+            f"streamsink.maintenance.branches({table.layout.main!r})",
+            kind="branch.missing",
+        )
+    if dry_run:
+        return (path, *tags)
+    at = Layout(path)
+    with ExitStack() as claimed:
+        for _, application in applications_of(file_io, root, name):
+            journal = RepairJournal(file_io, path, application, _RETAIN, of_table=True)
+            journal.claim(f"delete-branch-{IdSource().new_id()}", 0)
+            claimed.callback(journal.release)
+        for schema_id in _schema_ids(file_io, at):  # with the first one the branch is gone
+            file_io.delete(at.schema(schema_id))
+        file_io.delete_tree(path)
+    file_io.delete_tree(path)  # what giving the claims back has left
+    for tag in tags:
+        file_io.delete(tag)
+    return (path, *tags)
+
+
+def applications_of(file_io: FileIO, root: str, name: str) -> list[tuple[str, str]]:
+    """(path of the branch, application) of the journals in a branch of this table."""
+    path = Layout(root).branch_root(name)
+    return [(path, entry.name) for entry in file_io.entries(Layout(path).within(JOURNAL_DIR)) if entry.is_dir]
+
+
+def _is_of(tag: str, name: str) -> bool:
+    """Whether the tag was made to keep a branch of this name: its own name ends with the number of a snapshot."""
+    return tag.startswith(f"{TAG_PREFIX}{name}-") and tag.removeprefix(f"{TAG_PREFIX}{name}-").isdigit()
+
+
+def _schema_ids(file_io: FileIO, at: Layout) -> list[int]:
+    if not file_io.exists(at.schema(0)):
+        return []
+    return [each for each in range(Schemas(file_io, at).latest().id + 1) if file_io.exists(at.schema(each))]

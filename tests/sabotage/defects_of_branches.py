@@ -1,0 +1,38 @@
+"""Defects of rollbacks on purpose, and of branches."""
+
+from tests.sabotage.defect import Defect
+
+_BACK = "tests/table/test_rollback.py"
+_BRANCHES = "tests/table/test_branches.py"
+_SOAK = "tests/crash/test_branches.py"
+
+OF_BRANCHES = (
+    Defect("a rollback leaves DELETEs below what comes back", "table/manifests.py:Manifests.merge",
+           "if without_deletes else", "if False else", (_BACK,)),
+    Defect("a rollback takes the states of the target", "table/commit/tries.py:Looking.look",
+           "guard.carried(states)", "States({}, True)", (_BACK,)),
+    Defect("nothing leaves the table with a rollback", "table/branching/rollback.py:BackTo.replaces",
+           "entry.identity not in was]", "False]", (_BACK,)),
+    Defect("what comes back is not kept from expiry", "table/branching/pins.py:pins_of",
+           "if before is not None and left <= _live(table, tags[before]):", "if before is not None:", (_BACK,)),
+    Defect("files that are gone are brought back", "table/branching/rollback.py:check_there",
+           "table.file_io.size(path) is None", "False", (_BACK,)),
+    Defect("who wrote to main since does not matter", "table/branching/fast_forward.py:plan_fast_forward",
+           "sorted(set(writers) - set(discard))", "[]", (_BRANCHES,)),
+    Defect("an application may write to main and to a branch", "table/branching/fast_forward.py:_states_to_take",
+           "if now.get(each) not in (of_main.get(each), taken[each])", "if False", (_BRANCHES,)),
+    Defect("main's states are taken back to those of the branch", "table/branching/fast_forward.py:_states_to_take",
+           "if state != of_branch.get(application)}", "}", (_BRANCHES,)),
+    Defect("states stay behind in the branch", "table/branching/fast_forward.py:_AsPlanned.carried",
+           "states = states.with_state(application, state)", "pass", (_BRANCHES,)),
+    Defect("a branch is taken over by another main than the planned one", "table/branching/fast_forward.py:_AsPlanned.fence",
+           "if self._table.snapshots.known() != self._plan.newest:", "if False:", (_BRANCHES,)),
+    Defect("bounded runs of a deleted branch are forgotten", "sinks/paimon/past/history_of.py:known_run",
+           "if user in runs_brought_by(snapshot):", "if False:", (_BRANCHES,)),
+    Defect("a namesake of a branch is taken for it", "table/branching/fast_forward.py:_base",
+           "if each == whole or bool(uuid) and each.uuid == uuid", "if True", (_BRANCHES,)),
+    Defect("a branch is deleted under a query", "commands/branches.py:delete_branch",
+           'journal.claim(f"delete-branch-{IdSource().new_id()}", 0)', "pass", (_BRANCHES,)),
+    Defect("files of a branch lie in its folder", "table/layout.py:Layout.within",
+           "self.main if self.branch and _is_shared(relative) else self.root", "self.root", (_SOAK, _BRANCHES)),
+)
