@@ -33,7 +33,7 @@ ROOMS = [
     ["table.read"],
     ["table.history"],
     ["table.write", "table.commit"],
-    ["table.routed"],
+    ["table.routed", "compaction"],
     ["sinks.paimon.past", "sinks.transactions", "sinks.directory", "sinks.lake_tables", "sinks.databases.bulk"],
     ["sinks.paimon", "sinks.databases", "sinks.kafka", "sinks.delta", "sinks.iceberg"],
     ["commands", "sinks.fan_out"],
@@ -41,7 +41,7 @@ ROOMS = [
     ["spark"],
     ["spark.rows"],
     ["spark.query"],
-    ["sink", "databases", "delta", "kafka", "iceberg", "testing"],
+    ["sink", "databases", "delta", "kafka", "iceberg", "maintenance", "testing"],
     ["__init__"],
 ]
 # Modules that may stay under this many lines, each with the reason why it is not part of another module.

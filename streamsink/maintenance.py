@@ -1,0 +1,48 @@
+"""Care of a table by hand: functions with the names and arguments of Paimon's procedures, for Python users.
+
+Each takes the table's path first. ``options`` and ``settings`` are the query's own, its lock and store above all.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from streamsink.options import Settings, SinkOptions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from streamsink.compaction.by_hand import Compacted
+
+    Path = str | os.PathLike[str]
+
+__all__ = ["compact"]
+
+
+def compact(
+    path: "Path",
+    partitions: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    full: bool = False,
+    dry_run: bool = False,
+    options: SinkOptions | None = None,
+    **settings: "Unpack[Settings]",
+) -> "Compacted":
+    """Let the small files of the append table at ``path`` become few, in this process, beside whoever writes.
+
+    partitions: only these, each given by values of partition columns, such as ``[{"dt": "2026-11-21"}]``. full: also
+    where fewer than ``compaction.min.file-num`` small files are left in a partition. dry_run: change nothing, and say
+    what would be done. The table's options ``target-file-size``, ``compaction.small-file-ratio`` and
+    ``compaction.min.file-num`` count. Returns what was done. Rows, their order within a file and everybody's positions
+    stay as they are. Raises Misuse for a table that this library does not write; Corrupt for a file that is gone or
+    altered; Retryable when others won each try of a commit.
+    """
+    from streamsink.compaction.by_hand import compact as of_table
+    from streamsink.storage.store_failures import told_of
+    from streamsink.storage.stores import Store, table_path
+
+    root = table_path(path)
+    given = SinkOptions.of(root, settings, options)
+    store = Store(root, given.store_options, given.flush)
+    with told_of(root, "maintenance.compact"):
+        return of_table(store.open(), root, given, partitions, full=full, dry_run=dry_run)

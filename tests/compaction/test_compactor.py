@@ -1,0 +1,255 @@
+"""A compaction changes no row, whatever dies, and whatever others do at the same time."""
+
+import pytest
+
+import streamsink
+import streamsink.commands.verify
+from streamsink.clock import IdSource
+from streamsink.compaction import attempts
+from streamsink.compaction.attempts import Attempt, AttemptGuard
+from streamsink.compaction.compactor import Compactor
+from streamsink.compaction.plan import pack_all
+from streamsink.errors import Fenced, Retryable, StreamsinkError
+from streamsink.storage.file_io import FileIO
+from streamsink.table.read.scan import data_file_path, read_arrow
+from streamsink.testing.crashing import CrashingCalls, Mode
+from tests.advice.following import follows, told
+from tests.compaction import beside
+from tests.compaction.beside import BEFORE, BESIDE, compact, files_of, ids_of, left, opened, settled, small_files
+from tests.crash.sweeps import deaths
+from tests.crash.world import expected
+
+STRIDE = 29
+
+
+def test_small_files_become_one_in_each_partition_with_the_same_rows():
+    world = small_files()
+    before = opened(world).snapshots.latest()
+    assert set(files_of(world).values()) == {3}
+    totals = compact(world).totals
+    table = opened(world)
+    newest = table.snapshots.latest()
+    assert world.ids() == expected(BEFORE) == ids_of(world, before.id) and set(files_of(world).values()) == {1}
+    assert (newest.commit_kind, newest.id, newest.properties) == ("COMPACT", before.id + 1, before.properties)
+    assert (newest.total_record_count, newest.delta_record_count) == (before.total_record_count, 0)
+    assert newest.commit_user.startswith("streamsink-compact-")
+    assert (totals.files_before, totals.files_after, totals.rows, totals.snapshots) == (9, 3, 14, [newest.id])
+    for entry in table.manifests.entries_of(newest):
+        file = entry.file
+        assert (file.level, file.file_source, file.min_sequence_number) == (0, 1, 0)
+        assert file.max_sequence_number == file.row_count - 1 and file.file_name.startswith("data-compact-")
+    assert left(world) == []
+    assert compact(world).totals.snapshots == [], "a second one finds nothing to do"
+
+
+def test_rows_keep_the_order_of_the_table():
+    """In each partition the rows of the first batch come first."""
+    world = small_files(partition_by=())
+    compact(world)
+    table = opened(world)
+    assert read_arrow(table).column("id").to_pylist() == expected(BEFORE)
+
+
+def test_the_stream_goes_on_with_its_positions():
+    world = small_files()
+    compact(world)
+    world.run(boundaries=BESIDE)
+    assert world.ids() == expected(BESIDE) and left(world) == []
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_it_may_die_at_every_call(power):
+    """Readers see the same rows after each death, and what it has left is swept when it can come no more."""
+    world = small_files()
+    found = deaths(world, power, run=lambda calls: compact(world, calls))
+    assert len(found) > (5 if power else 20)
+    for state in found:
+        world = small_files()
+        state.put_back(world, power)
+        assert world.ids() == expected(BEFORE), state
+        settled(world)
+        assert world.ids() == expected((17,)) and left(world) == [], state
+
+
+@pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST, Mode.REPEATED], ids=lambda mode: mode.value)
+def test_the_store_may_fail_at_every_call(mode, rng):
+    """Once: the compaction ends with an error or goes on, and no row is lost or doubled."""
+    _fail(mode, 1 + rng.randrange(STRIDE), STRIDE)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST, Mode.REPEATED], ids=lambda mode: mode.value)
+def test_the_store_may_fail_at_every_single_call(mode):
+    _fail(mode, 1, 1)
+
+
+def _fail(mode: Mode, first: int, stride: int) -> None:
+    world = small_files()
+    counting = CrashingCalls(world.calls)
+    compact(world, counting)
+    for n in range(first, counting.count + 1, stride):
+        world = small_files()
+        try:
+            compact(world, CrashingCalls(world.calls, n, mode))
+        except (OSError, StreamsinkError):
+            pass
+        assert world.ids() == expected(BEFORE), f"call {n}"
+        settled(world)
+        assert world.ids() == expected((17,)) and left(world) == [], f"call {n}"
+
+
+OTHERS = [
+    beside.stream_goes_on,
+    beside.overwritten,
+    beside.expired,
+    beside.rolled_back,
+    beside.compacted_by_others,
+    beside.stream_goes_on_and_all_expires,
+    beside.takes_it_for_dead,
+]
+EACH = pytest.mark.parametrize("others", OTHERS, ids=lambda others: others.__name__)
+
+
+@EACH
+def test_others_may_come_between_any_two_calls(others, rng):
+    """What a reader sees then is what it would see without the compaction, in each snapshot that is retained."""
+    _beside(others, 1 + rng.randrange(STRIDE), STRIDE)
+
+
+@pytest.mark.soak
+@EACH
+def test_others_may_come_at_every_single_call(others):
+    _beside(others, 1, 1)
+
+
+def _beside(others, first: int, stride: int) -> None:
+    world = small_files()
+    others(world)
+    wanted, world = world.ids(), small_files()
+    counting = CrashingCalls(world.calls)
+    compact(world, counting)
+    for n in range(first, counting.count + 1, stride):
+        world = small_files()
+        _at_call(world, n, lambda world=world: others(world))
+        assert world.ids() == wanted, f"call {n}"
+        for number, batch in enumerate(BEFORE, 1):
+            snapshot = opened(world).snapshots.load(number)
+            if snapshot is not None and snapshot.commit_kind == "APPEND":
+                assert ids_of(world, number) == expected((batch,)), f"call {n}, snapshot {number}"
+        if others is beside.rolled_back:
+            continue  # the stream stops and asks
+        settled(world)
+        report = streamsink.commands.verify.verify(FileIO(world.calls, IdSource().new_id), world.driver.root, True)
+        assert left(world) == [] and report.ok, f"call {n}: {report}"
+
+
+def _at_call(world, n: int, do) -> None:
+    """Compact, and do this before the n-th call."""
+    calls = CrashingCalls(world.calls)
+
+    def look() -> None:
+        if calls.count == n - 1 and done.append(n) is None and len(done) == 1:
+            do()
+
+    done: list[int] = []
+    calls.before_call = look
+    try:
+        compact(world, calls, abandoned_ms=attempts.ABANDONED_MS)
+    except Retryable:
+        pass
+    except Fenced as fenced:
+        assert fenced.kind == "compact.taken-for-dead"
+
+
+@follows("compact.taken-for-dead")
+def test_who_is_taken_for_dead_commits_nothing():
+    """Its new files are gone before its commit: it is fenced by the name of its next try. What is left to do then, the
+    next call finds.
+    """
+    world = small_files()
+    sleeper = Compactor(opened(world), world.driver.options)
+    sleeper.settle()
+    tasks = sleeper.plan(pack_all)
+    real = sleeper._commit_once
+
+    def slept(attempt, done, guard):
+        beside.takes_it_for_dead(world)
+        return real(attempt, done, guard)
+
+    sleeper._commit_once = slept
+    told("compact.taken-for-dead", lambda: sleeper.do(tasks)).says("Compact again")
+    assert compact(world).totals.snapshots == []
+    assert world.ids() == expected(BEFORE) and left(world) == []
+
+
+def test_a_try_that_may_come_is_not_swept():
+    """Its driver sleeps behind the note of its try: its files stay as long as the number is free."""
+    world = small_files()
+    table = opened(world)
+    newest = table.snapshots.latest()
+    attempt = Attempt.new(["part=a/bucket-0"], (newest.id, newest.uuid))
+    attempts.announce(table, attempt)
+    AttemptGuard(table, attempt).fence()
+    assert attempts.sweep(table, abandoned_ms=0) == 0
+    world.run(boundaries=BESIDE)
+    table.snapshots.latest()
+    assert attempts.sweep(table, abandoned_ms=0) == 1 and left(world) == []
+    with pytest.raises(Fenced):
+        AttemptGuard(table, attempt).fence()
+
+
+def test_what_is_young_is_not_swept():
+    """It may be of a compaction that runs in another process."""
+    world = small_files()
+    table = opened(world)
+    attempts.announce(table, Attempt.new(["part=a/bucket-0"], (0, "")))
+    compact(world, abandoned_ms=attempts.ABANDONED_MS)
+    assert len(list(attempts.announced(table))) == 1
+    assert attempts.sweep(table, abandoned_ms=0) == 1
+
+
+def test_a_damaged_announcement_is_logged_and_nothing_goes(caplog):
+    world = small_files()
+    table = opened(world)
+    attempt = Attempt.new(["part=a/bucket-0"], (0, ""))
+    table.file_io.write(f"{table.root}/streamsink/compact-{attempt.id}", b"{")
+    assert attempts.sweep(table, abandoned_ms=0) == 0 and "delete the file" in caplog.text
+    assert compact(world).totals.files_after == 3
+
+
+def test_of_a_group_only_the_tasks_are_lost_whose_files_others_have_removed():
+    """The partition 'a' is overwritten between rewriting and commit: the two others are compacted all the same."""
+    world = small_files()
+    compactor = Compactor(opened(world), world.driver.options)
+    compactor.settle()
+    tasks, real = compactor.plan(pack_all), compactor._publish
+
+    def publish(attempt, done):
+        beside.overwritten(world)
+        real(attempt, done)
+
+    compactor._publish = publish
+    compactor.do(tasks)
+    totals = compactor.totals
+    assert (totals.conflicts, totals.files_before, totals.files_after) == (1, 6, 2) and totals.bytes_lost > 0
+    assert world.ids() == sorted([n for n in expected(BEFORE) if n % 3] + [1002]) and left(world) == []
+
+
+@follows("data.unreadable")
+def test_a_file_that_was_altered_is_an_error_and_nothing_changes():
+    """When it is restored, the table is compacted."""
+    world = small_files()
+    table = opened(world)
+    newest = table.snapshots.latest()
+    entry = next(iter(table.manifests.entries_of(newest)))
+    path = data_file_path(table, table.latest_schema(), entry)
+    file = world.calls._names[path]
+    whole, file.data = file.data, file.data[:-20]
+    advised = told("data.unreadable", lambda: compact(world)).says("Nothing was changed", "Restore it from a backup")
+    assert advised.find("^([^:]+): the data file") == path
+    assert opened(world).snapshots.latest() == newest and left(world) == []
+    table.file_io.delete(path)
+    told("data.missing", lambda: compact(world)).says("drop_missing")
+    assert left(world) == []
+    table.file_io.write(path, whole)
+    assert compact(world).totals.rows == 14 and world.ids() == expected(BEFORE)
