@@ -228,7 +228,8 @@ def _number(table: Table, attempt_id: str, k: int) -> int | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        return _say_damaged(table, path)
+        _say_damaged(table, path)
+        return None
 
 
 def _load(table: Table, attempt_id: str) -> Attempt | None:
@@ -241,7 +242,8 @@ def _load(table: Table, attempt_id: str) -> Attempt | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        return _say_damaged(table, path)
+        _say_damaged(table, path)
+        return None
 
 
 def _say_damaged(table: Table, path: str) -> None:

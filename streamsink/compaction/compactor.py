@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from streamsink.compaction import attempts
 from streamsink.compaction.attempts import Attempt, AttemptGuard
 from streamsink.compaction.plan import Packing, Sizes, Task, plan
-from streamsink.compaction.rewrite import Rewriting, rewrite
+from streamsink.compaction.rewrite import Rewriting, Stopped, rewrite
 from streamsink.errors import Conflict, Corrupt, Fenced, Misuse, StreamsinkError
 from streamsink.events import log
 from streamsink.format.manifest import ManifestEntry
@@ -153,7 +153,7 @@ class Compactor:
         try:
             for task in tasks:
                 done.append(Done(task, tuple(rewrite(table, task, how))))
-        except (StreamsinkError, OSError) as failed:
+        except (StreamsinkError, OSError, Stopped) as failed:
             with contextlib.suppress(StreamsinkError, OSError):  # the error of the rewriting is the one to be seen
                 attempts.end(table, attempt)
                 if isinstance(failed, Corrupt) and not self._are_live(tasks[len(done)]):

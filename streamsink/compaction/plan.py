@@ -86,8 +86,8 @@ class Task:
         return sum(entry.file.row_count for entry in self.files)
 
 
-# From the small files of one partition, in the table's order, to groups of places in that list.
-Packing = Callable[[Sequence[DataFileMeta], Sizes], list[list[int]]]
+# From a partition (BinaryRow bytes) and its small files, in the table's order, to groups of places in that list.
+Packing = Callable[[bytes, Sequence[DataFileMeta], Sizes], list[list[int]]]
 
 
 def plan(
@@ -113,7 +113,7 @@ def plan(
             count += 1
     tasks = []
     for partition, entries in sorted(small.items(), key=lambda item: (-len(item[1]), item[0])):
-        for places in packing([entry.file for entry in entries], sizes):
+        for places in packing(partition, [entry.file for entry in entries], sizes):
             tasks.append(Task(partition, tuple(entries[place] for place in sorted(places))))
     return tasks
 
@@ -135,7 +135,7 @@ def _is_small(entry: ManifestEntry, sizes: Sizes) -> bool:
     )
 
 
-def pack(files: Sequence[DataFileMeta], sizes: Sizes) -> list[list[int]]:
+def pack(partition: bytes, files: Sequence[DataFileMeta], sizes: Sizes) -> list[list[int]]:
     """Paimon's own rule: by size, the smallest first; a task is full with twice the target size.
 
     What is left is a task if it has enough files.
@@ -152,7 +152,7 @@ def pack(files: Sequence[DataFileMeta], sizes: Sizes) -> list[list[int]]:
     return found
 
 
-def pack_all(files: Sequence[DataFileMeta], sizes: Sizes) -> list[list[int]]:
+def pack_all(partition: bytes, files: Sequence[DataFileMeta], sizes: Sizes) -> list[list[int]]:
     """All small files, two or more: as few files as there can be. A task ends with the target size."""
     found, bin_, filled = list[list[int]](), list[int](), 0
     for place, file in enumerate(files):
@@ -172,7 +172,7 @@ def grown(rewrites: int) -> Packing:
     of them, or fill a file. The files that a reader sees meanwhile are at most that factor for each step.
     """
 
-    def packing(files: Sequence[DataFileMeta], sizes: Sizes) -> list[list[int]]:
+    def packing(partition: bytes, files: Sequence[DataFileMeta], sizes: Sizes) -> list[list[int]]:
         factor = max(2.0, (sizes.target_bytes / _usual(files)) ** (1 / rewrites))
         ordered = _by_size(files)
         best, filled = 0, 0

@@ -34,6 +34,10 @@ _ROWS = 65_536
 _MEMORY_BYTES = 64 * 2**20
 
 
+class Stopped(Exception):
+    """Nobody needs the rewriting any more: ``pace`` raises it."""
+
+
 @dataclass(frozen=True)
 class Rewriting:
     """How files are written again.

@@ -26,7 +26,7 @@ def path(tmp_path):
     return str(tmp_path / "shop.db" / "orders")
 
 
-class _Query:
+class Query:
     """One query that writes batches of ten rows, whose columns may change."""
 
     def __init__(self, path, schema=SCHEMA, row=lambda n: (n, "ab"[n % 2]), **options):
@@ -49,26 +49,26 @@ class _Query:
         self.driver.run(local_file_io(False), self.checkpoint, self.ends)
 
 
-def _files(path):
+def files_of_path(path):
     table = open_table(local_file_io(), path, for_writing=False)
     return [entry.file for entry in table.manifests.entries_of(table.snapshots.latest())]
 
 
 def test_it_says_what_it_has_done_and_what_it_would_do(path):
-    query = _Query(path)
+    query = Query(path)
     query.write(4)
     few = maintenance.compact(path)
     assert (few.files_before, few.snapshots) == (0, ()) and "nothing was compacted" in str(few)
     query.write(1)
     dry = maintenance.compact(path, dry_run=True)
     assert (dry.files_before, dry.rows, dry.snapshots) == (10, 50, ()) and "10 small files" in str(dry)
-    assert len(_files(path)) == 10
+    assert len(files_of_path(path)) == 10
     done = maintenance.compact(path)
     assert (done.files_before, done.files_after, done.rows, len(done.snapshots)) == (10, 2, 50, 1)
-    assert done.bytes_after == sum(file.file_size for file in _files(path)) and str(done).startswith(path)
+    assert done.bytes_after == sum(file.file_size for file in files_of_path(path)) and str(done).startswith(path)
     query.write(1)
     one = maintenance.compact(path, [{"part": "a"}], full=True)
-    assert (one.files_before, one.files_after, len(_files(path))) == (2, 1, 3)
+    assert (one.files_before, one.files_after, len(files_of_path(path))) == (2, 1, 3)
     report = streamsink.verify(path, contents=True)
     assert report.ok, report
     assert sorted(streamsink.read_arrow(path).column("id").to_pylist()) == list(range(60))
@@ -77,7 +77,7 @@ def test_it_says_what_it_has_done_and_what_it_would_do(path):
 @follows("compact.partitions")
 def test_partitions_are_given_as_the_error_says(path):
     """One dictionary without a list around it is refused, by an example of what is right."""
-    query = _Query(
+    query = Query(
         path,
         pa.schema([("id", pa.int32()), ("dt", pa.string())]),
         lambda n: (n, f"2026-11-2{n % 2}"),
@@ -91,7 +91,7 @@ def test_partitions_are_given_as_the_error_says(path):
 
 
 def test_a_column_that_is_no_partition_is_named(path):
-    _Query(path).write(1)
+    Query(path).write(1)
     with pytest.raises(Misuse, match="partitions names id; .*are part") as refused:
         maintenance.compact(path, [{"id": 1}])
     assert refused.value.kind == "option.overwrite-partition"
@@ -99,7 +99,7 @@ def test_a_column_that_is_no_partition_is_named(path):
 
 def test_files_of_older_schemas_become_files_of_the_newest_one(path):
     """A column was added, one was widened; statistics and position ranges are of all rows."""
-    query = _Query(path, partition_by=())
+    query = Query(path, partition_by=())
     query.write(2)
     query.driver.schema = pa.schema([("id", pa.int64()), ("part", pa.string()), ("more", pa.float64())])
     query.row = lambda n: (n, "ab"[n % 2], n / 2)
@@ -107,7 +107,7 @@ def test_files_of_older_schemas_become_files_of_the_newest_one(path):
     before = streamsink.read_arrow(path)
     maintenance.compact(path)
     assert streamsink.read_arrow(path).equals(before)
-    [file] = _files(path)
+    [file] = files_of_path(path)
     assert (file.schema_id, file.row_count) == (1, 50)
     assert streamsink.read_arrow(path, where=streamsink.col("id") > 45).num_rows == 4
     assert streamsink.read_arrow(path, where=streamsink.col("more").is_null()).num_rows == 20
@@ -142,7 +142,7 @@ def test_all_kinds_of_columns_stay_what_they_are(path):
             None if n % 4 == 0 else [("k", n), ("l", None)],
         )
 
-    query = _Query(path, schema, row, partition_by=())
+    query = Query(path, schema, row, partition_by=())
     query.write(6)
     before = streamsink.read_arrow(path)
     assert maintenance.compact(path).files_after == 1
@@ -151,13 +151,13 @@ def test_all_kinds_of_columns_stay_what_they_are(path):
 
 def test_memory_does_not_grow_with_the_rows(path):
     """Pieces of 65,536 rows are read, and a row group is written when enough of them wait."""
-    query = _Query(path, partition_by=(), row=lambda n: (n, "x" * 50))
+    query = Query(path, partition_by=(), row=lambda n: (n, "x" * 50))
     query.ends = [100_000 * n for n in range(1, 6)]
     query.driver.run(local_file_io(False), query.checkpoint, query.ends)
     before, most = pa.total_allocated_bytes(), 0
     pool = pa.default_memory_pool()
     maintenance.compact(path)
     assert pa.total_allocated_bytes() - before < 2**20 and pool.bytes_allocated() >= most
-    [file] = _files(path)
+    [file] = files_of_path(path)
     found = pq.ParquetFile(f"{path}/bucket-0/{file.file_name}")
     assert found.metadata.num_rows == 500_000 and found.read(["id"]).column(0).to_pylist() == list(range(500_000))

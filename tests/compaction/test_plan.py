@@ -12,6 +12,7 @@ from tests.table.entries import add, data_file, part
 
 MB = 2**20
 SIZES = Sizes.of("t", {})
+ONE = b""
 
 
 def files(*given):
@@ -35,18 +36,18 @@ def test_a_wrong_option_is_named(given):
 
 def test_paimons_rule_takes_the_smallest_first_and_fills_twice_the_target():
     """Each file counts four megabytes more than it has; what is left needs five files."""
-    assert pack(files(*[1 * MB] * 4), SIZES) == []
-    assert pack(files(*[1 * MB] * 5), SIZES) == [[0, 1, 2, 3, 4]]
-    found = pack(files(170 * MB, 1, 170 * MB, 170 * MB, 2), SIZES)
+    assert pack(ONE, files(*[1 * MB] * 4), SIZES) == []
+    assert pack(ONE, files(*[1 * MB] * 5), SIZES) == [[0, 1, 2, 3, 4]]
+    found = pack(ONE, files(170 * MB, 1, 170 * MB, 170 * MB, 2), SIZES)
     assert found == [[1, 4, 0, 2, 3]], "12 MB of small ones, and three of 174: 2 * 256 are reached with the last one"
-    tiny = pack(files(*[1] * 300), SIZES)
+    tiny = pack(ONE, files(*[1] * 300), SIZES)
     assert [len(each) for each in tiny] == [128, 128, 44], "128 files at four megabytes each are 512"
 
 
 def test_all_small_files_become_as_few_as_there_can_be():
-    assert pack_all(files(1), SIZES) == []
-    assert pack_all(files(1, 2), SIZES) == [[0, 1]]
-    assert pack_all(files(*[100 * MB] * 7), SIZES) == [[0, 1, 2], [3, 4, 5]]
+    assert pack_all(ONE, files(1), SIZES) == []
+    assert pack_all(ONE, files(1, 2), SIZES) == [[0, 1]]
+    assert pack_all(ONE, files(*[100 * MB] * 7), SIZES) == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_files_are_left_alone_that_are_large_or_would_lose_something():
@@ -78,21 +79,20 @@ def test_tasks_are_of_one_partition_each_and_keep_the_order_of_the_table():
     assert plan(live, dataclasses.replace(SIZES, most_files=1), pack_all, is_readable=lambda _: True) == []
 
 
-def _streamed(packing, batches, size_of, often=1):
-    """(bytes written again for each byte that came, most files that a reader saw, target files) of a stream."""
+def _streamed(packing, batches, size_of):
+    """(bytes written again for each byte that came, most files that a reader saw) of a stream."""
     live, came, again, most = [], 0, 0, 0
-    for n in range(batches):
+    for _ in range(batches):
         file = files(size_of())[0]
         came += file.file_size
         live.append(file)
-        if n % often == 0:
-            for places in sorted(packing([f for f in live if f.file_size < SIZES.small_bytes], SIZES), reverse=True):
-                small = [f for f in live if f.file_size < SIZES.small_bytes]
-                chosen = [small[place] for place in places]
-                size = sum(f.file_size for f in chosen)
-                again += size
-                live = [f for f in live if not any(f is other for other in chosen)]
-                live.append(dataclasses.replace(files(size)[0], file_source=FILE_SOURCE_COMPACT))
+        small = [f for f in live if f.file_size < SIZES.small_bytes]
+        for places in packing(ONE, small, SIZES):
+            chosen = [small[place] for place in places]
+            size = sum(f.file_size for f in chosen)
+            again += size
+            live = [f for f in live if not any(f is other for other in chosen)]
+            live.append(dataclasses.replace(files(size)[0], file_source=FILE_SOURCE_COMPACT))
         most = max(most, len(live))
     return again / came, most
 
