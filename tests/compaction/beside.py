@@ -6,25 +6,40 @@ from streamsink.clock import IdSource
 from streamsink.compaction.compactor import Compactor
 from streamsink.compaction.plan import pack_all
 from streamsink.errors import Corrupt
-from streamsink.storage.file_io import FileIO
+from streamsink.storage.file_io import DistantFileIO
+from streamsink.storage.s3 import S3FileIO
 from streamsink.table.read.scan import data_file_path, read_arrow
 from streamsink.table.table import Table, open_table
+from streamsink.testing.memory import MemoryCalls
 from tests.crash.world import World, memory_world
+from tests.storage.memory_s3 import MemoryS3Calls
+from tests.table.entries import ROOT
 
 # Batches before the compaction, and with the one that others add beside it.
 BEFORE = (6, 9, 14)
 BESIDE = (*BEFORE, 20)
 
 
-def small_files(**settings) -> World:
-    """Three batches in three partitions: nine small files, less one."""
-    world = memory_world(**{"restore": "restore-and-continue", **settings})
+S3 = "s3://bucket/shop.db/orders"
+
+
+def small_files(store: str = "disk", **settings) -> World:
+    """Three batches in three partitions: nine small files. store: also "s3", or "distant" for one that renames."""
+    settings = {"restore": "restore-and-continue", **settings}
+    if store == "s3":
+        s3 = MemoryS3Calls()
+        world = World(s3, S3, make_io=lambda over: S3FileIO(over, IdSource().new_id, S3), **settings)
+    elif store == "distant":
+        far = MemoryCalls()
+        world = World(far, ROOT, make_io=lambda over: DistantFileIO(over, IdSource().new_id), **settings)
+    else:
+        world = memory_world(**settings)
     world.run(boundaries=BEFORE)
     return world
 
 
 def opened(world, calls=None) -> Table:
-    return open_table(FileIO(calls or world.calls, IdSource().new_id), world.driver.root, for_writing=True)
+    return open_table(world.file_io(calls or world.calls), world.driver.root, for_writing=True)
 
 
 def compact(world, calls=None, *, abandoned_ms: int = 0, packing=pack_all, **given) -> Compactor:
@@ -55,8 +70,9 @@ def ids_of(world, snapshot_id: int) -> list[int]:
 
 def left(world) -> list[str]:
     """What compactions have left: announcements, notes, and files that nothing names."""
-    names = FileIO(world.calls, IdSource().new_id).names(f"{world.driver.root}/streamsink")
-    return [*(name for name in names if "compact-" in name), *world.unknown_files()]
+    names = world.file_io(world.calls).names(f"{world.driver.root}/streamsink")
+    unknown = [name for name in world.unknown_files() if not name.startswith(".probe-")]
+    return [*(name for name in names if "compact-" in name), *unknown]
 
 
 # -- what others do -------------------------------------------------------------------------------------------------

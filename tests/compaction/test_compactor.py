@@ -13,6 +13,7 @@ from streamsink.errors import Fenced, Retryable, StreamsinkError
 from streamsink.storage.file_io import FileIO
 from streamsink.table.read.scan import data_file_path, read_arrow
 from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import follows, told
 from tests.compaction import beside
 from tests.compaction.beside import BEFORE, BESIDE, compact, files_of, ids_of, left, opened, settled, small_files
@@ -93,6 +94,34 @@ def _fail(mode: Mode, first: int, stride: int) -> None:
             compact(world, CrashingCalls(world.calls, n, mode))
         except (OSError, StreamsinkError):
             pass
+        assert world.ids() == expected(BEFORE), f"call {n}"
+        settled(world)
+        assert world.ids() == expected((17,)) and left(world) == [], f"call {n}"
+
+
+@pytest.mark.parametrize("store", ["s3", "distant"])
+def test_it_may_die_in_distant_stores(store, rng):
+    """Where files cannot be renamed, or read in parts; at some calls, others in each run."""
+    _die(store, 1 + rng.randrange(STRIDE // 2), STRIDE // 2)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("store", ["s3", "distant"])
+def test_it_may_die_at_every_call_in_distant_stores(store):
+    _die(store, 1, 1)
+
+
+def _die(store: str, first: int, stride: int) -> None:
+    world = small_files(store)
+    counting = CrashingCalls(world.calls)
+    compact(world, counting)
+    assert world.ids() == expected(BEFORE) and set(files_of(world).values()) == {1} and left(world) == []
+    for n in range(first, counting.count + 1, stride):
+        world = small_files(store)
+        try:
+            compact(world, CrashingCalls(world.calls, n))
+        except InjectedCrash:
+            world.die()
         assert world.ids() == expected(BEFORE), f"call {n}"
         settled(world)
         assert world.ids() == expected((17,)) and left(world) == [], f"call {n}"
