@@ -69,7 +69,8 @@ class Attempt:
 def announce(table: Table, attempt: Attempt) -> None:
     """Say where new files come to be, durably, before there are any."""
     table.file_io.make_dir(table.layout.within(JOURNAL_DIR))
-    table.file_io.create_if_absent(_path(table, attempt.id), json.dumps(asdict(attempt)).encode(), _unique())
+    if not _create(table, _path(table, attempt.id), json.dumps(asdict(attempt)).encode()):
+        raise _taken_for_dead(table)
 
 
 def forget(table: Table, attempt_id: str) -> None:
@@ -94,14 +95,8 @@ class AttemptGuard(Guard):
         self._table.check_identity()
         self.number, io = self._table.snapshots.known_id() + 1, self._table.file_io
         note = _path(self._table, self._attempt.id, self.tries + 1)
-        if not io.create_if_absent(note, _note(self.number), _unique()) or not io.exists(
-            _path(self._table, self._attempt.id)
-        ):
-            raise Fenced(
-                f"{self._table.root}: this compaction took so long that another one has taken it for dead. Nothing "
-                "was changed, and its new files are deleted. Compact again",
-                kind="compact.taken-for-dead",
-            )
+        if not _create(self._table, note, _note(self.number)) or not io.exists(_path(self._table, self._attempt.id)):
+            raise _taken_for_dead(self._table)
         self.tries += 1
 
 
@@ -152,7 +147,7 @@ def _can_come_no_more(table: Table, attempt: Attempt, last: int) -> bool:
         return True
     if number is not None and number > table.snapshots.known_id():
         return False  # its number is free yet
-    return table.file_io.create_if_absent(_path(table, attempt.id, last + 1), _note(_SWEPT), _unique())
+    return _create(table, _path(table, attempt.id, last + 1), _note(_SWEPT))
 
 
 def _delete_left(table: Table, attempt: Attempt) -> bool:
@@ -196,9 +191,24 @@ def _delete(table: Table, files: Iterable[int | None], attempt_id: str) -> None:
         table.file_io.delete(_path(table, attempt_id, number))
 
 
-def _unique() -> str:
-    """For the name of a temporary file, which tells when it was begun."""
-    return f"{Clock().now_ms()}-{IdSource().new_id()}"
+def _create(table: Table, path: str, data: bytes) -> bool:
+    """Create the file if it is absent, durably. The name of the temporary file tells when that was begun.
+
+    False when the name is taken, and when another sweep has deleted the temporary file because it took this one for
+    dead.
+    """
+    try:
+        return table.file_io.create_if_absent(path, data, f"{Clock().now_ms()}-{IdSource().new_id()}")
+    except FileNotFoundError:
+        return False
+
+
+def _taken_for_dead(table: Table) -> Fenced:
+    return Fenced(
+        f"{table.root}: this compaction took so long that another one has taken it for dead. Nothing was changed, and "
+        "its new files are deleted. Compact again",
+        kind="compact.taken-for-dead",
+    )
 
 
 def _delete_temporary(table: Table, abandoned_ms: int) -> None:

@@ -5,7 +5,7 @@ and nothing is tried again with them. An append of others is no conflict.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from streamsink.compaction import attempts
@@ -21,7 +21,7 @@ from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.late import check_unchecked
 from streamsink.table.commit.table_commit import TableCommit
-from streamsink.table.history.deletion import delete_of_compaction
+from streamsink.table.history.deletion import delete_late_snapshot, delete_of_compaction
 from streamsink.table.read.evolved import check_casts
 from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import Table
@@ -95,6 +95,8 @@ class Compactor:
         users = {attempt.user for attempt in attempts.announced(table)}
         if newest is not None and newest.commit_user in users:
             check_unchecked(table, lambda snapshot: snapshot.commit_user in users)
+        if newest is not None and users:
+            self._take_back_above(newest, users)
         attempts.sweep(table, self._own, self._abandoned_ms)
         return newest
 
@@ -132,6 +134,20 @@ class Compactor:
             self._do_group(group)
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _take_back_above(self, newest: Snapshot, users: Collection[str]) -> None:
+        """Take back snapshots of dead compactions that came when the table had gone back: above a number that is free.
+
+        Nobody sees such a one until others have taken that number, and then it would be the newest one.
+        """
+        snapshots = self._table.snapshots
+        for number in snapshots.ids():
+            if number <= newest.id + 1:
+                continue
+            found = snapshots.load(number)
+            is_above_a_gap = not snapshots.exists(number - 1) and snapshots.exists(newest.id)
+            if found is not None and found.commit_user in users and is_above_a_gap:
+                delete_late_snapshot(self._table, found)
 
     def _is_unreadable(self, schema_id: int) -> bool:
         try:

@@ -155,3 +155,11 @@ def stream_goes_on_and_all_expires(world) -> None:
 def takes_it_for_dead(world) -> None:
     """Another compaction, which sweeps whatever it may."""
     compact(world)
+
+
+def foreign_append(world) -> None:
+    """Another application commits a row."""
+    other = World(world.calls, world.driver.root, application="other", restore="restore-and-continue")
+    rows = other.driver.rows
+    other.driver.rows = lambda start, end: rows(1002, 1003)
+    other.run(boundaries=(1,))

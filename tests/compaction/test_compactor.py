@@ -1,5 +1,7 @@
 """A compaction changes no row, whatever dies, and whatever others do at the same time."""
 
+import functools
+
 import pytest
 
 import streamsink
@@ -20,7 +22,8 @@ from tests.compaction.beside import BEFORE, BESIDE, compact, files_of, ids_of, l
 from tests.crash.sweeps import deaths
 from tests.crash.world import expected
 
-STRIDE = 29
+# Of all calls, and of the states that deaths leave, some are tried in the gate.
+STRIDE, EACH_NTH = 37, 3
 
 
 def test_small_files_become_one_in_each_partition_with_the_same_rows():
@@ -59,12 +62,23 @@ def test_the_stream_goes_on_with_its_positions():
 
 
 @pytest.mark.parametrize("power", [False, True])
-def test_it_may_die_at_every_call(power):
+def test_it_may_die(power, rng):
     """Readers see the same rows after each death, and what it has left is swept when it can come no more."""
+    _die_on_a_disk(power, rng.randrange(EACH_NTH), EACH_NTH)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("power", [False, True])
+def test_it_may_die_at_every_call(power):
+    """All of them."""
+    _die_on_a_disk(power, 0, 1)
+
+
+def _die_on_a_disk(power: bool, first: int, stride: int) -> None:
     world = small_files()
     found = deaths(world, power, run=lambda calls: compact(world, calls))
     assert len(found) > (5 if power else 20)
-    for state in found:
+    for state in found[first::stride]:
         world = small_files()
         state.put_back(world, power)
         assert world.ids() == expected(BEFORE), state
@@ -172,9 +186,65 @@ def _beside(others, first: int, stride: int) -> None:
         assert left(world) == [] and report.ok, f"call {n}: {report}"
 
 
-def _at_call(world, n: int, do) -> None:
-    """Compact, and do this before the n-th call."""
-    calls = CrashingCalls(world.calls)
+def test_a_rollback_at_the_instant_of_its_commit_counts_although_it_dies_then():
+    """Its snapshot has come into another history, above a free number, and nobody has checked that. The next compaction
+    takes it back, before it would become the newest one.
+    """
+    for n in range(_creation(), _creation() + 4):
+        _dies_in_another_history(n)
+
+
+@functools.cache
+def _creation() -> int:
+    """Number of the call with which the snapshot gets its name."""
+    world = small_files()
+    calls, seen = CrashingCalls(world.calls), []
+    link = calls.link
+
+    def linked(source, target):
+        if target.endswith("snapshot-4"):
+            seen.append(calls.count + 1)
+        return link(source, target)
+
+    calls.link = linked
+    compact(world, calls)
+    return seen[0]
+
+
+def _dies_in_another_history(n: int) -> None:
+    """The table goes back right before the snapshot is created, and the compaction dies before this call."""
+    world = small_files()
+    with pytest.raises(InjectedCrash):
+        _at_call(world, _creation(), lambda: beside.rolled_back(world), dies=n)
+    world.die()
+    for _ in range(3):
+        compact(world)
+        assert world.ids() == expected((9,)), f"call {n}"
+    report = streamsink.commands.verify.verify(world.file_io(world.calls), world.driver.root, True)
+    damage = [each.kind for each in report.findings if each.severity == "damage"]
+    assert damage == ["checkpoint.rolled-back"], f"call {n}: {report}"
+
+
+def test_a_snapshot_of_a_dead_compaction_in_another_history_is_taken_back():
+    """The table was rolled back by one snapshot only, so that it is the newest one."""
+    world = small_files()
+
+    def rolled_back_by_one():
+        table = opened(world)
+        table.file_io.delete(table.snapshots.path(3))
+        table.file_io.replace(table.layout.latest_hint, b"2", "x")
+
+    with pytest.raises(InjectedCrash):
+        _at_call(world, _creation(), lambda: (rolled_back_by_one(), beside.foreign_append(world)), dies=_creation() + 2)
+    world.die()
+    with pytest.raises(Retryable) as taken:
+        compact(world)
+    assert taken.value.kind == "table.history-changed" and opened(world).snapshots.latest().id == 3
+
+
+def _at_call(world, n: int, do, dies: int = 0) -> None:
+    """Compact, and do this before the n-th call. dies: the call before which the compaction dies."""
+    calls = CrashingCalls(world.calls, dies)
 
     def look() -> None:
         if calls.count == n - 1 and done.append(n) is None and len(done) == 1:
