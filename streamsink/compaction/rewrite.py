@@ -30,8 +30,8 @@ from streamsink.table.write.writer import TableWriter
 
 # Rows that are read at once.
 _ROWS = 65_536
-# Bytes that wait for a row group. The writer of a partition has one open file.
-_MEMORY_BYTES = 64 * 2**20
+# Bytes that wait for a row group, by the target size of a file.
+_LEAST_BYTES, _MOST_BYTES = 2**20, 64 * 2**20
 
 
 class Stopped(Exception):
@@ -64,9 +64,9 @@ def rewrite(table: Table, task: Task, how: Rewriting) -> list[ManifestEntry]:
     path = data_file_path(table, how.schema, task.files[0])
     folder = path.rpartition("/")[0]
     at_once = AtOnce(how.attempt, "", how.since, frozenset((table.layout.relative(folder),)))
-    spec = WriteSpec(
-        table.layout.within(JOURNAL_DIR), how.schema.to_json(), how.target_bytes, 1, _MEMORY_BYTES, table.root, at_once
-    )
+    memory = min(_MOST_BYTES, max(_LEAST_BYTES, how.target_bytes))  # a file is rolled between two row groups
+    staging = table.layout.within(JOURNAL_DIR)
+    spec = WriteSpec(staging, how.schema.to_json(), how.target_bytes, 1, memory, table.root, at_once)
     writer = TableWriter(table.file_io, spec)
     try:
         with table.file_io.flush_group() as group:
