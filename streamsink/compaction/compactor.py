@@ -12,11 +12,12 @@ from streamsink.compaction import attempts
 from streamsink.compaction.attempts import Attempt, AttemptGuard
 from streamsink.compaction.plan import Packing, Sizes, Task, plan
 from streamsink.compaction.rewrite import Rewriting, Stopped, rewrite
-from streamsink.errors import Conflict, Corrupt, Fenced, Misuse, StreamsinkError
+from streamsink.errors import Conflict, Corrupt, Fenced, Misuse, Retryable, StreamsinkError
 from streamsink.events import log
 from streamsink.format.manifest import ManifestEntry
 from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER, COMPACT, Snapshot
 from streamsink.options import SinkOptions
+from streamsink.table.commit import strict
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.late import check_unchecked
@@ -87,14 +88,20 @@ class Compactor:
     def settle(self) -> Snapshot | None:
         """Delete what compactions have left that were killed, and return the newest snapshot.
 
-        Raises Retryable when a snapshot of one of these had come into another history, and was taken back.
+        A snapshot of one of these that had come into another history is taken back, which is logged. Raises Misuse
+        for a table that must not be compacted.
         """
         table = self._table
         table.check_identity()
+        self._check_allowed()
         newest = table.snapshots.latest()
         users = {attempt.user for attempt in attempts.announced(table)}
         if newest is not None and newest.commit_user in users:
-            check_unchecked(table, lambda snapshot: snapshot.commit_user in users)
+            try:
+                check_unchecked(table, lambda snapshot: snapshot.commit_user in users)
+            except Retryable as taken_back:
+                log.warning("%s", taken_back)
+                newest = table.snapshots.latest()
         if newest is not None and users:
             self._take_back_above(newest, users)
         attempts.sweep(table, self._own, self._abandoned_ms)
@@ -134,6 +141,17 @@ class Compactor:
             self._do_group(group)
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _check_allowed(self) -> None:
+        """Raises Misuse where a COMPACT snapshot would stop the table's writers."""
+        given = self._table.latest_schema().options.get(strict.OPTION)
+        if given is not None:
+            raise Misuse(
+                f"{self._table.root}: the table's option '{strict.OPTION}' is '{given}': behind a compaction each "
+                "commit of another writer to the same partition would be refused as a conflict. Nothing was changed. "
+                "Take the option out with ALTER TABLE, or do not compact this table beside its writers",
+                kind="compact.strict-mode",
+            )
 
     def _take_back_above(self, newest: Snapshot, users: Collection[str]) -> None:
         """Take back snapshots of dead compactions that came when the table had gone back: above a number that is free.

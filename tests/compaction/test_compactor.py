@@ -1,5 +1,6 @@
 """A compaction changes no row, whatever dies, and whatever others do at the same time."""
 
+import dataclasses
 import functools
 
 import pytest
@@ -225,7 +226,7 @@ def _dies_in_another_history(n: int) -> None:
     assert damage == ["checkpoint.rolled-back"], f"call {n}: {report}"
 
 
-def test_a_snapshot_of_a_dead_compaction_in_another_history_is_taken_back():
+def test_a_snapshot_of_a_dead_compaction_in_another_history_is_taken_back(caplog):
     """The table was rolled back by one snapshot only, so that it is the newest one."""
     world = small_files()
 
@@ -237,9 +238,11 @@ def test_a_snapshot_of_a_dead_compaction_in_another_history_is_taken_back():
     with pytest.raises(InjectedCrash):
         _at_call(world, _creation(), lambda: (rolled_back_by_one(), beside.foreign_append(world)), dies=_creation() + 2)
     world.die()
-    with pytest.raises(Retryable) as taken:
-        compact(world)
-    assert taken.value.kind == "table.history-changed" and opened(world).snapshots.latest().id == 3
+    table = opened(world)
+    assert table.snapshots.latest().commit_kind == "COMPACT"
+    Compactor(table, world.driver.options, abandoned_ms=0).settle()
+    assert "It was taken back" in caplog.text and opened(world).snapshots.latest().id == 3
+    assert world.ids() == [*expected((9,)), 1002]
 
 
 def _at_call(world, n: int, do, dies: int = 0) -> None:
@@ -279,6 +282,29 @@ def test_who_is_taken_for_dead_commits_nothing():
     told("compact.taken-for-dead", lambda: sleeper.do(tasks)).says("Compact again")
     assert compact(world).totals.snapshots == []
     assert world.ids() == expected(BEFORE) and left(world) == []
+
+
+def test_a_file_that_others_have_taken_out_while_it_was_to_be_read_is_no_damage():
+    """The table was rolled back, with the files, between plan and rewriting: that is a lost race."""
+    world = small_files()
+    compactor = Compactor(opened(world), world.driver.options)
+    compactor.settle()
+    tasks = compactor.plan(pack_all)
+    beside.rolled_back(world)
+    compactor.do(tasks)
+    assert (compactor.totals.conflicts, compactor.totals.snapshots) == (1, [])
+    assert world.ids() == expected((9,)) and [name for name in left(world) if "compact-" in name] == []
+
+
+def test_what_was_committed_and_not_forgotten_stays(monkeypatch):
+    """The compaction died right after its commit: only its announcement goes."""
+    world = small_files()
+    with monkeypatch.context() as patch:
+        patch.setattr(attempts, "forget", lambda *_: None)
+        compact(world)
+    assert len(list(attempts.announced(opened(world)))) == 1
+    compact(world)
+    assert world.ids() == expected(BEFORE) and left(world) == [] and set(files_of(world).values()) == {1}
 
 
 def test_a_try_that_may_come_is_not_swept():
@@ -352,3 +378,18 @@ def test_a_file_that_was_altered_is_an_error_and_nothing_changes():
     assert left(world) == []
     table.file_io.write(path, whole)
     assert compact(world).totals.rows == 14 and world.ids() == expected(BEFORE)
+
+
+@follows("compact.strict-mode")
+def test_a_table_whose_strict_mode_would_stop_its_writers_is_not_compacted():
+    """Each of them would end with a conflict behind a COMPACT snapshot. Without the option of the table it goes on."""
+    option = "commit.strict-mode.last-safe-snapshot"
+    world = small_files(table_options={option: "0"})
+    advised = told("compact.strict-mode", lambda: compact(world)).says("Nothing was changed", "ALTER TABLE")
+    assert advised.find("option '([^']*)'") == option and left(world) == []
+    table = opened(world)
+    plain = dataclasses.replace(table.known_schema, id=1, options={})
+    table.schemas.add(plain)
+    assert compact(world).totals.files_after == 3
+    world.run(boundaries=BESIDE)
+    assert world.ids() == expected(BESIDE)
