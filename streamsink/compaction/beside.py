@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from streamsink.clock import Clock
 from streamsink.compaction.budget import Bytes, Core
 from streamsink.compaction.compactor import Compactor, Totals
-from streamsink.compaction.plan import Packing, Sizes, Task, grown, pack_all
+from streamsink.compaction.plan import Packing, Sizes, Task, doubled, grown
 from streamsink.compaction.rewrite import Stopped
 from streamsink.errors import Conflict, Fenced, OutcomeUnknown, Retryable
 from streamsink.events import log
@@ -152,7 +152,7 @@ class Beside:
         return compactor.totals
 
     def _packing(self, mine: _OneTable) -> Packing:
-        """The rule for a stream; for a partition to which nothing comes any more, all of its small files."""
+        """The rule for a stream; for a partition to which nothing comes for a while, ``doubled``."""
         growing, now_ms = grown(self._options.compaction_rewrites), self._clock.monotonic_ms()
         before, mine.seen = mine.seen, {}
 
@@ -162,7 +162,7 @@ class Beside:
             known = known if known is not None and known.names == names else _Partition(names, now_ms)
             mine.seen[partition] = known
             is_idle = now_ms - known.since_ms >= self._options.compaction_idle_ms
-            return (pack_all if is_idle else growing)(partition, files, sizes)
+            return (doubled if is_idle else growing)(partition, files, sizes)
 
         return packing
 

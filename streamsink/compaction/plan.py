@@ -16,6 +16,8 @@ from streamsink.table.manifest_merge import BYTES, positive
 
 RATIO = "compaction.small-file-ratio"
 _SUFFIX = ".parquet"
+# A file that is written again becomes at least so many times as large.
+_DOUBLED = 2.0
 
 
 @dataclass(frozen=True)
@@ -173,20 +175,36 @@ def grown(rewrites: int) -> Packing:
     """
 
     def packing(partition: bytes, files: Sequence[DataFileMeta], sizes: Sizes) -> list[list[int]]:
-        factor = max(2.0, (sizes.target_bytes / _usual(files)) ** (1 / rewrites))
-        ordered = _by_size(files)
-        best, filled = 0, 0
-        for number, place in enumerate(ordered, 1):
-            size = files[place].file_size
-            filled += size
-            is_grown = number >= sizes.min_files and filled >= factor * size
-            if number > 1 and (is_grown or filled >= sizes.target_bytes):
-                best = number
-            if filled >= sizes.target_bytes:
-                break
-        return [ordered[:best]] if best else []
+        factor = max(_DOUBLED, (sizes.target_bytes / _usual(files)) ** (1 / rewrites))
+        return _at_least(factor, sizes.min_files, files, sizes)
 
     return packing
+
+
+def doubled(partition: bytes, files: Sequence[DataFileMeta], sizes: Sizes) -> list[list[int]]:
+    """For files to which no others come for a while: those that are at least twice as large together as the largest.
+
+    So what comes seldom does not have a large file written again each time.
+    """
+    return _at_least(_DOUBLED, 2, files, sizes)
+
+
+def _at_least(factor: float, least: int, files: Sequence[DataFileMeta], sizes: Sizes) -> list[list[int]]:
+    """As many files as are so many times as large together as the largest of them, or that fill a file.
+
+    least: so many files are worth it, although they fill no file.
+    """
+    ordered = _by_size(files)
+    best, filled = 0, 0
+    for number, place in enumerate(ordered, 1):
+        size = files[place].file_size
+        filled += size
+        is_grown = number >= least and filled >= factor * size
+        if number > 1 and (is_grown or filled >= sizes.target_bytes):
+            best = number
+        if filled >= sizes.target_bytes:
+            break
+    return [ordered[:best]] if best else []
 
 
 def _by_size(files: Sequence[DataFileMeta]) -> list[int]:

@@ -190,7 +190,8 @@ class CompactionOptions:
     """How often each byte is written again, about, until it is in a file of the target size. More of it leaves readers
     fewer files."""
     compaction_idle_ms: int = option(600_000, least=0, expert=True)
-    """When nothing has come to a partition for so many ms, all its small files are compacted, two or more."""
+    """When nothing has come to a partition for so many ms, its small files are compacted, two or more, if they are
+    twice as large together as the largest of them."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from streamsink.compaction.plan import Sizes, grown, pack, pack_all, plan
+from streamsink.compaction.plan import Sizes, doubled, grown, pack, pack_all, plan
 from streamsink.errors import Misuse
 from streamsink.format.data_file import FILE_SOURCE_COMPACT
 from tests.table.entries import add, data_file, part
@@ -111,3 +111,12 @@ def test_more_rewrites_leave_fewer_files():
     again = [_streamed(grown(n), 2_000, lambda: 100_000)[0] for n in (1, 2, 3)]
     assert most == sorted(most, reverse=True) and most[0] > 5 * most[2]
     assert [round(each + 0.49) <= n for n, each in enumerate(again, 1)] == [True] * 3, again
+
+
+def test_what_comes_seldom_does_not_have_a_large_file_written_each_time():
+    """Files at rest are few, and a byte of a batch that comes once an hour is written again a dozen times at most."""
+    again, most = _streamed(doubled, 2_000, lambda: 100_000)
+    assert again <= 12 and most <= 14
+    assert doubled(ONE, files(100 * MB, 1, 1), SIZES) == [[1, 2]]
+    assert doubled(ONE, files(3 * MB, 2 * MB, 2 * MB), SIZES) == [[1, 2, 0]]
+    assert doubled(ONE, files(3), SIZES) == []

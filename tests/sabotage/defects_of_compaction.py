@@ -52,7 +52,7 @@ OF_COMPACTION = (
            "and not file.extra_files", "", (_PLAN,)),
     Defect("a file that only Java can read is compacted", "compaction/plan.py:plan",
            "and is_readable(entry.file.schema_id)", "", (_PLAN,)),
-    Defect("a byte is written again with each few batches", "compaction/plan.py:grown",
+    Defect("a byte is written again with each few batches", "compaction/plan.py:_at_least",
            "filled >= factor * size", "True", (_PLAN,)),
     Defect("an error beside the query is never seen", "compaction/beside.py:Beside.check",
            "if self._failed is not None:", "if False:", (_BESIDE,)),
