@@ -50,6 +50,7 @@ class Sizes:
     snapshots: tuple[int, ...] = (10, 100, 1_000, 10_000)
     replays: int = 10
     small_files: int = 200
+    compacted_batches: int = 300
     more_sinks: tuple[str, ...] = ()
     commits: int = 240
     freshness_s: int = 20
@@ -85,6 +86,7 @@ class Sizes:
             live_files=2_000,
             replays=3,
             small_files=40,
+            compacted_batches=6,
             commits=24,
             freshness_s=3,
             s3_rounds=1,

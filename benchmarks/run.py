@@ -18,6 +18,7 @@ os.environ["PYTHONPATH"] = str(ROOT)  # The Python workers import `benchmarks` a
 from pyspark.sql import SparkSession  # noqa: E402
 
 from benchmarks import (  # noqa: E402
+    compaction,
     freshness,
     growth,
     large,
@@ -66,6 +67,7 @@ MAIN = {
     "fan-out": several.several,
 }
 DETAILS = {
+    "compaction": compaction.compaction,
     "operations": operations.operations,
     "positions": positions.positions,
     "publishing": publishing.publishing,

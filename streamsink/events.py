@@ -86,6 +86,26 @@ class CheckpointPublished(Event):
 
 
 @dataclass(frozen=True)
+class Compacted(Event):
+    """Small files of a table have become few, beside the query. path: of that table.
+
+    files_before, bytes_before: what was replaced. files_after, bytes_after: what replaces it. snapshots: how many.
+    conflicts, bytes_lost: how often other writers had changed the files meanwhile, and bytes that were written in vain.
+    elapsed_ms: with the time that it slept.
+    """
+
+    path: str
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    snapshots: int
+    conflicts: int
+    bytes_lost: int
+    elapsed_ms: float
+
+
+@dataclass(frozen=True)
 class OffsetsCommitted(Event):
     """The consumer group of ``offsets_group`` has the ends of a published checkpoint.
 

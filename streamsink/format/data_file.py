@@ -10,7 +10,7 @@ from streamsink.errors import Corrupt
 from streamsink.format.avro_file import nullable, record, stats_schema
 from streamsink.format.simple_stats import EMPTY_ROW, EMPTY_STATS, SimpleStats, decode_bytes, encode_bytes
 
-FILE_SOURCE_APPEND = 0
+FILE_SOURCE_APPEND, FILE_SOURCE_COMPACT = 0, 1
 WIRE_VERSION = 1
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)

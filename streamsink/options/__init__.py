@@ -15,11 +15,12 @@ from streamsink.options.groups import (
     SNAPSHOT_PER_CHECKPOINT,
     SYNC,
     CommitOptions,
+    CompactionOptions,
     LockOptions,
     PublishingOptions,
     TableOptions,
 )
-from streamsink.options.option import names_of
+from streamsink.options.option import names_of, refuse
 from streamsink.options.settings import Settings
 from streamsink.options.sink_options import SinkOptions, with_word, words_of
 
@@ -38,12 +39,14 @@ __all__ = [
     "SNAPSHOT_PER_CHECKPOINT",
     "SYNC",
     "CommitOptions",
+    "CompactionOptions",
     "LockOptions",
     "PublishingOptions",
     "Settings",
     "SinkOptions",
     "TableOptions",
     "names_of",
+    "refuse",
     "with_word",
     "words_of",
 ]

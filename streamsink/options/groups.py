@@ -188,6 +188,27 @@ class MaintenanceOptions:
 
 
 @dataclass(frozen=True)
+class CompactionOptions:
+    """Compaction of small files beside the query: [COMPACTION.md](COMPACTION.md)."""
+
+    compaction: bool = option(False)
+    """A thread of the driver lets small files of the table become few, while batches are written. Batches never wait
+    for it. Paimon's options of the table say what small is."""
+    compaction_interval_ms: int = option(60_000, least=1)
+    """Time in ms between two looks at the table."""
+    compaction_bytes_per_hour: int = option(16 * 2**30, least=1)
+    """Bytes of small files that are written again in an hour at most; up to a quarter of it at once."""
+    compaction_core_percent: int = option(25, least=1)
+    """Share of the driver's time that it takes of one core; it sleeps the rest."""
+    compaction_rewrites: int = option(2, least=1, expert=True)
+    """How often each byte is written again, about, until it is in a file of the target size. More of it leaves readers
+    fewer files."""
+    compaction_idle_ms: int = option(600_000, least=0, expert=True)
+    """When nothing has come to a partition for so many ms, its small files are compacted, two or more, if they are
+    twice as large together as the largest of them."""
+
+
+@dataclass(frozen=True)
 class CommitOptions:
     """How often and how fast a commit to the table tries again.
 

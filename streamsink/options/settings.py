@@ -45,6 +45,12 @@ class Settings(TypedDict, total=False):
     offsets_group: str | None
     maintenance: bool
     maintenance_interval_ms: int
+    compaction: bool
+    compaction_interval_ms: int
+    compaction_bytes_per_hour: int
+    compaction_core_percent: int
+    compaction_rewrites: int
+    compaction_idle_ms: int
     commit_max_retries: int | None
     commit_min_wait_ms: int | None
     commit_max_wait_ms: int | None

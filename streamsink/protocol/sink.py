@@ -15,7 +15,7 @@ from typing import Any
 
 from streamsink.errors import Misuse
 from streamsink.events import Event
-from streamsink.options import CommitOptions, LockOptions, SinkOptions, TableOptions
+from streamsink.options import CommitOptions, CompactionOptions, LockOptions, SinkOptions, TableOptions
 from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group, Journal, Mark, Where
@@ -375,7 +375,11 @@ class Sink(ABC):
 
 # These options say how Paimon tables are made, written and committed.
 OF_TABLES = frozenset(
-    {declared.name for group in (TableOptions, CommitOptions, LockOptions) for declared in dataclasses.fields(group)}
+    {
+        declared.name
+        for group in (TableOptions, CommitOptions, CompactionOptions, LockOptions)
+        for declared in dataclasses.fields(group)
+    }
     | {"mode", "overwrite_partition", "target_file_bytes", "max_open_writers", "writer_memory_bytes", "large_batches"}
     | {"publish_as", "maintenance", "maintenance_interval_ms"}
 )

@@ -24,7 +24,8 @@ from streamsink.format.partition_stats import may_hold
 from streamsink.format.types import DataType
 
 Record = dict[str, Any]
-_BYTES = {
+#: Bytes of each unit that Paimon takes for a size.
+BYTES = {
     unit: 2 ** (10 * power)
     for power, units in enumerate(("|b|bytes", "k|kb|kibibytes", "m|mb|mebibytes", "g|gb|gibibytes"))
     for unit in units.split("|")
@@ -47,9 +48,9 @@ class MergeOptions:
     def of(cls, options: Mapping[str, str]) -> "MergeOptions":
         """Read from the table's options, with Paimon's defaults. Raises Misuse, naming the option."""
         return cls(
-            _positive(options, "manifest.target-file-size", "8 mb", _BYTES),
-            _positive(options, "manifest.merge-min-count", "30", {"": 1}),
-            _positive(options, "manifest.full-compaction-threshold-size", "16 mb", _BYTES),
+            positive(options, "manifest.target-file-size", "8 mb", BYTES),
+            positive(options, "manifest.merge-min-count", "30", {"": 1}),
+            positive(options, "manifest.full-compaction-threshold-size", "16 mb", BYTES),
         )
 
 
@@ -217,7 +218,8 @@ def _has_deletes(meta: ManifestFileMeta) -> bool:
     return meta.num_deleted_files > 0
 
 
-def _positive(options: Mapping[str, str], name: str, default: str, units: Mapping[str, int]) -> int:
+def positive(options: Mapping[str, str], name: str, default: str, units: Mapping[str, int]) -> int:
+    """A table's option that is a positive number with one of these units. Raises Misuse that names the option."""
     text = options.get(name, default).strip().lower()
     number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
     unit = text[len(number) :].strip()

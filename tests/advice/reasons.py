@@ -7,8 +7,8 @@ here.
 
 # Raised by functions between parts of streamsink; no call of a user reaches them with such arguments.
 _INSIDE = "Only code inside of streamsink can cause it, by a wrong argument of an inner function; "
-# Raised by commits of compactions, which no public function makes.
-_COMPACTION = "A commit that compacts files is checked by it; no public function makes one, "
+# Raised by commits of compactions, which give up by themselves then.
+_COMPACTION = "A commit that compacts files is checked by it, and a compaction gives up by itself then, "
 
 REASONS: dict[str, str] = {
     # -- nothing is to be done
@@ -105,6 +105,10 @@ REASONS: dict[str, str] = {
     + "and tables that write deletion vectors are refused when they are opened.",
     "commit.index-changed": _COMPACTION + "and tables that write index files are refused when they are opened.",
     "commit.key-ranges": _COMPACTION + "and tables with keys are refused when they are opened.",
+    "compact.rows": (
+        "Only a defect of what reads or writes Parquet files can cause it, since each file's rows are counted before; "
+        "nothing was changed."
+    ),
     # -- of the tools for tests
     "testing.restarts": (
         "A driver of tests that restarts for ever is stopped by it; it is a failure of the test that runs it."

@@ -360,7 +360,7 @@ OF_TABLES = (
            "                self._table.manifests.check(added[-_MOST_READ:])\n", "", (_FOREIGN_DAMAGE,)),
     Defect("the newest manifest is not read at a start", "table/manifests.py:Manifests.entries_in",
            "        check_blocks(data, path, meta.counts)\n", "", (_FOREIGN_DAMAGE,)),
-    Defect("a column that a file lacks is null", "table/read/scan.py:_check_footer",
+    Defect("a column that a file lacks is null", "table/read/scan.py:check_footer",
            "if missing:", "if False:", (_FOREIGN_DAMAGE,)),
     Defect("A14: what expires meanwhile is an alarm", "table/history/whole.py:Whole.look",
            "newest == before or not left", "True", (f"{_WHOLE}::test_files_that_another_writer_removes_rightly_meanwhile_are_no_alarm",)),

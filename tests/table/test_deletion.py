@@ -49,6 +49,10 @@ ALLOWED = {
     "streamsink/sinks/manifest_log.py:sweep": "temporary files of tries whose record is published",
     "streamsink/commands/sinks_retired.py:retire_of_sink": "a whole journal, whose application is retired on purpose",
     "streamsink/sinks/manifest_log.py:forget": "notes of an application that is retired, on purpose only",
+    # Compaction, whose new files nothing names before its commit.
+    "streamsink/compaction/attempts.py:_delete": "announcements and notes of attempts of which nothing is left",
+    "streamsink/compaction/attempts.py:_delete_temporary": "what creations of these have left that died long ago",
+    "streamsink/compaction/attempts.py:_delete_left": "uploads of an attempt that cannot be committed any more",
     # The journal, which Paimon's snapshots never name.
     "streamsink/journal/owners.py:_prune": "owners before the last two, and their holds",
     "streamsink/journal/file_journal.py:forget": (

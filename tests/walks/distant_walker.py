@@ -11,7 +11,7 @@ from tests.walks.walker import WAYS, Walker
 _QUICK = {
     *("produce", "batch", "crash", "call", "pause", "pause_at", "wake", "kill", "power", "twice", "at_once"),
     *("half_published", "foreign_append", "foreign_overwrite", "foreign_prepare", "foreign_rename", "lost_race"),
-    *("compaction", "tag", "partition", "run"),
+    *("compaction", "own_compaction", "tag", "partition", "run"),
 }
 _SLOW_MS = 60_000
 # A restart prepares many records together.

@@ -68,6 +68,10 @@ class RoutedTables:
             with self._io.asking(of_being_tables(map(absolute, paths.values()))):
                 return [(name, path) for name, path in sorted(paths.items()) if is_table(self._io, absolute(path))]
 
+    def roots(self) -> list[str]:
+        """Paths of the tables that ``existing`` finds."""
+        return [self._to.place.absolute(path) for _, path in self.existing()]
+
     def spec(self, checkpoint: Checkpoint, data: Sequence[DataField], positions: Sequence[DataField]) -> RoutedSpec:
         """What the writers of a batch need.
 

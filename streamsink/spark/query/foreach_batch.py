@@ -22,6 +22,7 @@ from streamsink.spark import runs
 from streamsink.spark.explain import explain
 from streamsink.spark.gateway import running
 from streamsink.spark.gateway.plan import QueryOfRun, described_job, is_of_a_batch
+from streamsink.spark.query.compacting import compact_beside
 from streamsink.spark.query.ended import let_go_at_end
 from streamsink.spark.query.offsets_group import tell_group
 from streamsink.spark.query.spark_sink import SparkSink
@@ -91,6 +92,7 @@ class BatchFunction:
         """The run, and the number of rows that were written, which is 0 for a replay."""
         self.sink.check(df)
         run = self._restored(df, batch)
+        run.before_batch()
         return run, run.started.micro_batch(batch, self.sink.rows(df, run))
 
     def close(self) -> None:
@@ -144,6 +146,7 @@ class BatchFunction:
             if batch.batch_id != END_OF_INPUT:  # a bounded job is closed by its call
                 let_go_at_end(self._run)
                 tell_group(self._run)
+                compact_beside(self._run)
         return self._run
 
     def _joined(self, known: Run) -> Run:

@@ -16,6 +16,7 @@ from streamsink.table.commit.changes import Changes
 
 # Says of a partition, given as BinaryRow bytes, whether it is overwritten.
 PartitionTest = Callable[[bytes], bool]
+_OPTION = "overwrite_partition"
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,10 @@ class Overwrite:
     dynamic: bool = False
 
     @classmethod
-    def of(cls, table: str, schema: TableSchema, partition: Mapping[str, Any] | None) -> "Overwrite":
-        """From what a user gives.
+    def of(
+        cls, table: str, schema: TableSchema, partition: Mapping[str, Any] | None, option: str = _OPTION
+    ) -> "Overwrite":
+        """From what a user gives in this option.
 
         partition: values of partition columns; {} means the whole table. None means the partitions of the new rows, or
         the whole table if it is not partitioned or sets dynamic-partition-overwrite=false.
@@ -42,8 +45,8 @@ class Overwrite:
         if partition is None:
             setting = schema.options.get("dynamic-partition-overwrite", "true").strip().lower()
             return cls(dynamic=bool(schema.partition_keys) and setting == "true")
-        fields = _fields(table, schema, partition)
-        values = [_physical(table, field, partition[field.name]) for field in fields]
+        fields = _fields(table, schema, partition, option)
+        values = [_physical(f"{table}: {option}", field, partition[field.name]) for field in fields]
         return cls(tuple(f.name for f in fields), encode_row(values, [f.type for f in fields]))
 
     def to_json(self) -> dict[str, Any]:
@@ -90,7 +93,7 @@ class Overwrite:
     ) -> Changes:
         """The entries that delete what is live in the replaced partitions: data files, and their index files.
 
-        A kind of overwrite that brings files of the past back (``table/branching/rollback.py``) has their entries here, too.
+        One that brings files of the past back (``table/branching/rollback.py``) has their entries here, too.
         """
         covered = self.covers(schema, {entry.partition for entry in new.entries})
         return Changes(
@@ -118,24 +121,24 @@ def _row(partition: bytes, fields: Sequence[DataField], chosen: Sequence[DataFie
     return encode_row([values[f.name] for f in chosen], [f.type for f in chosen])
 
 
-def _fields(table: str, schema: TableSchema, partition: Mapping[str, Any]) -> list[DataField]:
+def _fields(table: str, schema: TableSchema, partition: Mapping[str, Any], option: str) -> list[DataField]:
     unknown = [name for name in partition if name not in schema.partition_keys]
     if unknown:
         raise Misuse(
-            f"{table}: overwrite_partition names {', '.join(map(str, unknown))}; the table's partition columns are "
+            f"{table}: {option} names {', '.join(map(str, unknown))}; the table's partition columns are "
             f"{', '.join(schema.partition_keys) or 'none'}",
             kind="option.overwrite-partition",
         )
     return [field for field in schema.partition_fields if field.name in partition]
 
 
-def _physical(table: str, field: DataField, value: Any) -> Any:
+def _physical(what: str, field: DataField, value: Any) -> Any:
     kind = cast(AtomicType, field.type)  # TableSchema refuses partition columns of other types
     try:
         return None if value is None else to_physical(value, kind)
     except (Misuse, TypeError, ValueError) as wrong:
         raise Misuse(
-            f"{table}: overwrite_partition gives a {type(value).__name__} for column '{field.name}', expected a value "
+            f"{what} gives a {type(value).__name__} for column '{field.name}', expected a value "
             f"of type {field.type}, or None",
             kind="option.overwrite-partition",
         ) from wrong

@@ -6,6 +6,7 @@ Name and place of a file tell whether it may be deleted at all. These may be:
 - hidden temporary files, which nothing can name;
 - files of a checkpoint that is still being written and has no record (where they have their final names: if
   what is retained names none of them);
+- new files of a compaction that cannot be committed any more, if nothing retained names them;
 - a snapshot of ours that came too late, if nothing is built on it;
 - the hint LATEST where there is no snapshot.
 
@@ -270,3 +271,24 @@ def _manifests_of(table: "Table", snapshot: Snapshot) -> Iterator[str]:
             if broken.kind != "manifest.missing":
                 raise
             continue  # the snapshot expired meanwhile, or a changelog keeps only one of its lists
+
+
+def delete_of_compaction(table: "Table", paths: Sequence[str], since: tuple[int, str]) -> bool:
+    """Delete new files of a compaction that cannot be committed any more, unless something retained names them.
+
+    since: number and uuid of a snapshot; none up to it can name them. Idempotent. Returns False, and deletes nothing,
+    where that cannot be told.
+    """
+    try:
+        if paths and not _is_named(table, {os.path.basename(path) for path in paths}, since):
+            table.file_io.delete_all(paths)
+    except (Corrupt, OSError) as unreadable:
+        log.warning(
+            "%s: %d files of a compaction that has ended stay, because it cannot be told whether a snapshot names "
+            "them: %s",
+            table.root,
+            len(paths),
+            unreadable,
+        )
+        return False
+    return True

@@ -125,7 +125,7 @@ def read_file(file: ScanFile, data: bytes, fields: Sequence[DataField]) -> pa.Ta
     are read in the unit of their column, because years after 2262 would wrap around as nanoseconds.
     """
     exact = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
-    _check_footer(file.path, exact, file.rows, fields)
+    check_footer(file.path, exact, file.rows, fields)
     fine = [field.name for field in fields if needs_int96([field])]
     found = exact.read(columns=[field.name for field in fields if field.name not in fine])
     if fine:
@@ -135,7 +135,7 @@ def read_file(file: ScanFile, data: bytes, fields: Sequence[DataField]) -> pa.Ta
     return found
 
 
-def _check_footer(path: str, found: pq.ParquetFile, rows: int, fields: Sequence[DataField]) -> None:
+def check_footer(path: str, found: pq.ParquetFile, rows: int, fields: Sequence[DataField]) -> None:
     """Raises Corrupt unless a data file has as many rows as its manifest says, and these columns of its schema."""
     if found.metadata.num_rows != rows:
         raise Corrupt(

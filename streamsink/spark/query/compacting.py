@@ -1,0 +1,69 @@
+"""``compaction``: small files become few beside the batches of a run. Runs on the driver.
+
+The thread of ``compaction/beside.py`` does it; this says on which tables, and until when.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+
+from streamsink import events
+from streamsink.compaction.beside import Beside
+from streamsink.compaction.compactor import Totals
+from streamsink.locks.locked_file_io import under_lock
+from streamsink.options import refuse
+from streamsink.sinks.paimon.opened import OpenTable, OpenTables
+from streamsink.spark.runs import Run
+from streamsink.storage.stores import Store
+from streamsink.table.table import Table, open_table
+
+
+def compact_beside(run: Run) -> None:
+    """Begin to compact the tables of the run, if the query's options say so. Called once in a run, by its first batch.
+
+    Raises Misuse for a destination that is no Paimon table.
+    """
+    options = run.sink.options
+    if not options.compaction:
+        return
+    beside = Beside(
+        _roots(run), functools.partial(_open, run), options, is_over=run.is_over, tell=functools.partial(_tell, run)
+    )
+    run.before_batch = beside.check
+    run.at_end = functools.partial(_end, beside.stop, run.at_end)
+    beside.start()
+
+
+def _roots(run: Run) -> Callable[[], Sequence[str]]:
+    opened = run.to
+    if isinstance(opened, OpenTable):
+        return lambda: [opened.table.root]
+    if isinstance(opened, OpenTables):
+        return opened.tables.roots
+    refuse(run.sink.path, "compaction", True, "False: only Paimon tables are compacted beside a query")
+
+
+def _open(run: Run, root: str) -> Table:
+    """The table once more, over a store of its own: nothing is shared with the threads of the query."""
+    options = run.sink.options
+    store = Store(root, options.store_options, options.flush)
+    return open_table(under_lock(store.open(), root, options), root, for_writing=True)
+
+
+def _tell(run: Run, root: str, done: Totals, elapsed_ms: float) -> None:
+    run.started.protocol.emit(
+        events.Compacted,
+        path=root,
+        files_before=done.files_before,
+        files_after=done.files_after,
+        bytes_before=done.bytes_before,
+        bytes_after=done.bytes_after,
+        snapshots=len(done.snapshots),
+        conflicts=done.conflicts,
+        bytes_lost=done.bytes_lost,
+        elapsed_ms=elapsed_ms,
+    )
+
+
+def _end(stop: Callable[[], None], others: Callable[[], None]) -> None:
+    stop()
+    others()

@@ -1,0 +1,183 @@
+"""Compaction beside a stream: within its budget, never in the way of a batch, and its errors are seen."""
+
+import dataclasses
+import logging
+import threading
+
+import pytest
+
+from streamsink.compaction.beside import Beside
+from streamsink.compaction.budget import Bytes, Core
+from streamsink.compaction.compactor import Compactor
+from streamsink.compaction.rewrite import Stopped
+from streamsink.errors import Corrupt, Retryable
+from streamsink.storage.file_io import local_file_io
+from streamsink.table.read.scan import read_arrow
+from streamsink.table.table import open_table
+from tests.compaction.beside import BEFORE, left, opened, small_files
+from tests.compaction.test_by_hand import Query, files_of_path
+from tests.crash.world import expected
+
+
+class _Clock:
+    """A clock that is set."""
+
+    def __init__(self):
+        self.at_ms = 0.0
+
+    def monotonic_ms(self):
+        return self.at_ms
+
+
+def _beside(world, calls=None, **options) -> tuple[Beside, list]:
+    told = []
+    given = {"compaction_core_percent": 100, "compaction_interval_ms": 1, **options}
+    options = dataclasses.replace(world.driver.options, **given)
+    beside = Beside(
+        lambda: [world.driver.root],
+        lambda root: opened(world, calls),
+        options,
+        is_over=lambda: False,
+        tell=lambda *done: told.append(done),
+    )
+    return beside, told
+
+
+def test_the_bytes_of_an_hour_are_not_exceeded():
+    """A quarter of them may be saved up; what is larger than that is waited for as long as it takes."""
+    clock = _Clock()
+    budget, used = Bytes(1_000, clock), 0
+    for _ in range(20 * 60):
+        if budget.may_use(60):
+            budget.use(60)
+            used += 60
+        clock.at_ms += 3_000
+    assert 900 <= used <= 1_250
+    assert not budget.may_use(10_000)
+    clock.at_ms += 3_600_000
+    assert budget.may_use(10_000)
+    budget.use(10_000)
+    clock.at_ms += 9 * 3_600_000
+    assert not budget.may_use(251)
+
+
+def test_it_sleeps_three_times_as_long_as_it_works_for_a_quarter_of_a_core():
+    clock, slept = _Clock(), []
+    core = Core(25, clock, slept.append)
+    for work_ms in (10, 0, 5):
+        clock.at_ms += work_ms
+        core.pace()
+    clock.at_ms += 10**9
+    core.pace()
+    assert slept == [30, 0, 15, 30_000], "a machine that stood still is no work"
+    assert Core(100, clock, slept.append).pace() is None and slept[-1] == 0
+
+
+def test_a_stream_leaves_few_files(tmp_path):
+    """Over 120 batches a reader never sees more files than the rule leaves, and each row is there once."""
+    path = str(tmp_path / "shop.db" / "orders")
+    query = Query(path, table_options={"target-file-size": "60 kb"})
+    told, most = [], 0
+    options = dataclasses.replace(query.driver.options, compaction_core_percent=100, compaction_idle_ms=10**9)
+    beside = Beside(
+        lambda: [path],
+        lambda root: open_table(local_file_io(False), root, for_writing=True),
+        options,
+        is_over=lambda: False,
+        tell=lambda root, done, ms: told.append(done),
+    )
+    for _ in range(12):
+        query.write(10)
+        beside.round()
+        most = max(most, len(files_of_path(path)))
+    assert sum(done.files_before for done in told) > 150 and most < 100 and sum(d.conflicts for d in told) == 0
+    table = open_table(local_file_io(False), path, for_writing=False)
+    assert sorted(read_arrow(table).column("id").to_pylist()) == list(range(1_200))
+
+
+def test_a_partition_to_which_nothing_comes_is_compacted_whole():
+    world = small_files()
+    beside, told = _beside(world, compaction_idle_ms=0)
+    beside.round()
+    assert [(root, done.files_after) for root, done, _ in told] == [(world.driver.root, 3)]
+    beside.round()
+    assert len(told) == 1 and world.ids() == expected(BEFORE)
+
+
+def test_young_small_files_wait():
+    """Three files are not worth a rewriting while more of them come."""
+    world = small_files()
+    beside, told = _beside(world)
+    beside.round()
+    assert told == []
+
+
+def test_a_budget_that_is_used_up_leaves_the_rest_for_later():
+    world = small_files()
+    beside, told = _beside(world, compaction_idle_ms=0, compaction_bytes_per_hour=4)
+    for _ in range(3):
+        beside.round()
+    assert [done.files_after for _, done, _ in told] == [1], "the first one is larger than a full budget"
+
+
+def test_a_stop_gives_up_what_is_being_written():
+    """The query waits for no rewriting, and nothing is left of it."""
+    world = small_files()
+    beside, told = _beside(world, compaction_idle_ms=0)
+    beside._stopping.set()
+    with pytest.raises(Stopped):
+        beside.round()
+    assert told == [] and left(world) == [] and world.ids() == expected(BEFORE)
+
+
+def test_an_error_that_a_user_must_mend_is_raised_by_the_next_batch(caplog):
+    """And a passing one is logged and tried again."""
+    world = small_files()
+    beside, told = _beside(world, compaction_idle_ms=0)
+    settle, errors = (
+        Compactor.settle,
+        [Retryable("away", kind="t.t"), OSError(5, "away"), Corrupt("broken", kind="t.t")],
+    )
+
+    def fails(self):
+        if errors:
+            raise errors.pop(0)
+        return settle(self)
+
+    Compactor.settle = fails
+    try:
+        with caplog.at_level(logging.WARNING, "streamsink"):
+            beside.start()
+            beside._thread.join(60)
+    finally:
+        Compactor.settle = settle
+    assert not errors and not beside._thread.is_alive() and caplog.text.count("is tried again") == 2
+    with pytest.raises(Corrupt, match="broken"):
+        beside.check()
+    beside.stop()
+
+
+def test_a_stream_and_its_compaction_at_the_same_time(tmp_path):
+    """With real threads: no row is lost or doubled, and the stream is never stopped by it."""
+    path = str(tmp_path / "shop.db" / "orders")
+    query, over, told = Query(path), threading.Event(), []
+    query.write(1)
+    given = {"compaction_core_percent": 100, "compaction_idle_ms": 0, "compaction_interval_ms": 1}
+    beside = Beside(
+        lambda: [path],
+        lambda root: open_table(local_file_io(False), root, for_writing=True),
+        dataclasses.replace(query.driver.options, **given),
+        is_over=over.is_set,
+        tell=lambda root, done, ms: told.append(done),
+    )
+    beside.start()
+    batches = 1
+    while batches < 200 and (batches < 31 or not told):
+        query.write(5)
+        batches += 5
+    over.set()
+    beside.stop()
+    beside.check()
+    assert not beside._thread.is_alive() and told
+    table = open_table(local_file_io(False), path, for_writing=False)
+    assert sorted(read_arrow(table).column("id").to_pylist()) == list(range(10 * batches))

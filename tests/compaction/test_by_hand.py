@@ -1,0 +1,163 @@
+"""``streamsink.maintenance.compact``, on a disk: types, schemas that have changed, and what it says."""
+
+import ast
+import datetime
+import decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import streamsink
+from streamsink import maintenance
+from streamsink.clock import IdSource
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+from streamsink.storage.file_io import local_file_io
+from streamsink.table.table import open_table
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
+from tests.advice.following import follows, told
+
+SCHEMA = pa.schema([("id", pa.int32()), ("part", pa.string())])
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "shop.db" / "orders")
+
+
+class Query:
+    """One query that writes batches of ten rows, whose columns may change."""
+
+    def __init__(self, path, schema=SCHEMA, row=lambda n: (n, "ab"[n % 2]), **options):
+        options = {"partition_by": ("part",), "add_columns": True, "widen_types": True, "flush": False, **options}
+        self.driver = MicroBatchDriver(path, schema, self._rows, SinkOptions.of(path, options))
+        self.checkpoint = SparkCheckpoint(IdSource().new_id())
+        self.row = row
+        self.ends = []
+
+    def _rows(self, start, end):
+        columns = list(zip(*(self.row(n) for n in range(start, end))))
+        return pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, self.driver.schema)],
+            schema=self.driver.schema,
+        )
+
+    def write(self, batches):
+        for _ in range(batches):
+            self.ends.append((self.ends[-1] if self.ends else 0) + 10)
+        self.driver.run(local_file_io(False), self.checkpoint, self.ends)
+
+
+def files_of_path(path):
+    table = open_table(local_file_io(), path, for_writing=False)
+    return [entry.file for entry in table.manifests.entries_of(table.snapshots.latest())]
+
+
+def test_it_says_what_it_has_done_and_what_it_would_do(path):
+    query = Query(path)
+    query.write(4)
+    few = maintenance.compact(path)
+    assert (few.files_before, few.snapshots) == (0, ()) and "nothing was compacted" in str(few)
+    query.write(1)
+    dry = maintenance.compact(path, dry_run=True)
+    assert (dry.files_before, dry.rows, dry.snapshots) == (10, 50, ()) and "10 small files" in str(dry)
+    assert len(files_of_path(path)) == 10
+    done = maintenance.compact(path)
+    assert (done.files_before, done.files_after, done.rows, len(done.snapshots)) == (10, 2, 50, 1)
+    assert done.bytes_after == sum(file.file_size for file in files_of_path(path)) and str(done).startswith(path)
+    query.write(1)
+    one = maintenance.compact(path, [{"part": "a"}], full=True)
+    assert (one.files_before, one.files_after, len(files_of_path(path))) == (2, 1, 3)
+    report = streamsink.verify(path, contents=True)
+    assert report.ok, report
+    assert sorted(streamsink.read_arrow(path).column("id").to_pylist()) == list(range(60))
+
+
+@follows("compact.partitions")
+def test_partitions_are_given_as_the_error_says(path):
+    """One dictionary without a list around it is refused, by an example of what is right."""
+    query = Query(
+        path,
+        pa.schema([("id", pa.int32()), ("dt", pa.string())]),
+        lambda n: (n, f"2026-11-2{n % 2}"),
+        partition_by=("dt",),
+    )
+    query.write(2)
+    for given in ({"dt": "2026-11-21"}, "2026-11-21"):
+        advised = told("compact.partitions", lambda given=given: maintenance.compact(path, given))
+    example = ast.literal_eval(advised.find(r"such as (.*\])\."))
+    assert maintenance.compact(path, example, full=True).files_before == 2
+
+
+def test_a_column_that_is_no_partition_is_named(path):
+    Query(path).write(1)
+    with pytest.raises(Misuse, match="partitions names id; .*are part") as refused:
+        maintenance.compact(path, [{"id": 1}])
+    assert refused.value.kind == "option.overwrite-partition"
+
+
+def test_files_of_older_schemas_become_files_of_the_newest_one(path):
+    """A column was added, one was widened; statistics and position ranges are of all rows."""
+    query = Query(path, partition_by=())
+    query.write(2)
+    query.driver.schema = pa.schema([("id", pa.int64()), ("part", pa.string()), ("more", pa.float64())])
+    query.row = lambda n: (n, "ab"[n % 2], n / 2)
+    query.write(3)
+    before = streamsink.read_arrow(path)
+    maintenance.compact(path)
+    assert streamsink.read_arrow(path).equals(before)
+    [file] = files_of_path(path)
+    assert (file.schema_id, file.row_count) == (1, 50)
+    assert streamsink.read_arrow(path, where=streamsink.col("id") > 45).num_rows == 4
+    assert streamsink.read_arrow(path, where=streamsink.col("more").is_null()).num_rows == 20
+
+
+def test_all_kinds_of_columns_stay_what_they_are(path):
+    """Nanoseconds beside microseconds, decimals, bytes, and nested columns with nulls."""
+    inner = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))])
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("fine", pa.timestamp("ns")),
+            ("coarse", pa.timestamp("us")),
+            ("day", pa.date32()),
+            ("price", pa.decimal128(12, 3)),
+            ("raw", pa.binary()),
+            ("inner", inner),
+            ("names", pa.map_(pa.string(), pa.int32())),
+        ]
+    )
+
+    def row(n):
+        nested = None if n % 3 == 0 else {"a": None if n % 2 else n, "b": None if n % 5 == 0 else ["x", None][: n % 3]}
+        return (
+            n,
+            None if n % 7 == 0 else n * 1_000_003,
+            datetime.datetime(2026, 1, 1) + datetime.timedelta(microseconds=n),
+            datetime.date(2026, 1, 1 + n % 28),
+            decimal.Decimal(n).scaleb(-3),
+            bytes([n % 256]),
+            nested,
+            None if n % 4 == 0 else [("k", n), ("l", None)],
+        )
+
+    query = Query(path, schema, row, partition_by=())
+    query.write(6)
+    before = streamsink.read_arrow(path)
+    assert maintenance.compact(path).files_after == 1
+    assert streamsink.read_arrow(path).equals(before)
+
+
+def test_memory_does_not_grow_with_the_rows(path):
+    """Pieces of 65,536 rows are read, and a row group is written when enough of them wait."""
+    query = Query(path, partition_by=(), row=lambda n: (n, "x" * 50))
+    query.ends = [100_000 * n for n in range(1, 6)]
+    query.driver.run(local_file_io(False), query.checkpoint, query.ends)
+    before, most = pa.total_allocated_bytes(), 0
+    pool = pa.default_memory_pool()
+    maintenance.compact(path)
+    assert pa.total_allocated_bytes() - before < 2**20 and pool.bytes_allocated() >= most
+    [file] = files_of_path(path)
+    found = pq.ParquetFile(f"{path}/bucket-0/{file.file_name}")
+    assert found.metadata.num_rows == 500_000 and found.read(["id"]).column(0).to_pylist() == list(range(500_000))
