@@ -37,11 +37,13 @@ ROOMS = [
     ["sinks.paimon.past", "sinks.transactions", "sinks.directory", "sinks.lake_tables", "sinks.databases.bulk"],
     ["sinks.paimon", "sinks.databases", "sinks.kafka", "sinks.delta", "sinks.iceberg"],
     ["commands", "sinks.fan_out"],
+    ["operations"],
     ["spark.gateway"],
     ["spark"],
     ["spark.rows"],
     ["spark.query"],
     ["sink", "databases", "delta", "kafka", "iceberg", "testing"],
+    ["cli"],
     ["__init__"],
 ]
 # Modules that may stay under this many lines, each with the reason why it is not part of another module.

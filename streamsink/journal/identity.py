@@ -89,6 +89,12 @@ def go_back(
         _create(file_io, folder, numbers, JournalIdentity(known.id, known.began, to, behind))
 
 
+def newest_id(file_io: FileIO, folder: str) -> str:
+    """The id of the journal in ``folder``; '' where it has none yet."""
+    numbers = _numbers(file_io, folder)
+    return _load(file_io, _path(folder, numbers[-1])).id if numbers else ""
+
+
 def behind_of(file_io: FileIO, folder: str) -> tuple[str, int] | tuple[()]:
     """What the journal's identity says as ``JournalIdentity.behind``."""
     numbers = _numbers(file_io, folder)
