@@ -8,7 +8,7 @@ from streamsink.operations.journals import look_at_journals
 from streamsink.storage.file_io import local_file_io
 from streamsink.testing.driver import SparkCheckpoint
 from tests.advice.following import follows, told
-from tests.cli.lakes import PENDING, PUBLISHED, dying, driver
+from tests.cli.lakes import PENDING, PUBLISHED, driver, dying
 
 
 @pytest.fixture
