@@ -38,6 +38,7 @@ ROOMS = [
     ["sinks.paimon", "sinks.databases", "sinks.kafka", "sinks.delta", "sinks.iceberg"],
     ["commands", "sinks.fan_out"],
     ["operations"],
+    ["operations.letters"],
     ["spark.gateway"],
     ["spark"],
     ["spark.rows"],

@@ -30,11 +30,12 @@ COMMANDS = {
     "unlock": _Entry("mending", "Who holds a query's name; release what a dead driver has left."),
     "retire": _Entry("mending", "Take a query out of a table for good."),
     "drop-missing": _Entry("mending", "Take data files that are gone out of a table."),
+    "dead-letters": _Entry("letters", "Rows that did not fit: list, count, replay after a fix."),
 }
 GROUPS = {
     "Look": ("snapshots", "files", "partitions", "positions", "pending", "offsets"),
     "Check": ("verify", "doctor"),
-    "Mend": ("recover", "accept", "unlock", "retire", "drop-missing"),
+    "Mend": ("recover", "accept", "unlock", "retire", "drop-missing", "dead-letters"),
 }
 
 

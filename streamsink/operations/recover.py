@@ -20,7 +20,7 @@ from streamsink.sinks.paimon.opening import open_one
 from streamsink.sinks.paimon.past.place import open_place
 from streamsink.storage.file_io import FileIO
 
-# Stands for this command in the record of who owns the application, where queries have their ids.
+# Begins what stands for this command in the record of who owns the application, where queries have their ids.
 CLAIMED_BY = "recover"
 
 
@@ -49,7 +49,7 @@ def recover(file_io: FileIO, path: str, options: SinkOptions) -> Recovered:
     """
     [look] = look_at_journals(file_io, path, options.application)
     check_of_tables(file_io, path, options.application, "recover")
-    options = _of_no_batch(options)
+    options = of_no_batch(options)
     if look.of != OF_TABLES:
         opened = open_one(file_io, path, options, 0, tuple)
         return _restored(opened.to, opened.journal, opened.committer, options)
@@ -63,12 +63,12 @@ def recover(file_io: FileIO, path: str, options: SinkOptions) -> Recovered:
 
 def recover_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> Recovered:
     """As ``recover``, for a sink that is no Paimon table. file_io: of its journal."""
-    options = _of_no_batch(options)
+    options = of_no_batch(options)
     opened = open_sink(file_io, sink, options)
     return _restored(opened.to, opened.journal, opened.committer, replace(options, application=opened.application))
 
 
-def _of_no_batch(options: SinkOptions) -> SinkOptions:
+def of_no_batch(options: SinkOptions) -> SinkOptions:
     """The query's options, but that all is published at once, and nothing is created or ended on purpose."""
     return replace(
         options,
@@ -84,7 +84,7 @@ def _restored(to: Destination, journal: Journal, committer: Committer, options: 
     heard: list[events.Event] = []
     protocol = TwoPhaseCommit(to, journal, committer, options, heard.append)
     try:
-        protocol.restore(CLAIMED_BY, IdSource().new_id)
+        protocol.restore(f"{CLAIMED_BY}-{IdSource().new_id()}", IdSource().new_id)
     finally:
         protocol.close(unused=True)
     restored = next(event for event in heard if isinstance(event, events.Restored))

@@ -1,14 +1,19 @@
 """A small lake for the commands, made without Spark: lake/shop.db/orders, with a query whose driver died."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from streamsink import faults
+from streamsink.format.types import parse_ddl
 from streamsink.options import RESTORE_AND_CONTINUE, SinkOptions
 from streamsink.storage.file_io import local_file_io
+from streamsink.table.routed.rules import ROUTE, Routing
+from streamsink.table.table import create_table, new_schema, open_table
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash, arm, crash
+from streamsink.testing.many_driver import LettersDriver
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
 PUBLISHED = (10, 20, 30)
@@ -41,4 +46,33 @@ def make_lake(folder: Path) -> Path:
     """Returns the table, which has three snapshots and one record pending."""
     root, checkpoint = folder / "lake" / "shop.db" / "orders", SparkCheckpoint("q1")
     dying(root, checkpoint, [*PUBLISHED, PENDING])
+    make_letters(root.parent)
     return root
+
+
+def make_letters(warehouse: Path) -> None:
+    """Of the 12 rows of the table clicks every third one has no ``n``, and is a dead letter in the table rejected."""
+    file_io, path = local_file_io(False), str(warehouse / "clicks")
+    create_table(file_io, path, new_schema(parse_ddl("id BIGINT, n BIGINT NOT NULL"), (), {}))
+    settings = SinkOptions.of(path, {"restore": RESTORE_AND_CONTINUE})
+    routing = Routing.of(str(warehouse), {"clicks": {}}, settings, dead_letters="rejected", unrouted="fail")
+    letters = LettersDriver(str(warehouse), _CLICKS, _clicks, routing, settings)
+    letters.earlier_name = "streamsink-clicks"
+    letters.run(file_io, SparkCheckpoint("q2"), [6, 12])
+
+
+def allow_nulls(path: str) -> None:
+    """The fix: the column that was NOT NULL takes nulls from now on."""
+    table = open_table(local_file_io(False), path, for_writing=True)
+    newest = table.latest_schema()
+    fields = tuple(replace(field, type=field.type.as_nullable(True)) for field in newest.fields)
+    table.schemas.add(replace(newest, id=newest.id + 1, fields=fields))
+
+
+_CLICKS = pa.schema([("id", pa.int64()), ("n", pa.int64()), (ROUTE, pa.string())])
+
+
+def _clicks(start: int, end: int) -> pa.RecordBatch:
+    numbers = range(start, end)
+    columns = {"id": list(numbers), "n": [None if n % 3 == 0 else n for n in numbers], ROUTE: ["clicks"] * len(numbers)}
+    return pa.record_batch(columns, schema=_CLICKS)
