@@ -12,7 +12,7 @@ from streamsink.storage.file_io import local_file_io
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import create_table, new_schema, open_table
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
-from streamsink.testing.faults import InjectedCrash, arm, crash
+from streamsink.testing.faults import InjectedCrash
 from streamsink.testing.many_driver import LettersDriver
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
@@ -31,8 +31,15 @@ def driver(root: Path | str, **settings) -> MicroBatchDriver:
 
 
 def dying(root: Path | str, checkpoint: SparkCheckpoint, ends, step: str = "precommit.saved", **settings) -> None:
-    """Run the query up to the last batch, in which its driver dies at this step."""
-    arm(step, len(ends) - checkpoint.committed, crash)
+    """Run the query up to the last batch, in which its driver dies at this step, and does nothing more."""
+    left = [len(ends) - checkpoint.committed]
+
+    def die(reached: str) -> None:
+        left[0] -= reached == step
+        if left[0] <= 0:
+            raise InjectedCrash
+
+    faults.arm(die)
     try:
         driver(root, **settings).run(local_file_io(False), checkpoint, ends)
     except InjectedCrash:
