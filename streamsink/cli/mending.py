@@ -179,22 +179,26 @@ def _lines(found: "Sequence[Meaning]") -> list[str | Rows]:
 @of_path(journals=True)
 @of_application(required=True)
 @of_query
+@click.option("--damaged", is_flag=True, help="Delete damaged files of the journal that hold no data.")
 @confirmed
-def unlock(at: At, application: str, given: tuple[str, ...], yes: bool) -> Answer:
+def unlock(at: At, application: str, given: tuple[str, ...], damaged: bool, yes: bool) -> Answer:
     """Who holds a query's name, and the table's lock; release what a dead driver has left.
 
     It refuses while the driver lives. On a local disk nothing stays behind a dead process; on HDFS and S3 the command
     watches for up to 15 seconds whether the hold is renewed. With -o lock=... (and lock_user, lock_password_env) it
-    says who holds the lock that all writers take; one that has run out is taken and given back. JSON: {path,
-    application, state, pid, owner, released, lock: {lock_id, holder}}; state is alive, dead, free or unknown.
+    says who holds the lock that all writers take; one that has run out is taken and given back. With --damaged it
+    deletes who has claimed the name, and which journal this is, where these files are damaged: the next start makes
+    them anew. JSON: {path, application, state, pid, owner, released, damaged: [path], lock: {lock_id, holder}}; state
+    is alive, dead, free or unknown.
     """
-    from streamsink.operations.holds import ALIVE, DEAD, look_at_hold, look_at_lock, release_hold
+    from streamsink.operations.holds import ALIVE, DEAD, damaged_files, look_at_hold, look_at_lock, release_hold
 
     options = at.options(given, application=application)
     file_io = at.store.open()
     found = (
         release_hold(file_io, at.root, application) if yes else look_at_hold(file_io, at.root, application, wait=True)
     )
+    files = damaged_files(file_io, at.root, application, remove=yes) if damaged else []
     lock = look_at_lock(at.root, options)
     owner = found.owner
     who = (
@@ -208,6 +212,8 @@ def unlock(at: At, application: str, given: tuple[str, ...], yes: bool) -> Answe
         f"{at.root}: application '{application}' was claimed last by {who}",
         says.get(found.state, "nobody holds it"),
     ]
+    if damaged:
+        lines += [f"damaged{', deleted' if yes else ''}: {path}" for path in files] or ["no damaged file is here"]
     if lock is not None:
         lines.append(f"lock {lock.lock_id}: {lock.holder or 'nobody holds it'}")
     said: dict[str, Any] = {
@@ -217,6 +223,7 @@ def unlock(at: At, application: str, given: tuple[str, ...], yes: bool) -> Answe
         "pid": found.pid,
         "owner": vars(owner) if owner else None,
         "released": yes and found.state == DEAD,
+        "damaged": files,
         "lock": vars(lock) if lock is not None else None,
     }
     return Answer(said, lines, REFUSED if lock is not None and lock.holder else RIGHT)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from streamsink.clock import IdSource
 from streamsink.errors import Fenced, Misuse
 from streamsink.journal.file_journal import journal_dir
+from streamsink.journal.repair import RepairJournal
 from streamsink.locks.configured import lock_of
 from streamsink.operations.journals import Owner, applications_of, no_journal, owner_of
 from streamsink.options import SinkOptions
@@ -64,6 +65,28 @@ def release_hold(file_io: FileIO, root: str, application: str) -> HoldLook:
 
     Returns what was found. Idempotent. Raises Fenced when the driver lives; Misuse where the system does not tell.
     """
+    found = _not_alive(file_io, root, application)
+    if found.state == DEAD and found.owner is not None:
+        hold = file_io.hold(journal_dir(root, application))
+        if isinstance(hold, BeatingHold):
+            hold.release_of(found.owner.epoch)
+    return found
+
+
+def damaged_files(file_io: FileIO, root: str, application: str, *, remove: bool) -> list[str]:
+    """Paths of files of the journal that are damaged and hold no data.
+
+    remove: delete them, so that the next start makes them anew. Idempotent. Raises as ``release_hold``.
+    """
+    journal = RepairJournal(file_io, root, application, 2)
+    if not remove:
+        return journal.damaged()
+    _not_alive(file_io, root, application)
+    return journal.remove_damaged()
+
+
+def _not_alive(file_io: FileIO, root: str, application: str) -> HoldLook:
+    """Who holds the application, as ``look_at_hold``. Raises Fenced when that driver lives, Misuse if nobody knows."""
     found = look_at_hold(file_io, root, application, wait=True)
     if found.state == ALIVE:
         owner = found.owner
@@ -80,10 +103,6 @@ def release_hold(file_io: FileIO, root: str, application: str) -> HoldLook:
             "released. A hold on a local disk ends with its process: start the query",
             kind="unlock.unknown",
         )
-    if found.state == DEAD and found.owner is not None:
-        hold = file_io.hold(journal_dir(root, application))
-        if isinstance(hold, BeatingHold):
-            hold.release_of(found.owner.epoch)
     return found
 
 

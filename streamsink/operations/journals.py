@@ -101,7 +101,7 @@ def no_journal(root: str, application: str, known: Sequence[str]) -> Misuse:
 
 
 def owner_of(file_io: FileIO, folder: str) -> Owner | None:
-    """The newest owner of the journal in this folder; None where nobody has claimed it, or its file is unreadable."""
+    """The newest owner of the journal in this folder; None where nobody has claimed it."""
     epochs = [
         int(n[len(_OWNER) :]) for n in file_io.names(folder) if n.startswith(_OWNER) and n[len(_OWNER) :].isdigit()
     ]
@@ -111,7 +111,7 @@ def owner_of(file_io: FileIO, folder: str) -> Owner | None:
         said = json.loads(file_io.read(os.path.join(folder, f"{_OWNER}{max(epochs)}")))
         return Owner(max(epochs), str(said.get("query", "")), str(said.get("host", "")), int(said.get("pid", 0)))
     except (FileNotFoundError, ValueError, TypeError, AttributeError):
-        return None
+        return Owner(max(epochs), "", "", 0)  # its file is damaged, or it was pruned since the listing
 
 
 def written_ms(path: str) -> int | None:
