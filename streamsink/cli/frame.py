@@ -147,14 +147,14 @@ def sink_named(name: str) -> Sink:
     """The sink of this name, as MODULE:NAME. Raises click's usage error where there is none."""
     import importlib
 
-    module, found, attribute = name.partition(":")
-    sys.path.insert(0, "")
+    (module, found, attribute), before = name.partition(":"), list(sys.path)
+    sys.path.insert(0, "")  # as for a program that lies in this folder
     try:
         sink = getattr(importlib.import_module(module), attribute) if found else None
     except (ImportError, AttributeError) as missing:
         raise click.BadParameter(f"'{name}': {missing}", param_hint="--sink") from missing
     finally:
-        sys.path.remove("")
+        sys.path[:] = before
     if not isinstance(sink, Sink):
         raise click.BadParameter(f"'{name}' is no sink, expected MODULE:NAME of one", param_hint="--sink")
     return sink

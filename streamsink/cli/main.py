@@ -31,11 +31,14 @@ COMMANDS = {
     "retire": _Entry("mending", "Take a query out of a table for good."),
     "drop-missing": _Entry("mending", "Take data files that are gone out of a table."),
     "dead-letters": _Entry("letters", "Rows that did not fit: list, count, replay after a fix."),
+    "demo": _Entry("demo", "A stream, an accident, and the account."),
+    "bench": _Entry("demo", "How long a micro-batch takes on your store."),
 }
 GROUPS = {
     "Look": ("snapshots", "files", "partitions", "positions", "pending", "offsets"),
     "Check": ("verify", "doctor"),
     "Mend": ("recover", "accept", "unlock", "retire", "drop-missing", "dead-letters"),
+    "Try": ("demo", "bench"),
 }
 
 

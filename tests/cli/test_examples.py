@@ -11,14 +11,16 @@ from tests import cli_page
 from tests.cli.conftest import run
 
 _FOUND = (0, 1)
-EXAMPLES = [line for command in cli_page.commands() for line in getattr(command, "examples", ())]
-# They start Spark or take long; ``make soak`` runs them.
-LONG = ("streamsink demo", "streamsink bench")
+# It takes seconds: ``make soak`` runs it, the gate another one of the same command.
+LONG = ("$ streamsink demo --kill-at commit.published --json",)
+EXAMPLES = [
+    pytest.param(line, marks=[pytest.mark.soak] if line in LONG else [])
+    for command in cli_page.commands()
+    for line in getattr(command, "examples", ())
+]
 
 
-@pytest.mark.parametrize(
-    "line", [line for line in EXAMPLES if not line.startswith(tuple(f"$ {name}" for name in LONG))]
-)
+@pytest.mark.parametrize("line", EXAMPLES)
 def test_an_example_of_the_help_runs(lake, line):
     """It ends with 0, or with 1 for findings, and says something; with --json it says one document."""
     prompt, program, *arguments = shlex.split(line)

@@ -78,6 +78,7 @@ ALLOWED = {
     "streamsink/spark/query/ended.py:_watch": "an entry of a list in memory",
     "streamsink/commands/retire.py:retire": "a retired application's journal, on purpose only",
     "streamsink/commands/retire.py:_of_several_tables": "the same, of an application of several tables",
+    "streamsink/cli/demo.py:bench": "the folder that this very call has made, with a name of its own",
     "streamsink/testing/crashing.py": "hands the calls on",
     "streamsink/testing/conformance.py:identity": "a destination in memory, whose drop is what is tried",
 }
