@@ -30,8 +30,11 @@ def driver(root: Path | str, **settings) -> MicroBatchDriver:
     return MicroBatchDriver(str(root), SCHEMA, rows, options)
 
 
-def dying(root: Path | str, checkpoint: SparkCheckpoint, ends, step: str = "precommit.saved", **settings) -> None:
-    """Run the query up to the last batch, in which its driver dies at this step, and does nothing more."""
+def dying(root, checkpoint: SparkCheckpoint, ends, step: str = "precommit.saved", file_io=None, **settings) -> None:
+    """Run the query up to the last batch, in which its driver dies at this step, and does nothing more.
+
+    file_io: of the store; else the local disk.
+    """
     left = [len(ends) - checkpoint.committed]
 
     def die(reached: str) -> None:
@@ -41,7 +44,7 @@ def dying(root: Path | str, checkpoint: SparkCheckpoint, ends, step: str = "prec
 
     faults.arm(die)
     try:
-        driver(root, **settings).run(local_file_io(False), checkpoint, ends)
+        driver(root, **settings).run(file_io or local_file_io(False), checkpoint, ends)
     except InjectedCrash:
         return
     finally:

@@ -4,6 +4,7 @@ import datetime
 import decimal
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from streamsink.format.types import parse_ddl
 from streamsink.journal.file_journal import journal_dir
 from streamsink.operations.letters.from_json import decoded
 from streamsink.operations.letters.replay import PLANS, look, replay
-from streamsink.operations.letters.selection import Chosen, left, letters_of, open_letters
+from streamsink.operations.letters.selection import Chosen, _letter, left, letters_of, open_letters
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import FileIO, local_file_io
 from streamsink.table.routed.dead_letters import Screen
@@ -177,6 +178,14 @@ def test_letters_that_are_alike_are_counted_one_by_one(clicks):
     assert left(twice, Counter(each.digest for each in twice)) == []
 
 
+def test_a_letter_stays_the_same_when_its_table_gets_a_column():
+    """A query that names position columns later adds them; in earlier letters they are null."""
+    row = {"application": "a", "checkpoint_id": 1, "target": "t", "reason": "r: x", "column": None, "row": "{}"}
+    assert _letter("id", dict(row)) == replace(_letter("id", {**row, "part": None}), positions=())
+    assert _letter("id", dict(row)).digest != _letter("id", {**row, "part": 3}).digest
+    assert _letter("id", dict(row)).digest != _letter("other table", dict(row)).digest
+
+
 _VALUES = [
     ("TINYINT", [1, -128]),
     ("BIGINT", [2**63 - 1, -(2**63)]),
@@ -213,6 +222,8 @@ def test_a_row_comes_back_from_its_text_as_it_was(ddl, values):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
+        ('{"v":0.5}', "letter.value: column 'v' is TINYINT"),
+        ('{"v":true}', "letter.value: column 'v' is TINYINT"),
         ('{"v":300}', "data.cast"),
         ('{"v":"x"}', "data.cast"),
         ('{"v":1,"w":2}', "letter.column: the table has no column 'w'"),
@@ -225,6 +236,13 @@ def test_a_row_that_still_does_not_fit_is_told_with_its_reason(text, why):
     schema = _schema("v TINYINT")
     [(places, rows, refused)] = decoded([text], schema, Screen(schema), frozenset())
     assert not places and list(refused) == [0] and refused[0].startswith(why)
+
+
+def test_a_number_that_a_float_does_not_hold_exactly_is_no_float():
+    """Arrow's cast would round it."""
+    schema = _schema("v FLOAT")
+    found = list(decoded(['{"v":0.1}', '{"v":0.5}'], schema, Screen(schema), frozenset()))
+    assert [list(refused) for _, _, refused in found] == [[0], []]
 
 
 def test_a_text_for_bytes_counts_only_where_the_column_has_always_held_bytes():

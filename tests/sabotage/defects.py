@@ -1,6 +1,7 @@
 """One-line defects, each of which takes away a guard of the promise, and the tests that must notice it."""
 
 from tests.sabotage.defects_of_batches import OF_BATCHES
+from tests.sabotage.defects_of_commands import OF_COMMANDS
 from tests.sabotage.defects_of_delta import OF_DELTA
 from tests.sabotage.defects_of_fan_out import OF_FAN_OUT
 from tests.sabotage.defects_of_lakes import OF_LAKES
@@ -10,4 +11,15 @@ from tests.sabotage.defects_of_sinks import OF_SINKS
 from tests.sabotage.defects_of_stores import OF_STORES
 from tests.sabotage.defects_of_tables import OF_TABLES
 
-DEFECTS = OF_BATCHES + OF_DELTA + OF_FAN_OUT + OF_LAKES + OF_QUERIES + OF_RESTORES + OF_SINKS + OF_STORES + OF_TABLES
+DEFECTS = (
+    OF_BATCHES
+    + OF_COMMANDS
+    + OF_DELTA
+    + OF_FAN_OUT
+    + OF_LAKES
+    + OF_QUERIES
+    + OF_RESTORES
+    + OF_SINKS
+    + OF_STORES
+    + OF_TABLES
+)
