@@ -180,18 +180,32 @@ def _lines(found: "Sequence[Meaning]") -> list[str | Rows]:
 @of_application(required=True)
 @of_query
 @click.option("--damaged", is_flag=True, help="Delete damaged files of the journal that hold no data.")
+@click.option(
+    "--holder-is-dead", is_flag=True, help="End the lease of the table's lock, whose holder is certainly dead."
+)
 @confirmed
-def unlock(at: At, application: str, given: tuple[str, ...], damaged: bool, yes: bool) -> Answer:
+def unlock(
+    *, at: At, application: str, given: tuple[str, ...], damaged: bool, holder_is_dead: bool, yes: bool
+) -> Answer:
     """Who holds a query's name, and the table's lock; release what a dead driver has left.
 
     It refuses while the driver lives. On a local disk nothing stays behind a dead process; on HDFS and S3 the command
     watches for up to 15 seconds whether the hold is renewed. With -o lock=... (and lock_user, lock_password_env) it
     says who holds the lock that all writers take; one that has run out is taken and given back. With --damaged it
     deletes who has claimed the name, and which journal this is, where these files are damaged: the next start makes
-    them anew. JSON: {path, application, state, pid, owner, released, damaged: [path], lock: {lock_id, holder}}; state
-    is alive, dead, free or unknown.
+    them anew. With --holder-is-dead it ends a lease in a database: a writer of ours that lives after all notices that
+    before it writes, another program's may not. JSON: {path, application, state, pid, owner, released, damaged: [path],
+    lock: {lock_id, holder}}; state is alive, dead, free or unknown.
     """
-    from streamsink.operations.holds import ALIVE, DEAD, damaged_files, look_at_hold, look_at_lock, release_hold
+    from streamsink.operations.holds import (
+        ALIVE,
+        DEAD,
+        damaged_files,
+        look_at_hold,
+        look_at_lock,
+        release_hold,
+        take_lock_away,
+    )
 
     options = at.options(given, application=application)
     file_io = at.store.open()
@@ -199,6 +213,8 @@ def unlock(at: At, application: str, given: tuple[str, ...], damaged: bool, yes:
         release_hold(file_io, at.root, application) if yes else look_at_hold(file_io, at.root, application, wait=True)
     )
     files = damaged_files(file_io, at.root, application, remove=yes) if damaged else []
+    if holder_is_dead and yes:
+        take_lock_away(at.root, options)
     lock = look_at_lock(at.root, options)
     owner = found.owner
     who = (

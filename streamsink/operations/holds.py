@@ -106,6 +106,21 @@ def _not_alive(file_io: FileIO, root: str, application: str) -> HoldLook:
     return found
 
 
+def take_lock_away(root: str, options: SinkOptions) -> bool:
+    """End the lease of the table's lock, whose holder is certainly dead. Whether there was one.
+
+    Raises Misuse without a lock, and for one that ends by itself; Retryable when its server cannot be reached.
+    """
+    lock = lock_of(root, options)
+    if lock.is_empty:
+        raise Misuse(
+            f"{root}: no lock is named, so none was taken away. Give the query's own options of the lock: -o lock=..., "
+            "and lock_user, lock_password_env, lock_id where it has them",
+            kind="unlock.no-lock",
+        )
+    return lock.take_away()
+
+
 @dataclass(frozen=True)
 class LockLook:
     """The lock that all writers of the table take. holder: who has it, in words; '' when nobody has."""

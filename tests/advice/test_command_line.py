@@ -1,10 +1,15 @@
 """What the errors of the command line say, done as they say it."""
 
+import os
+
 import pytest
 
+from streamsink.errors import Fenced
 from streamsink.journal.file_journal import FileJournal
+from streamsink.locks.configured import lock_of
 from streamsink.operations import holds
 from streamsink.operations.journals import look_at_journals
+from streamsink.options import SinkOptions
 from streamsink.storage.file_io import local_file_io
 from streamsink.testing.driver import SparkCheckpoint
 from tests.advice.following import follows, told
@@ -35,6 +40,24 @@ def test_a_hold_is_not_released_while_its_driver_lives(table):
     told("unlock.alive", lambda: holds.release_hold(io, table, "streamsink")).says("End that process", "ends with it")
     living.release()
     assert holds.release_hold(io, table, "streamsink").state == holds.FREE
+
+
+@follows("unlock.no-lock", "lock.ends-by-itself")
+def test_a_lock_is_taken_away_only_where_its_holder_cannot_end_by_itself(table, tmp_path):
+    """A lock in a database, whose holder is a dead writer of another program; not one that a process holds."""
+    told("unlock.no-lock", lambda: holds.take_lock_away(table, SinkOptions.of(table, {}))).says("-o lock=...")
+    by_file = SinkOptions.of(table, {"lock": "file", "lock_id": "jdbc.shop.orders"})
+    with lock_of(table, by_file).acquire():
+        said = told("lock.ends-by-itself", lambda: holds.take_lock_away(table, by_file)).says("end that process")
+        assert str(os.getpid()) in said.message
+    assert holds.look_at_lock(table, by_file).holder == ""
+    by_database = SinkOptions.of(table, {"lock": f"jdbc:sqlite:{tmp_path}/locks.db", "lock_id": "jdbc.shop.orders"})
+    assert not holds.take_lock_away(table, by_database)
+    sleeping = lock_of(table, by_database).acquire()
+    assert holds.look_at_lock(table, by_database).holder
+    assert holds.take_lock_away(table, by_database) and holds.look_at_lock(table, by_database).holder == ""
+    with pytest.raises(Fenced):
+        sleeping.check()
 
 
 @follows("unlock.unknown")
