@@ -43,6 +43,7 @@ UNITS = {
         "e2e/test_holds",
         "e2e/test_cluster",
         "crash/test_stores",
+        "cli/test_stores",
         "storage/test_accidents",
         "storage/test_conformance",
         "storage/test_hold",

@@ -38,11 +38,14 @@ ROOMS = [
     ["sinks.paimon.care"],
     ["sinks.paimon", "sinks.databases", "sinks.kafka", "sinks.delta", "sinks.iceberg"],
     ["commands", "sinks.fan_out"],
+    ["operations"],
+    ["operations.letters"],
     ["spark.gateway"],
     ["spark"],
     ["spark.rows"],
     ["spark.query"],
     ["sink", "databases", "delta", "kafka", "iceberg", "maintenance", "testing"],
+    ["cli"],
     ["__init__"],
 ]
 # Modules that may stay under this many lines, each with the reason why it is not part of another module.

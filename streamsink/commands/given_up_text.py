@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from streamsink.options import SinkOptions
+from streamsink.protocol import ways
 from streamsink.protocol.admission.renamed import first_that_is_there, starting_at
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT
@@ -37,18 +38,19 @@ def where_it_begins(
         return f"with {starting_at(known[0].state.sources)}{_without_its_loss(known[0], before, committer)}"
     if before and not is_of_other_form and committer.has_reached(before, 1):
         is_settled = before.endswith(SUFFIX) or before not in others or others[before].is_published
-        at = f"at streamsink.starting_offsets({path!r}, application={before.partition('@')[0]!r})"
+        at = _offsets(path, before.partition("@")[0])
         if is_settled:
             return at
         return (
             f"{at}; before that start the query once under application='{before}' with on_rollback='republish', whose "
             "journal has what the table has not"
         )
-    return (
-        f"at streamsink.starting_offsets({path!r}, application={options.application!r})"
-        if records and records[0] > 1
-        else "at the beginning of the source"
-    )
+    return _offsets(path, options.application) if records and records[0] > 1 else "at the beginning of the source"
+
+
+def _offsets(path: str, application: str) -> str:
+    shell = ways.in_a_shell("offsets", path, "-a", application)
+    return f"at streamsink.starting_offsets({path!r}, application={application!r}) {shell}"
 
 
 def _without_its_loss(first: Committable, before: str, committer: TableCommitter | ManyTables) -> str:

@@ -20,6 +20,7 @@ from streamsink.table.table import is_table
 _INSTEAD = {
     "give_up": "Call streamsink.give_up(sink, application='...') with the sink that to_sink was given",
     "retire": "Call streamsink.retire(sink, application='...') with the sink that to_sink was given",
+    "recover": "Start the query; or give `streamsink recover` the sink as well, with --sink MODULE:NAME",
     "starting_offsets": (
         "Call streamsink.starting_offsets(sink, application='...') with the sink that to_sink was given"
     ),

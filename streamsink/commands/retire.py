@@ -14,6 +14,7 @@ from streamsink.journal.others import is_certain
 from streamsink.journal.repair import RepairJournal
 from streamsink.locks.locked_file_io import under_lock
 from streamsink.options import SinkOptions
+from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.ids import check_application
 from streamsink.sinks.paimon.history import forget
@@ -94,7 +95,8 @@ def _of_another_form(table: Table, application: str, options: SinkOptions) -> bo
                 f"{table.root}: application '{application}' has written this table as "
                 f"{'one of several' if key.endswith(SUFFIX) else 'dead letters'}, and its journal lies in "
                 f"{belongs_to}: taken out of this table alone, it would find it rolled back. Nothing was changed. To "
-                f"take it out of all of them, call streamsink.retire({belongs_to!r}, {application!r})",
+                f"take it out of all of them, call streamsink.retire({belongs_to!r}, {application!r}) "
+                f"{ways.in_a_shell('retire', belongs_to, '-a', application, '--yes')}",
                 kind="retire.elsewhere",
             )
     for key in keys:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from streamsink.errors import Corrupt
+from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.journal import JournalIdentity
 from streamsink.storage.file_io import FileIO
@@ -89,6 +90,12 @@ def go_back(
         _create(file_io, folder, numbers, JournalIdentity(known.id, known.began, to, behind))
 
 
+def newest_id(file_io: FileIO, folder: str) -> str:
+    """The id of the journal in ``folder``; '' where it has none yet."""
+    numbers = _numbers(file_io, folder)
+    return _load(file_io, _path(folder, numbers[-1])).id if numbers else ""
+
+
 def behind_of(file_io: FileIO, folder: str) -> tuple[str, int] | tuple[()]:
     """What the journal's identity says as ``JournalIdentity.behind``."""
     numbers = _numbers(file_io, folder)
@@ -131,6 +138,6 @@ def _load(file_io: FileIO, path: str) -> JournalIdentity:
     except (ValueError, TypeError, KeyError) as broken:
         raise Corrupt(
             f"{path}: not a valid identity of a journal ({type(broken).__name__}). Nothing was written. It holds no "
-            "data: restore it from a backup; or make sure that no query writes here, delete the file and start again",
+            f"data: restore it from a backup; or {ways.delete_damaged(path)}",
             kind="journal.identity",
         ) from broken

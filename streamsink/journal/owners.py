@@ -189,8 +189,8 @@ def _load(file_io: FileIO, path: str) -> dict[str, Any] | None:
         return None
     except (ValueError, TypeError) as broken:
         raise Corrupt(
-            f"{path}: not a valid owner record ({type(broken).__name__}). It holds no data: make sure that no "
-            "query writes here, delete the file and start again",
+            f"{path}: not a valid owner record ({type(broken).__name__}). It holds no data: "
+            f"{ways.delete_damaged(path)}",
             kind="journal.owner",
         ) from broken
 

@@ -1,5 +1,7 @@
 """The journal as commands change it, which no query does: records, and all of it, are taken away on purpose."""
 
+import json
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,6 +85,18 @@ class RepairJournal(FileJournal):
         self._staging.drop({int(number) for number in numbers if number.isdigit()}, self.load)
         return self._io.names(folder)
 
+    def damaged(self) -> list[str]:
+        """Paths of files of the journal that are damaged and hold no data: who has claimed it, and which one it is."""
+        return [path for path in map(self._path, self._io.names(self._dir)) if _is_damaged(self._io, path)]
+
+    def remove_damaged(self) -> list[str]:
+        """Delete these files. The application's query must not run. Idempotent. Returns their paths."""
+        found = self.damaged()
+        for path in found:
+            self._io.delete(path)
+        self._io.sync_dir(self._dir)
+        return found
+
     def remove(self) -> None:
         """Delete the whole journal: the application is retired. Idempotent.
 
@@ -92,3 +106,16 @@ class RepairJournal(FileJournal):
             self._io.delete(self._record(sequence))
         self._io.sync_dir(self._dir)
         self._io.delete_tree(self._dir)
+
+
+def _is_damaged(file_io: FileIO, path: str) -> bool:
+    """Whether this is an owner or an identity of a journal, and cannot be read."""
+    prefix, _, number = os.path.basename(path).rpartition("-")
+    if prefix not in ("owner", "journal") or not number.isdigit():
+        return False
+    try:
+        return not isinstance(json.loads(file_io.read(path)), dict)
+    except FileNotFoundError:
+        return False
+    except ValueError:
+        return True

@@ -131,8 +131,16 @@ class JdbcLock(Lock):
             return f"{owner} (host:process:id) renewed it {age - _MARK_S} s ago; {left}"
         return (
             f"a writer that is not streamsink (a catalog of Paimon's) has held it for {age} s; {left}. When that "
-            "writer is certainly dead, delete the row of this lock_id from paimon_distributed_locks"
+            "writer is certainly dead, delete the row of this lock_id from paimon_distributed_locks (in a shell: "
+            "streamsink unlock, with -o lock=... and --holder-is-dead --yes, does it)"
         )
+
+    def take_away(self) -> bool:
+        try:
+            delete = "DELETE FROM paimon_distributed_locks WHERE lock_id = ?"
+            return bool(self._transaction(lambda run: run(delete, self.lock_id).rowcount))
+        finally:
+            self._disconnect()
 
     # -- parts -----------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from typing import cast
 import tenacity
 
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import Fenced, Retryable
+from streamsink.errors import Fenced, Misuse, Retryable
 
 log = logging.getLogger("streamsink")
 
@@ -151,6 +151,14 @@ class Lock(ABC):
 
         Raises: Retryable of kind UNAVAILABLE.
         """
+
+    def take_away(self) -> bool:
+        """End the lease of a holder that is certainly dead, of whichever program. Whether there was one.
+
+        A writer of ours that lives after all notices it before it writes; another program's may not. Raises: Misuse for
+        a lock that ends by itself; Retryable of kind UNAVAILABLE.
+        """
+        raise Misuse(f"lock {self.lock_id}: nothing was taken away: {self.holder()}", kind="lock.ends-by-itself")
 
     def _timed_out(self, last: tenacity.Future) -> Retryable:
         waited = f"lock {self.lock_id}: not acquired within lock_acquire_timeout_ms={self.terms.acquire_timeout_ms}"

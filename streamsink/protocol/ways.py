@@ -4,6 +4,7 @@ Tests do what it says, as it says it.
 """
 
 import hashlib
+import shlex
 
 # Said where batches never came to the sink.
 CALLED_FOR_EVERY_BATCH = (
@@ -37,9 +38,34 @@ def give_up_at_once(path: str, application: str, is_table: bool) -> str:
     """What to do with records that can never be published, where nothing can be mended. As ``give_up``."""
     of = repr(path) if is_table else "sink"
     said = "" if is_table else ", with the sink that to_sink was given"
+    sink = () if is_table else ("--sink", "MODULE:NAME")
+    shell = in_a_shell("recover", path, "-a", application, *sink, "--give-up", "--yes")
     return (
-        f"stop the query and call streamsink.give_up({of}, application={application!r}){said}: it forgets what can "
-        "never be published, with what was recorded after it, and says from where the source is read again"
+        f"stop the query and call streamsink.give_up({of}, application={application!r}){said} {shell}: it forgets what "
+        "can never be published, with what was recorded after it, and says from where the source is read again"
+    )
+
+
+def in_a_shell(*words: str) -> str:
+    """The same as a command line, in brackets, for a message. words: behind the name of the program."""
+    return f"(in a shell: streamsink {shlex.join(words)})"
+
+
+def delete_damaged(path: str) -> str:
+    """How a damaged file of a journal that holds no data is deleted. path: of the file, in the journal's own folder.
+
+    Ends without a full stop.
+    """
+    parts = path.rsplit("/", 3)
+    shell = f" {in_a_shell('unlock', parts[0], '-a', parts[2], '--damaged', '--yes')}" if len(parts) == 4 else ""
+    return f"make sure that no query writes here, delete the file and start again{shell}"
+
+
+def answer_in_a_shell(path: str, application: str, option: str) -> str:
+    """How a word of this option is looked up and given without the query. It ends without a full stop."""
+    return (
+        f"What a word stands for says 'streamsink accept {shlex.quote(path)} WORD', and 'streamsink recover "
+        f"{shlex.quote(path)} -a {application} -o {option}=WORD --yes' gives the answer in place of the query's start"
     )
 
 

@@ -104,6 +104,15 @@ class BeatingHold(Hold):
     def left_by(self, epoch: int) -> list[str]:
         return [self._path_of(epoch)]
 
+    def said_of(self, epoch: int) -> bytes | None:
+        """What the hold of this epoch says now; None when it was released, or nobody has begun to hold."""
+        found = self._read(epoch)
+        return None if found == _RELEASED else found
+
+    def release_of(self, epoch: int) -> None:
+        """Release the hold of a driver that is dead. One that sleeps goes on to beat when it wakes up, and holds."""
+        self._io.replace(self._path_of(epoch), _RELEASED, IdSource().new_id())
+
     def release(self) -> None:
         thread, self._thread = self._thread, None
         if thread is None:

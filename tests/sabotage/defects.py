@@ -3,6 +3,7 @@
 from tests.sabotage.defects_of_batches import OF_BATCHES
 from tests.sabotage.defects_of_branches import OF_BRANCHES
 from tests.sabotage.defects_of_care import OF_CARE
+from tests.sabotage.defects_of_commands import OF_COMMANDS
 from tests.sabotage.defects_of_compaction import OF_COMPACTION
 from tests.sabotage.defects_of_delta import OF_DELTA
 from tests.sabotage.defects_of_fan_out import OF_FAN_OUT
@@ -18,6 +19,7 @@ DEFECTS = (
     + OF_CARE
     + OF_BRANCHES
     + OF_COMPACTION
+    + OF_COMMANDS
     + OF_DELTA
     + OF_FAN_OUT
     + OF_LAKES

@@ -62,6 +62,7 @@ ALLOWED = {
     "streamsink/journal/repair.py:give_up": "records that can never be published, on purpose only",
     "streamsink/journal/run_marks.py:forget": "marks of bounded runs that are given up, on purpose only",
     "streamsink/journal/known_files.py:_drop": "digests that stand in the next larger segment already",
+    "streamsink/journal/repair.py:remove_damaged": "damaged owners and identities, which hold no data, on purpose only",
     "streamsink/journal/repair.py:remove": "a retired application's journal, on purpose only",
     "streamsink/journal/announced.py:sweep": "uploads of an attempt without a record, which nobody will finish",
     "streamsink/journal/staging.py:discard": "the staging folder of a checkpoint of its own that has no record",
@@ -87,6 +88,7 @@ ALLOWED = {
     "streamsink/spark/query/ended.py:_watch": "an entry of a list in memory",
     "streamsink/commands/retire.py:retire": "a retired application's journal, on purpose only",
     "streamsink/commands/retire.py:_of_several_tables": "the same, of an application of several tables",
+    "streamsink/cli/demo.py:bench": "the folder that this very call has made, with a name of its own",
     "streamsink/testing/crashing.py": "hands the calls on",
     "streamsink/testing/conformance.py:identity": "a destination in memory, whose drop is what is tried",
 }

@@ -298,7 +298,8 @@ def _decide(
             else f"stop the query and call streamsink.give_up({table!r}, application={options.application!r}, "
             f"accept_as_new='{of_each[0]}'), which forgets them and says from where the source is read again"
         )
-        + of_the_first_ones(unsure, of_each),
+        + of_the_first_ones(unsure, of_each)
+        + f". {ways.answer_in_a_shell(table, options.application, 'accept_as_seen')}",
         kind="journal.undecidable",
     )
 

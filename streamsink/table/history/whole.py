@@ -9,6 +9,7 @@ from streamsink.errors import Corrupt
 from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import Snapshot
+from streamsink.protocol.ways import in_a_shell
 from streamsink.storage.reading import Questions
 from streamsink.table.application_states import is_foreign
 from streamsink.table.read.scan import data_file_path
@@ -192,7 +193,8 @@ class Whole:
             f"{self._at.root}: snapshot {newest.id} has the data file {path}, which is gone, and perhaps "
             "others: no reader can read the whole table. Nothing was written. Restore what is gone from a "
             "backup (streamsink.verify names it). If its rows may be lost, call "
-            f"streamsink.drop_missing({self._at.root!r}): it takes the files that are gone out of the table",
+            f"streamsink.drop_missing({self._at.root!r}) {in_a_shell('drop-missing', self._at.root, '--yes')}: it "
+            "takes the files that are gone out of the table",
             kind="data.missing",
         )
 

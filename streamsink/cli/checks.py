@@ -1,0 +1,65 @@
+"""Commands that look whether a table is whole, and say what mends it."""
+
+import click
+
+from streamsink.cli.frame import At, command, of_path, of_sink, sink_named, watched
+from streamsink.cli.output import FINDINGS, RIGHT, Answer, Rows
+
+
+@command(
+    "verify",
+    """
+    $ streamsink verify lake/shop.db/orders
+    $ streamsink verify lake/shop.db/orders --contents --json
+    """,
+)
+@of_path()
+@of_sink
+@click.option("--contents", is_flag=True, help="Read each data file as well.")
+def verify(at: At, sink: str | None, contents: bool) -> Answer:
+    """Look whether the table at PATH is whole: snapshots, manifests, files, counts, and the journals of its queries.
+
+    The exit code is 1 when something is damaged; notes alone are all right. JSON: {table, ok, snapshots, files, rows,
+    findings: [{severity, kind, message}]}.
+    """
+    import streamsink
+
+    report = streamsink.verify(sink_named(sink) if sink is not None else at.root, at.store_options, contents)
+    said = {
+        "table": report.table,
+        "ok": report.ok,
+        "snapshots": report.snapshots,
+        "files": report.files,
+        "rows": report.rows,
+        "findings": [vars(finding) for finding in report.findings],
+    }
+    return Answer(said, [str(report)], RIGHT if report.ok else FINDINGS)
+
+
+@command(
+    "doctor",
+    """
+    $ streamsink doctor lake/shop.db/orders
+    $ streamsink doctor lake/shop.db/orders --contents --json
+    """,
+)
+@of_path()
+@click.option("--contents", is_flag=True, help="Read each data file as well.")
+@watched
+def doctor(at: At, contents: bool) -> Answer:
+    """What is wrong with the table at PATH and its queries, in sentences, each with the command that mends it.
+
+    PATH may also be the folder of several tables, or of another sink; then its journals are looked at. The exit code is
+    1 when something is damaged, or a command is to be run. JSON: {path, findings: [{severity, kind, text, command}]}.
+    """
+    from streamsink.operations.doctor import diagnose, is_ill
+
+    found = diagnose(at.store.open(), at.root, contents=contents)
+    lines: list[str | Rows] = [f"{at.root}: {len(found) or 'no'} finding{'' if len(found) == 1 else 's'}"]
+    for each in found:
+        lines.append(f"{each.severity}: {each.text}")
+        if each.command:
+            lines.append(f"    $ {each.command}")
+    return Answer(
+        {"path": at.root, "findings": [vars(each) for each in found]}, lines, FINDINGS if is_ill(found) else RIGHT
+    )

@@ -1,0 +1,237 @@
+"""What all commands have in common: how they are declared, their options, errors, exit codes and ``--watch``."""
+
+import dataclasses
+import functools
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from streamsink import errors
+from streamsink.cli.output import DAMAGED, PASSING, REFUSED, Answer, show
+from streamsink.clock import Clock
+from streamsink.options import SinkOptions
+from streamsink.options.option import names_of
+from streamsink.protocol.sink import Sink
+from streamsink.storage.stores import Store, journal_place, table_path
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_CLEAR = "\x1b[2J\x1b[H"
+_MOST_LOOKS = 10**9  # of --watch, which Ctrl-C ends
+_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (errors.Retryable, PASSING),
+    (errors.OutcomeUnknown, PASSING),
+    (errors.Corrupt, DAMAGED),
+    (errors.StreamsinkError, REFUSED),
+    (OSError, PASSING),
+)
+# Columns of a command's help; longer examples are not broken.
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+def command(name: str, examples: str = "") -> Callable[[Callable[..., Answer]], click.Command]:
+    """Declare a command. Its function returns an ``Answer``; its docstring is the help.
+
+    examples: one command a line. ``tests/cli`` runs them in a folder with the table lake/shop.db/orders.
+    """
+    lines = [line.strip() for line in examples.strip().splitlines()]
+    epilog = "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)]) if lines else None
+
+    def declare(function: Callable[..., Answer]) -> click.Command:
+        made = click.command(name, epilog=epilog, context_settings=SETTINGS)(_answering(function))
+        made.params.append(_flag("--json", "as_json", "Print one JSON document."))
+        made.examples = tuple(lines)  # type: ignore[attr-defined]
+        return made
+
+    return declare
+
+
+def watched(function: _Command) -> _Command:
+    """Give a command that only looks the option ``--watch``."""
+    function = click.option("--watch-times", type=click.IntRange(1), hidden=True, default=_MOST_LOOKS)(function)
+    return click.option(
+        "--watch", type=click.FloatRange(min=0.05), metavar="SECONDS", help="Look again every SECONDS, until Ctrl-C."
+    )(function)
+
+
+@dataclasses.dataclass(frozen=True)
+class At:
+    """The place that a command was given. root: as the library spells it. store_options: settings of its store."""
+
+    root: str
+    store_options: Mapping[str, str]
+
+    @property
+    def store(self) -> Store:
+        """The store, not opened yet."""
+        return Store(self.root, self.store_options)
+
+    def options(self, given: tuple[str, ...] = (), **settings: Any) -> SinkOptions:
+        """The options of a query, from NAME=VALUE and keywords.
+
+        Raises Misuse for one that does not exist or has a wrong value.
+        """
+        kinds = {declared.name: declared.default for declared in dataclasses.fields(SinkOptions)}
+        named = dict(_pair(text, "--option") for text in given)
+        read = {name: _read(self.root, name, value, kinds.get(name)) for name, value in named.items()}
+        return SinkOptions.of(self.root, {**read, "store_options": dict(self.store_options), **settings})
+
+
+def of_path(name: str = "PATH", *, journals: bool = False) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+    """Give a command the argument with a path and the options of its store; its function gets them as ``at``.
+
+    journals: the path may also be that of a database that holds journals.
+    """
+
+    def declare(function: Callable[..., Answer]) -> Callable[..., Answer]:
+        @functools.wraps(function)
+        def run(*, path: str, store_options: tuple[str, ...], store_options_file: str | None, **given: Any) -> Answer:
+            root = journal_place(path) if journals else table_path(path)
+            return function(at=At(root, _settings(store_options, store_options_file)), **given)
+
+        run = click.option(
+            "--store-option",
+            "store_options",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Setting of the store, as the sink's store_options has it (s3.endpoint=...). May be repeated.",
+        )(run)
+        run = click.option(
+            "--store-options",
+            "store_options_file",
+            type=click.Path(exists=True, dir_okay=False),
+            envvar="STREAMSINK_STORE_OPTIONS",
+            metavar="FILE",
+            help="File with such settings as a JSON object; for keys, which do not belong on a command line. "
+            "[env: STREAMSINK_STORE_OPTIONS]",
+        )(run)
+        return click.argument("path", metavar=name)(run)
+
+    return declare
+
+
+def of_application(required: bool, default: str | None = None) -> Callable[[_Command], _Command]:
+    """The option that names a query; without it all of them, unless it is required or has a default."""
+    text = "Name of the query, its option application."
+    return click.option(
+        "--application", "-a", required=required, default=default, show_default=bool(default), metavar="NAME", help=text
+    )
+
+
+def of_query(function: _Command) -> _Command:
+    """Other options of the query, for commands that act as the query does: its lock above all."""
+    return click.option(
+        "--option",
+        "-o",
+        "given",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Another option that the query has, as docs/OPTIONS.md lists it (lock=..., accept_as_new=...). May be "
+        "repeated.",
+    )(function)
+
+
+def of_sink(function: _Command) -> _Command:
+    """The sink itself, for what is no Paimon table."""
+    return click.option(
+        "--sink",
+        metavar="MODULE:NAME",
+        help="The sink that the query gives to to_sink, where that writes no Paimon table: a name in a Python module "
+        "that can be imported from here. PATH is not looked at then.",
+    )(function)
+
+
+def sink_named(name: str) -> Sink:
+    """The sink of this name, as MODULE:NAME. Raises click's usage error where there is none."""
+    import importlib
+
+    (module, found, attribute), before = name.partition(":"), list(sys.path)
+    sys.path.insert(0, "")  # as for a program that lies in this folder
+    try:
+        sink = getattr(importlib.import_module(module), attribute) if found else None
+    except (ImportError, AttributeError) as missing:
+        raise click.BadParameter(f"'{name}': {missing}", param_hint="--sink") from missing
+    finally:
+        sys.path[:] = before
+    if not isinstance(sink, Sink):
+        raise click.BadParameter(f"'{name}' is no sink, expected MODULE:NAME of one", param_hint="--sink")
+    return sink
+
+
+def confirmed(function: _Command) -> _Command:
+    """Give a command that changes something the option ``--yes``; without it the command shows what it would do."""
+    return click.option(
+        "--yes", is_flag=True, help="Do it. Without this option the command only shows what it would do."
+    )(function)
+
+
+def _settings(given: tuple[str, ...], file: str | None) -> dict[str, str]:
+    """The settings of the store, those of the command line above those of the file. Raises click's usage errors."""
+    found: dict[str, str] = {}
+    if file is not None:
+        with open(file, encoding="utf-8") as stream:
+            try:
+                said = json.load(stream)
+            except ValueError as broken:
+                raise click.BadParameter(f"{file} is no JSON: {broken}", param_hint="--store-options") from broken
+        if not isinstance(said, Mapping):
+            raise click.BadParameter(f"{file} is no JSON object", param_hint="--store-options")
+        found |= {str(name): str(value) for name, value in said.items()}
+    return found | dict(_pair(text, "--store-option") for text in given)
+
+
+def _read(path: str, name: str, text: str, like: Any) -> Any:
+    """The value of an option as its default is: a number, a truth value, names; else the text."""
+    if isinstance(like, bool) and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if isinstance(like, int) and not isinstance(like, bool) and text.lstrip("-").isdigit():
+        return int(text)
+    if isinstance(like, tuple):
+        return names_of(path, name, tuple(part.strip() for part in text.split(",")))
+    if name == "adopt_from_batch" and text.isdigit():
+        return int(text)
+    return text
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, found, value = text.partition("=")
+    if not found or not name:
+        raise click.BadParameter(f"'{text}' is not NAME=VALUE", param_hint=option)
+    return name, value
+
+
+def _flag(name: str, variable: str, text: str) -> click.Option:
+    return click.Option([name, variable], is_flag=True, help=text)
+
+
+def _answering(function: Callable[..., Answer]) -> Callable[..., None]:
+    @functools.wraps(function)
+    def run(*, as_json: bool, watch: float | None = None, watch_times: int = 1, **given: Any) -> None:
+        clock, code = Clock(), 0
+        for look in range(watch_times if watch is not None else 1):
+            if look:
+                clock.sleep_ms((watch or 0) * 1000)
+            try:
+                answer = function(**given)
+            except (errors.StreamsinkError, OSError) as failed:
+                fail(failed, as_json)
+            if watch is not None and not as_json and sys.stdout.isatty():
+                sys.stdout.write(_CLEAR)
+            show(answer, as_json)
+            code = answer.code
+        raise click.exceptions.Exit(code)
+
+    return run
+
+
+def fail(failed: BaseException, as_json: bool) -> NoReturn:
+    """End with the text of an error of the library and its kind, without a traceback."""
+    kind = getattr(failed, "kind", "storage")
+    text = str(failed)
+    if as_json:
+        sys.stdout.write(json.dumps({"error": {"kind": kind, "message": text}}, ensure_ascii=False) + "\n")
+    else:
+        click.echo(f"{kind}: {text}", err=True)
+    raise click.exceptions.Exit(next(code for cls, code in _CODES if isinstance(failed, cls)))

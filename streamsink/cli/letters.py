@@ -1,0 +1,166 @@
+"""Commands for dead letters: list and count them, and replay them into their table after a fix."""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streamsink.cli.frame import SETTINGS, At, command, confirmed, of_path, of_query, watched
+from streamsink.cli.output import FINDINGS, RIGHT, Answer, Rows
+from streamsink.storage.stores import table_path
+
+if TYPE_CHECKING:
+    from streamsink.operations.letters.selection import Chosen, Letter
+
+_CHOICES = (
+    click.option("--target", metavar="NAME", help="Only letters whose rows were to go to this table."),
+    click.option("--from", "source", metavar="NAME", help="Only letters of this query, its option application."),
+    click.option("--reason", metavar="KIND", help="Only letters with this kind of reason, such as data.cast."),
+)
+
+
+def _choosing(function: Any) -> Any:
+    for option in reversed(_CHOICES):
+        function = option(function)
+    return function
+
+
+def _chosen(target: str | None, source: str | None, reason: str | None) -> "Chosen":
+    from streamsink.operations.letters.selection import Chosen
+
+    return Chosen(target, source, reason)
+
+
+@click.group("dead-letters", context_settings=SETTINGS)
+def dead_letters() -> None:
+    """Rows that did not fit their table: list them, count them by reason, replay them after a fix.
+
+    PATH is the table for dead letters, which lies beside the tables that the rows were meant for.
+    """
+
+
+@command("list", "$ streamsink dead-letters list lake/shop.db/rejected --reason data.cast --limit 5")
+@of_path()
+@_choosing
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show at most so many.")
+def list_letters(at: At, target: str | None, source: str | None, reason: str | None, limit: int) -> Answer:
+    """The dead letters in the table at PATH: whole rows, with the reason why each did not fit.
+
+    JSON: {path, letters: number, listed: [{application, checkpoint_id, target, reason, column, row, positions}]}.
+    """
+    from streamsink.operations.letters.selection import letters_of, open_letters
+
+    found = letters_of(open_letters(at.store.open(), at.root), _chosen(target, source, reason))
+    shown = [[each.application, each.checkpoint_id, each.target, each.reason, each.row] for each in found[:limit]]
+    columns = ("application", "checkpoint", "target", "reason", "row")
+    head = f"{at.root}: {len(found):,} dead letters"
+    return Answer(
+        {"path": at.root, "letters": len(found), "listed": [_said(each) for each in found[:limit]]},
+        [head, *([Rows("", columns, shown)] if shown else [])],
+    )
+
+
+@command(
+    "count",
+    """
+    $ streamsink dead-letters count lake/shop.db/rejected
+    $ streamsink dead-letters count lake/shop.db/rejected --target clicks --json
+    """,
+)
+@of_path()
+@_choosing
+@watched
+def count_letters(at: At, target: str | None, source: str | None, reason: str | None) -> Answer:
+    """How many dead letters the table at PATH has, by query, target, reason and column.
+
+    Letters that were replayed are counted as well: they stay where they are. JSON: {path, letters, counts:
+    [{application, target, reason, column, letters}]}.
+    """
+    from streamsink.operations.letters.selection import counts, letters_of, open_letters
+
+    found = letters_of(open_letters(at.store.open(), at.root), _chosen(target, source, reason))
+    shown = [[*key, number] for key, number in counts(found)]
+    columns = ("application", "target", "reason", "column", "letters")
+    head = f"{at.root}: {len(found):,} dead letters"
+    return Answer(
+        {"path": at.root, "letters": len(found), "counts": [dict(zip(columns, row)) for row in shown]},
+        [head, *([Rows("", columns, shown)] if shown else [])],
+    )
+
+
+@command(
+    "replay",
+    """
+    $ streamsink dead-letters replay lake/shop.db/rejected --target clicks
+    $ streamsink dead-letters replay lake/shop.db/rejected --target clicks --yes --json
+    """,
+)
+@of_path()
+@_choosing
+@click.option("--into", metavar="PATH", help="The table; else the target's name beside the letters.")
+@click.option("--application", "-a", metavar="NAME", help="Name of the replay; else 'replay-' and the letters' table.")
+@of_query
+@confirmed
+def replay_letters(
+    *,
+    at: At,
+    target: str | None,
+    source: str | None,
+    reason: str | None,
+    into: str | None,
+    application: str | None,
+    given: tuple[str, ...],
+    yes: bool,
+) -> Answer:
+    """Write dead letters into the table that they were meant for, after it was fixed, each row once.
+
+    Fix the table first (a wider type, a column more, a column that takes nulls). Rows that fit now are written as one
+    checkpoint of an application of its own; those that still do not fit stay for a later replay. A second call, and a
+    call after a death anywhere, writes no row again. The letters stay in their table. Never retire the replay's
+    application, nor give the same letters another one: it knows what was replayed. The exit code is 1 when letters
+    still do not fit. JSON: {path, table, application, run, replayed, before, unfit: [{..., why}]}; 'before' is how many
+    of the letters were replayed earlier.
+    """
+    from streamsink.operations.letters.replay import application_of, look, replay
+
+    if target is None:
+        raise click.UsageError("give --target: the name of the table that the letters' rows were meant for")
+    root = table_path(into) if into is not None else f"{at.root.rpartition('/')[0]}/{target}"
+    name = application if application is not None else application_of(at.root)
+    options, chosen = At(root, at.store_options).options(given, application=name), _chosen(target, source, reason)
+    done = (replay if yes else look)(at.store.open(), root, at.root, chosen, options)
+    document = {
+        "path": at.root,
+        "table": done.table,
+        "application": done.application,
+        "run": done.run,
+        "replayed": done.replayed,
+        "before": done.before,
+        "unfit": [{**_said(letter), "why": why} for letter, why in done.unfit],
+    }
+    what = f"{done.replayed:,} rows {'were' if yes else 'would be'} written"
+    lines: list[str | Rows] = [f"{done.table}: {what}; {done.before:,} letters were replayed before"]
+    if done.unfit:
+        reasons = Counter(why.partition(". ")[0] for _, why in done.unfit)
+        lines.append(
+            Rows("These still do not fit:", ("letters", "why"), [[n, why] for why, n in reasons.most_common()])
+        )
+    if not yes:
+        lines.append("Nothing was changed. Give --yes to do it.")
+    return Answer(document, lines, FINDINGS if done.unfit else RIGHT)
+
+
+def _said(letter: "Letter") -> dict[str, Any]:
+    return {
+        "application": letter.application,
+        "checkpoint_id": letter.checkpoint_id,
+        "target": letter.target,
+        "reason": letter.reason,
+        "column": letter.column,
+        "row": letter.row,
+        "positions": {name: str(value) for name, value in letter.positions},
+    }
+
+
+for _each in (list_letters, count_letters, replay_letters):
+    dead_letters.add_command(_each)

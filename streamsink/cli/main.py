@@ -1,0 +1,90 @@
+"""The group of all commands. Each command's module is imported when it is called, so that the help comes at once."""
+
+import importlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import click
+
+from streamsink.cli.frame import SETTINGS
+from streamsink.protocol.sink import VERSION
+
+
+class _Entry(NamedTuple):
+    module: str
+    text: str  # what the list of commands says of it
+
+
+# In the order in which the help lists them.
+COMMANDS = {
+    "snapshots": _Entry("looks", "The retained snapshots of a table."),
+    "files": _Entry("looks", "The data files of a snapshot: how many, how large."),
+    "partitions": _Entry("looks", "The partitions of a snapshot, with files, rows and bytes."),
+    "positions": _Entry("queries", "How far each query has come."),
+    "pending": _Entry("queries", "What is recorded in the journals and not published yet."),
+    "offsets": _Entry("queries", "Where a new checkpoint of a Kafka query begins."),
+    "verify": _Entry("checks", "Look whether a table is whole, down to its files."),
+    "doctor": _Entry("checks", "What is wrong, in sentences, each with the command that mends it."),
+    "recover": _Entry("mending", "Publish what a dead query has left pending, or give it up."),
+    "accept": _Entry("mending", "What a word stands for that an error printed."),
+    "unlock": _Entry("mending", "Who holds a query's name; release what a dead driver has left."),
+    "retire": _Entry("mending", "Take a query out of a table for good."),
+    "drop-missing": _Entry("mending", "Take data files that are gone out of a table."),
+    "dead-letters": _Entry("letters", "Rows that did not fit: list, count, replay after a fix."),
+    "demo": _Entry("demo", "A stream, an accident, and the account."),
+    "bench": _Entry("demo", "How long a micro-batch takes on your store."),
+}
+GROUPS = {
+    "Look": ("snapshots", "files", "partitions", "positions", "pending", "offsets"),
+    "Check": ("verify", "doctor"),
+    "Mend": ("recover", "accept", "unlock", "retire", "drop-missing", "dead-letters"),
+    "Try": ("demo", "bench"),
+}
+
+
+class Commands(click.Group):
+    """Knows its commands by name, and imports a command's module when that is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module = importlib.import_module(f"streamsink.cli.{entry.module}")
+        return next(
+            found for found in vars(module).values() if isinstance(found, click.Command) and found.name == cmd_name
+        )
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, COMMANDS))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), COMMANDS[name].text) for name in names])
+
+
+@click.group(cls=Commands, context_settings=SETTINGS)
+@click.version_option(VERSION, prog_name="streamsink")
+def cli() -> None:
+    """Look after tables that streamsink writes, and after the queries that write them.
+
+    PATH is the path of a table: a folder, or a URL of a store (s3://, s3a://, hdfs://). A command that changes or
+    deletes something shows what it would do, and does it with --yes.
+
+    \b
+    Exit codes:
+      0  all is right
+      1  there are findings
+      2  the call is wrong
+      3  refused: the error says why, and nothing was done
+      4  something is damaged
+      5  the store or another writer is in the way: try again
+
+    Shell completion: eval "$(_STREAMSINK_COMPLETE=bash_source streamsink)", or zsh_source, or fish_source.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """What the console script runs."""
+    cli.main(args=list(arguments) if arguments is not None else None, prog_name="streamsink")

@@ -1,0 +1,302 @@
+"""Commands that bring a query's journal and its table together again without Spark: recover, accept, unlock, retire."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streamsink.cli.frame import At, command, confirmed, of_application, of_path, of_query, of_sink, sink_named
+from streamsink.cli.output import FINDINGS, REFUSED, RIGHT, Answer, Rows
+
+if TYPE_CHECKING:
+    from streamsink.operations.journals import JournalLook
+    from streamsink.operations.words import Meaning
+    from streamsink.options import SinkOptions
+
+NOTHING_DONE = "Nothing was changed. Give --yes to do it."
+
+
+@command(
+    "recover",
+    """
+    $ streamsink recover lake/shop.db/orders
+    $ streamsink recover lake/shop.db/orders --application streamsink --yes
+    $ streamsink recover lake/shop.db/orders --application streamsink --give-up --yes
+    """,
+)
+@of_path()
+@of_application(required=False)
+@of_query
+@of_sink
+@click.option("--give-up", is_flag=True, help="Forget what can never be published, so that its rows are read again.")
+@confirmed
+def recover(
+    *, at: At, application: str | None, given: tuple[str, ...], sink: str | None, give_up: bool, yes: bool
+) -> Answer:
+    """Publish what a dead query has left pending, as its next start would; or give it up.
+
+    PATH is a table, or the folder of several. Without --yes it shows what is pending. With it the command claims the
+    application, so that every earlier driver is fenced, publishes the records in order and removes orphan files: the
+    query's next start finds nothing to do. It refuses while a driver lives. With --give-up it forgets the first record
+    that can never be published and all behind it, and says from where their rows are read again. JSON: {path,
+    recovered: [{application, checkpoints, orphans}]}, with --give-up {path, given_up: [{application, records,
+    checkpoints, runs, text}]}; without --yes as 'pending'.
+    """
+    if sink is not None:
+        return _recover_sink(at, application, given, sink, give_up=give_up, yes=yes)
+    from streamsink.operations.journals import look_at_journals
+
+    at.options(given)  # a wrong one is told before anything else
+    looks = look_at_journals(at.store.open(), at.root, application)
+    if not yes:
+        return _preview(at, looks, give_up)
+    names = [look.application for look in looks if application is not None or look.pending]
+    if give_up and application is None:
+        raise click.UsageError("--give-up needs --application: each query is given up by itself")
+    return (
+        _given_up(at, [at.options(given, application=name) for name in names])
+        if give_up
+        else _recovered(at, [at.options(given, application=name) for name in names])
+    )
+
+
+def _preview(at: At, looks: "Sequence[JournalLook]", give_up: bool) -> Answer:
+    from streamsink.cli.queries import answer_of
+
+    answer = answer_of(at, looks)
+    would = "give up what of it can never be published" if give_up else "publish it"
+    pending = any(look.pending for look in looks)
+    return replace(
+        answer, parts=[*answer.parts, f"This would {would}. {NOTHING_DONE}" if pending else "Nothing to do."]
+    )
+
+
+def _recovered(at: At, queries: "Sequence[SinkOptions]") -> Answer:
+    from streamsink.operations.recover import recover as of_tables
+    from streamsink.storage.store_failures import told_of
+
+    done = []
+    for options in queries:
+        with told_of(at.root, "recover"):
+            done.append(of_tables(at.store.open(), at.root, options))
+    said = [
+        {"application": each.application, "checkpoints": list(each.checkpoints), "orphans": list(each.orphans)}
+        for each in done
+    ]
+    return Answer({"path": at.root, "recovered": said}, [str(each) for each in done] or ["Nothing is pending."])
+
+
+def _given_up(at: At, queries: "Sequence[SinkOptions]") -> Answer:
+    import streamsink
+
+    done = [(options.application, streamsink.give_up(at.root, options=options)) for options in queries]
+    said = [
+        {
+            "application": name,
+            "records": list(each.records),
+            "checkpoints": list(each.checkpoints),
+            "runs": list(each.runs),
+            "text": each.text,
+        }
+        for name, each in done
+    ]
+    return Answer({"path": at.root, "given_up": said}, [each.text for _, each in done])
+
+
+def _recover_sink(
+    at: At, application: str | None, given: tuple[str, ...], name: str, *, give_up: bool, yes: bool
+) -> Answer:
+    import streamsink
+    from streamsink.operations.journals import look_at_journals
+    from streamsink.operations.recover import recover_sink
+    from streamsink.storage.stores import Store, journal_place
+
+    sink = sink_named(name)
+    place = At(journal_place(sink.journal) if sink.journal else sink.path, at.store_options)
+    if not yes:
+        return _preview(place, look_at_journals(place.store.open(), place.root, application), give_up)
+    options = place.options(given, **({} if application is None else {"application": application}))
+    if give_up:
+        done = streamsink.give_up(sink, options=options)
+        return Answer({"path": sink.path, "given_up": [{"application": application, **vars(done)}]}, [done.text])
+    restored = recover_sink(Store(place.root, at.store_options).open(), sink, options)
+    said = {"application": restored.application, "checkpoints": list(restored.checkpoints)}
+    return Answer({"path": sink.path, "recovered": [{**said, "orphans": list(restored.orphans)}]}, [str(restored)])
+
+
+@command(
+    "accept",
+    """
+    $ streamsink accept lake/shop.db/orders
+    $ streamsink accept lake/shop.db/orders --application streamsink --json
+    """,
+)
+@of_path()
+@click.argument("word", required=False)
+@of_application(required=False)
+def accept(at: At, word: str | None, application: str | None) -> Answer:
+    """What a word stands for that an error printed, before you give it to the query.
+
+    WORD is what follows accept_as_seen=, accept_as_new= or new_application= in the error; without it all words are
+    shown that the journals at PATH can be asked for. Words about a batch that comes (kinds positions.*, files.*,
+    query.*) are not among them: only the query knows that batch, and its error says what they mean. The exit code is 1
+    for a word that is not known here. A word is used as an option of the query, or without Spark by 'streamsink recover
+    PATH -a NAME -o accept_as_new=WORD --yes'. JSON: {path, words: [{word, application, question, options}]}.
+    """
+    from streamsink.operations.words import meanings
+
+    found = meanings(at.store.open(), at.root, application)
+    if word is None:
+        return Answer({"path": at.root, "words": [vars(each) for each in found]}, _lines(found) or ["There is none."])
+    mine = [each for each in found if each.word == word]
+    unknown = (
+        f"{word} answers no question about what the journals at {at.root} hold now. A record may have been published "
+        "or given up since; or the word is about a batch, and the query's error says what it means"
+    )
+    return Answer(
+        {"path": at.root, "words": [vars(each) for each in mine]},
+        _lines(mine) or [unknown],
+        RIGHT if mine else FINDINGS,
+    )
+
+
+def _lines(found: "Sequence[Meaning]") -> list[str | Rows]:
+    lines: list[str | Rows] = []
+    for each in found:
+        lines.append(f"{each.word}  {each.question}")
+        lines += [f"    {option}={each.word}: {text}" for option, text in each.options.items()]
+    return lines
+
+
+@command(
+    "unlock",
+    """
+    $ streamsink unlock lake/shop.db/orders --application streamsink
+    $ streamsink unlock lake/shop.db/orders --application streamsink --yes --json
+    """,
+)
+@of_path(journals=True)
+@of_application(required=True)
+@of_query
+@click.option("--damaged", is_flag=True, help="Delete damaged files of the journal that hold no data.")
+@click.option(
+    "--holder-is-dead", is_flag=True, help="End the lease of the table's lock, whose holder is certainly dead."
+)
+@confirmed
+def unlock(
+    *, at: At, application: str, given: tuple[str, ...], damaged: bool, holder_is_dead: bool, yes: bool
+) -> Answer:
+    """Who holds a query's name, and the table's lock; release what a dead driver has left.
+
+    It refuses while the driver lives. On a local disk nothing stays behind a dead process; on HDFS and S3 the command
+    watches for up to 15 seconds whether the hold is renewed. With -o lock=... (and lock_user, lock_password_env) it
+    says who holds the lock that all writers take; one that has run out is taken and given back. With --damaged it
+    deletes who has claimed the name, and which journal this is, where these files are damaged: the next start makes
+    them anew. With --holder-is-dead it ends a lease in a database: a writer of ours that lives after all notices that
+    before it writes, another program's may not. JSON: {path, application, state, pid, owner, released, damaged: [path],
+    lock: {lock_id, holder}}; state is alive, dead, free or unknown.
+    """
+    from streamsink.operations.holds import (
+        ALIVE,
+        DEAD,
+        damaged_files,
+        look_at_hold,
+        look_at_lock,
+        release_hold,
+        take_lock_away,
+    )
+
+    options = at.options(given, application=application)
+    file_io = at.store.open()
+    found = (
+        release_hold(file_io, at.root, application) if yes else look_at_hold(file_io, at.root, application, wait=True)
+    )
+    files = damaged_files(file_io, at.root, application, remove=yes) if damaged else []
+    if holder_is_dead and yes:
+        take_lock_away(at.root, options)
+    lock = look_at_lock(at.root, options)
+    owner = found.owner
+    who = (
+        f"process {owner.pid} on {owner.host}, checkpoint {owner.query}, start {owner.epoch}" if owner else "nobody yet"
+    )
+    says = {
+        ALIVE: "a driver that lives holds it" + (f" (process {found.pid})" if found.pid else ""),
+        DEAD: "a dead driver has left its hold: " + ("it is released now" if yes else f"{NOTHING_DONE}"),
+    }
+    lines = [
+        f"{at.root}: application '{application}' was claimed last by {who}",
+        says.get(found.state, "nobody holds it"),
+    ]
+    if damaged:
+        lines += [f"damaged{', deleted' if yes else ''}: {path}" for path in files] or ["no damaged file is here"]
+    if lock is not None:
+        lines.append(f"lock {lock.lock_id}: {lock.holder or 'nobody holds it'}")
+    said: dict[str, Any] = {
+        "path": at.root,
+        "application": application,
+        "state": found.state,
+        "pid": found.pid,
+        "owner": vars(owner) if owner else None,
+        "released": yes and found.state == DEAD,
+        "damaged": files,
+        "lock": vars(lock) if lock is not None else None,
+    }
+    return Answer(said, lines, REFUSED if lock is not None and lock.holder else RIGHT)
+
+
+@command("retire", "$ streamsink retire lake/shop.db/orders --application streamsink")
+@of_path()
+@of_application(required=True)
+@of_query
+@of_sink
+@confirmed
+def retire(at: At, application: str, given: tuple[str, ...], sink: str | None, yes: bool) -> Answer:
+    """Take a query out of a table for good: its state and its journal are removed, its rows stay.
+
+    PATH is a table, or the folder of several. A query that starts under that name later is a new one and writes its
+    source from the beginning of its checkpoint. It refuses while a record is pending, and while the query runs. JSON:
+    {path, application, retired}.
+    """
+    import streamsink
+    from streamsink.operations.journals import look_at_journals
+
+    where: Any = sink_named(sink) if sink is not None else at.root
+    options = at.options(given, application=application)
+    if yes:
+        done = streamsink.retire(where, application, options=options)
+        said = "is taken out; its rows stay" if done else "was not known here: nothing was changed"
+        return Answer(
+            {"path": at.root, "application": application, "retired": done}, [f"{at.root}: '{application}' {said}"]
+        )
+    if sink is not None:
+        raise click.UsageError("--sink has no dry run here: nothing was changed. Give --yes to do it")
+    [look] = look_at_journals(at.store.open(), at.root, application)
+    lines = [
+        f"{look.place}: the journal with {look.retained} records would be removed, and the state of '{application}'"
+    ]
+    if look.pending:
+        lines.append(f"It would be refused: {len(look.pending)} records are pending. Run streamsink recover first.")
+    return Answer({"path": at.root, "application": application, "retired": False}, [*lines, NOTHING_DONE])
+
+
+@command("drop-missing", "$ streamsink drop-missing lake/shop.db/orders")
+@of_path()
+@of_query
+@click.option("--everything", is_flag=True, help="Do it although not one data file is there.")
+@confirmed
+def drop_missing(at: At, given: tuple[str, ...], everything: bool, yes: bool) -> Answer:
+    """Take data files that are gone out of the table, so that the rest of it can be read and written again.
+
+    Their rows were lost with them. JSON: {table, files, rows, snapshot}; without --yes {table, missing: [message]}.
+    """
+    import streamsink
+
+    if yes:
+        done = streamsink.drop_missing(at.root, everything, options=at.options(given))
+        said = {"table": at.root, "files": done.files, "rows": done.rows, "snapshot": done.snapshot_id}
+        return Answer(said, [done.text])
+    report = streamsink.verify(at.root, at.store_options)
+    missing = [found.message for found in report.findings if found.kind == "file.missing"]
+    last = f"These would be taken out of the table. {NOTHING_DONE}" if missing else "No file is missing."
+    return Answer({"table": at.root, "missing": missing}, [*missing, last], FINDINGS if missing else RIGHT)

@@ -1,0 +1,133 @@
+"""``streamsink doctor``: what is wrong with a table and the journals of its queries, and which command mends it.
+
+It looks at what ``streamsink.verify`` finds, and at who holds the queries whose records are pending. Changes nothing.
+"""
+
+import functools
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from streamsink.commands.verify import verify
+from streamsink.errors import Corrupt
+from streamsink.operations.holds import ALIVE, look_at_hold
+from streamsink.operations.journals import OF_SINK, JournalLook, applications_of, look_at_journals
+from streamsink.storage.file_io import FileIO
+from streamsink.table.history.integrity import DAMAGE, NOTE, Finding
+from streamsink.table.read.scan import plan
+from streamsink.table.table import is_table, open_table
+
+_APPLICATION = re.compile(r"application '([^']+)'")
+_RECORD = re.compile(r"/streamsink/([^/\s]+)/record-\d")
+_MISSING = re.compile(r"data file (.+), which does not exist")
+# By the kind of a finding, the command that mends it, if there is one for all cases.
+_RECOVER, _GIVE_UP = "recover {path} -a {application}", "recover {path} -a {application} --give-up"
+_COMMANDS = {
+    "checkpoint.pending": _RECOVER,
+    "checkpoint.lost": _RECOVER,
+    "checkpoint.rolled-back": f"{_RECOVER} -o on_rollback=republish",
+    "pending.files-gone": _GIVE_UP,
+    "journal.missing-record": _GIVE_UP,
+    "journal.corrupt": _GIVE_UP,
+    "file.missing": "drop-missing {path}",
+}
+# What to do where no command does it.
+_RESTORE = "Restore the file from a backup"
+_BY_HAND = {
+    "hint.future": "Delete that file; the next commit makes it anew.",
+    "file.size": f"{_RESTORE}; or, of a data file whose rows are lost, delete it and run 'streamsink drop-missing'.",
+    "data.unreadable": f"{_RESTORE}; or, if its rows are lost, delete it and run 'streamsink drop-missing'.",
+    "data.rows": f"{_RESTORE}; or, if its rows are lost, delete it and run 'streamsink drop-missing'.",
+    "journal.missing": "The query's next start begins a journal anew. If it is not used any more: streamsink retire.",
+}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One thing that is wrong, or worth knowing.
+
+    severity, kind: as of ``Finding``. text: in sentences. command: what mends it, as it is typed; '' where nothing is
+    to be done or no command does it.
+    """
+
+    severity: str
+    kind: str
+    text: str
+    command: str
+
+
+def diagnose(file_io: FileIO, root: str, *, contents: bool = False) -> list[Diagnosis]:
+    """Everything that is found, damage first. contents: read the data files as well.
+
+    root: of a table, or of a folder with journals. Raises Misuse when there is neither; Corrupt when the table's schema
+    is damaged.
+    """
+    names, live = applications_of(file_io, root), frozenset[str]()
+
+    @functools.cache
+    def lives(application: str) -> bool:
+        return application in names and look_at_hold(file_io, root, application, wait=True).state == ALIVE
+
+    if names and not is_table(file_io, root):
+        looks = look_at_journals(file_io, root)
+        found = [each for look in looks for each in _of_journal(root, look, lives)]
+    else:
+        findings = verify(file_io, root, contents).findings
+        if any(finding.kind == "file.missing" for finding in findings):
+            live = _live_files(file_io, root)
+        found = [_of_finding(root, finding, lives, live) for finding in findings]
+    return sorted(found, key=lambda each: each.severity != DAMAGE)
+
+
+def _live_files(file_io: FileIO, root: str) -> frozenset[str]:
+    """Paths of the data files of the newest snapshot; none where its manifests are damaged as well."""
+    try:
+        return frozenset(file.path for file in plan(open_table(file_io, root, for_writing=False))[1])
+    except (Corrupt, FileNotFoundError):
+        return frozenset()
+
+
+def _of_finding(root: str, finding: Finding, lives: Callable[[str], bool], live: Collection[str]) -> Diagnosis:
+    named = _APPLICATION.search(finding.message) or _RECORD.search(finding.message)
+    application, kind, text = named[1] if named else "", finding.kind, finding.message.rstrip(".")
+    if finding.severity == NOTE and kind in _COMMANDS and application and lives(application):
+        return Diagnosis(finding.severity, kind, f"{text}. Its driver runs.", "")
+    command = _COMMANDS.get(kind, "")
+    if kind == "file.missing" and _path_in(finding.message) not in live:
+        command, text = "", f"{text}. {_RESTORE}. Only data files of the newest snapshot can be dropped instead"
+    if "{application}" in command and not application:
+        command = ""
+    by_hand = f" {_BY_HAND[kind]}" if kind in _BY_HAND else ""
+    return Diagnosis(finding.severity, kind, f"{text}.{by_hand}", _typed(command, root, application))
+
+
+def _path_in(message: str) -> str:
+    """The path of the file that is missing."""
+    found = _MISSING.search(message)
+    return found[1] if found else ""
+
+
+def _of_journal(root: str, look: JournalLook, lives: Callable[[str], bool]) -> Iterator[Diagnosis]:
+    """Findings of a journal that lies in no table."""
+    for record in look.pending:
+        what = f"record {record.sequence} of application '{look.application}' is pending"
+        bad = record.problem or (f"{len(record.gone)} of its files are gone" if record.gone else "")
+        command = "" if lives(look.application) else _GIVE_UP if bad else _RECOVER
+        if look.of == OF_SINK and command:
+            command += " --sink MODULE:NAME"
+        yield Diagnosis(
+            DAMAGE if bad else NOTE,
+            "pending.files-gone" if record.gone else "journal.corrupt" if bad else "checkpoint.pending",
+            f"{what}, and {bad}" if bad else f"{what}: the next start publishes it",
+            _typed(command, root, look.application),
+        )
+
+
+def _typed(command: str, root: str, application: str) -> str:
+    return f"streamsink {command.format(path=shlex.quote(root), application=application)}" if command else ""
+
+
+def is_ill(found: Sequence[Diagnosis]) -> bool:
+    """Whether something is damaged, or a command is to be run."""
+    return any(each.severity == DAMAGE or each.command for each in found)

@@ -1,0 +1,189 @@
+"""The journals below a place: who owns each, what is pending in it, and what of that is there. Changes nothing."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from streamsink.errors import Corrupt, Misuse
+from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal, journal_dir
+from streamsink.journal.others import is_certain
+from streamsink.protocol.committable import AppState, Committable
+from streamsink.sinks.paimon.past.records import files_in_place
+from streamsink.storage.file_io import FileIO
+from streamsink.table.application_states import States
+from streamsink.table.table import Table, is_table, open_table
+
+# What a journal belongs to.
+OF_TABLE, OF_TABLES, OF_SINK = "table", "tables", "sink"
+_HEADS, _KIND = "heads", "kind"  # keys in the payloads of records of several tables, and of all Paimon tables
+_OWNER, _RECORD = "owner-", "record-"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who has claimed an application last. Empty texts and 0 where the owner's file does not say it."""
+
+    epoch: int
+    query: str
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record that is not published yet, or whose publishing was undone.
+
+    name: what the user calls the checkpoint. path: of the record's file. rows, files, bytes: None where the record
+    cannot be read, which ``problem`` says. gone: paths of files of it that are nowhere. undone: a mark says that it
+    was published, and the table does not have it.
+    """
+
+    sequence: int
+    name: str
+    path: str
+    rows: int | None = None
+    files: int | None = None
+    bytes: int | None = None
+    written_ms: int | None = None
+    gone: Sequence[str] = ()
+    undone: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class JournalLook:
+    """One application's journal.
+
+    place: its folder. of: OF_TABLE, OF_TABLES or OF_SINK. published: number of the last record that is published, as
+    far as table or marks tell. pending: records behind it, in order. missing: number of the first record that is
+    missing between these, if one is.
+    """
+
+    application: str
+    place: str
+    of: str
+    owner: Owner | None
+    published: int
+    retained: int
+    pending: Sequence[Record]
+    missing: int | None = None
+
+
+def applications_of(file_io: FileIO, root: str) -> list[str]:
+    """The names of the applications that have a journal below this place, in alphabetical order."""
+    return sorted(entry.name for entry in file_io.entries(os.path.join(root, JOURNAL_DIR)) if entry.is_dir)
+
+
+def look_at_journals(file_io: FileIO, root: str, application: str | None = None) -> list[JournalLook]:
+    """Look at the journal of each application, or of this one.
+
+    Raises Misuse when there is no journal of that name; Corrupt when the table's schema or newest snapshot is damaged.
+    """
+    names = applications_of(file_io, root)
+    if application is not None and application not in names:
+        raise no_journal(root, application, names)
+    table = open_table(file_io, root, for_writing=False) if is_table(file_io, root) else None
+    states = table.states.read(table.snapshots.latest()) if table is not None else None
+    return [
+        _Look(file_io, root, name, table, states).look()
+        for name in ([application] if application is not None else names)
+    ]
+
+
+def no_journal(root: str, application: str, known: Sequence[str]) -> Misuse:
+    """The error for a name that has no journal here. known: those that have one."""
+    return Misuse(
+        f"{root}: there is no journal of application '{application}' here; those that have one: "
+        f"{', '.join(known) or 'none'}. Nothing was changed. Give the path that the query writes to, and its own name",
+        kind="journal.unknown",
+    )
+
+
+def owner_of(file_io: FileIO, folder: str) -> Owner | None:
+    """The newest owner of the journal in this folder; None where nobody has claimed it."""
+    epochs = [
+        int(n[len(_OWNER) :]) for n in file_io.names(folder) if n.startswith(_OWNER) and n[len(_OWNER) :].isdigit()
+    ]
+    if not epochs:
+        return None
+    try:
+        said = json.loads(file_io.read(os.path.join(folder, f"{_OWNER}{max(epochs)}")))
+        return Owner(max(epochs), str(said.get("query", "")), str(said.get("host", "")), int(said.get("pid", 0)))
+    except (FileNotFoundError, ValueError, TypeError, AttributeError):
+        return Owner(max(epochs), "", "", 0)  # its file is damaged, or it was pruned since the listing
+
+
+def written_ms(path: str) -> int | None:
+    """When a file was written, in ms since the epoch; None where it does not lie on a local disk, or is gone."""
+    try:
+        return os.stat(path).st_mtime_ns // 1_000_000
+    except OSError:
+        return None
+
+
+class _Look:
+    def __init__(self, file_io: FileIO, root: str, application: str, table: Table | None, states: States | None):
+        self._io, self._root, self._name, self._table, self._states = file_io, root, application, table, states
+        self._journal = FileJournal(file_io, root, application, 2, of_table=table is not None)
+
+    def look(self) -> JournalLook:
+        self._journal.read_listing()
+        retained = self._journal.retained()
+        loaded = {sequence: self._load(sequence) for sequence in retained}
+        published = self._published(retained)
+        behind = [sequence for sequence in retained if sequence > published]
+        missing = next((number for number, s in enumerate(behind, published + 1) if s != number), None)
+        newest = next((found for s in reversed(retained) if isinstance(found := loaded[s], Committable)), None)
+        return JournalLook(
+            self._name,
+            self._journal.place,
+            self._kind(newest),
+            owner_of(self._io, journal_dir(self._root, self._name)),
+            published,
+            len(retained),
+            [self._record(sequence, loaded[sequence]) for sequence in behind],
+            missing if published or len(behind) > 1 else None,
+        )
+
+    def _published(self, retained: Sequence[int]) -> int:
+        said = self._states.by_application.get(self._name) if self._states is not None else None
+        if said is not None:
+            return AppState.from_json(said).sequence
+        marked = [sequence for sequence in retained if is_certain(self._journal, sequence)]
+        return max(marked, default=0)
+
+    def _load(self, sequence: int) -> Committable | Exception | None:
+        try:
+            return self._journal.load(sequence)
+        except (Corrupt, Misuse) as broken:
+            return broken
+
+    def _kind(self, newest: Committable | None) -> str:
+        if self._table is not None:
+            return OF_TABLE
+        payload: Mapping[str, object] = newest.payload if newest is not None else {}
+        return OF_TABLES if _HEADS in payload else OF_TABLE if _KIND in payload else OF_SINK
+
+    def _record(self, sequence: int, found: Committable | Exception | None) -> Record:
+        path = os.path.join(self._journal.place, f"{_RECORD}{sequence}.json")
+        if not isinstance(found, Committable):
+            problem = str(found) if found is not None else "it is gone"
+            return Record(sequence, "", path, written_ms=written_ms(path), problem=problem)
+        return Record(
+            sequence,
+            found.state.checkpoint_name,
+            path,
+            found.rows,
+            len(found.files),
+            found.bytes,
+            written_ms(path),
+            self._gone(found),
+            is_certain(self._journal, sequence),
+        )
+
+    def _gone(self, record: Committable) -> Sequence[str]:
+        if self._table is not None:
+            return list(files_in_place(self._table, record)[2])
+        places = [(os.path.join(self._root, f.staged), os.path.join(self._root, f.final)) for f in record.files]
+        return [final for staged, final in places if not self._io.exists(final) and not self._io.exists(staged)]

@@ -1,0 +1,1 @@
+"""Dead letters: looking at them, and replaying them into their table after a fix, each row once."""

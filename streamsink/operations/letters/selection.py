@@ -1,0 +1,103 @@
+"""The dead letters of a table for them, read without Spark: chosen, counted, and told apart. Changes nothing."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamsink.errors import Misuse
+from streamsink.storage.file_io import FileIO
+from streamsink.table.read.scan import read_arrow
+from streamsink.table.table import Table, open_table
+
+_OWN = ("application", "checkpoint_id", "target", "reason", "column", "row")
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One dead letter. row: the whole row as JSON text. positions: what the source says of it, by column.
+
+    digest: of all that the table says of it. Letters with the same one are interchangeable.
+    """
+
+    application: str
+    checkpoint_id: int
+    target: str | None
+    reason: str
+    column: str | None
+    row: str
+    positions: tuple[tuple[str, Any], ...]
+    digest: str
+
+    @property
+    def kind(self) -> str:
+        """The kind of the reason, a word for programs."""
+        return self.reason.partition(":")[0]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which letters are meant; None means all."""
+
+    target: str | None = None
+    application: str | None = None
+    kind: str | None = None
+
+    def takes(self, letter: Letter) -> bool:
+        """Whether this letter is one of them."""
+        return (
+            self.target in (None, letter.target)
+            and self.application in (None, letter.application)
+            and self.kind in (None, letter.kind)
+        )
+
+
+def open_letters(file_io: FileIO, path: str) -> Table:
+    """The table with the letters. Raises Misuse when it is none for dead letters."""
+    table = open_table(file_io, path, for_writing=False)
+    missing = [name for name in _OWN if name not in table.known_schema.field_names]
+    if missing:
+        raise Misuse(
+            f"{path}: this is no table of dead letters: it has no column '{missing[0]}'. Nothing was changed. Give the "
+            "path of the table that the query names with dead_letters",
+            kind="letters.no-such-table",
+        )
+    return table
+
+
+def letters_of(table: Table, chosen: Chosen) -> list[Letter]:
+    """The letters of the newest snapshot, in the order of its files; all in memory.
+
+    Raises Corrupt for damaged files.
+    """
+    found = read_arrow(table).to_pylist()
+    letters = [_letter(table.table_id, row) for row in found]
+    return [letter for letter in letters if chosen.takes(letter)]
+
+
+def counts(letters: Sequence[Letter]) -> list[tuple[tuple[str, str | None, str, str | None], int]]:
+    """How many letters there are for each (application, target, kind of the reason, column), the most first."""
+    found = Counter((each.application, each.target, each.kind, each.column) for each in letters)
+    return sorted(found.items(), key=lambda each: (-each[1], str(each[0])))
+
+
+def left(letters: Sequence[Letter], done: Counter[str]) -> list[Letter]:
+    """Those of these letters that are not replayed yet. done: how often each digest was."""
+    still, found = Counter(done), []
+    for letter in letters:
+        if still[letter.digest] > 0:
+            still[letter.digest] -= 1
+        else:
+            found.append(letter)
+    return found
+
+
+def _letter(table_id: str, row: dict[str, Any]) -> Letter:
+    own = [row.pop(name) for name in _OWN]
+    # A column that was added later is null in earlier letters, which must stay the same letters.
+    said = json.dumps([table_id, *own, sorted(each for each in row.items() if each[1] is not None)], default=str)
+    digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    application, checkpoint_id, target, reason, column, text = own
+    return Letter(application, checkpoint_id, target, reason, column, text, tuple(row.items()), digest)

@@ -1,0 +1,93 @@
+"""Errors that tell an operator to do something name the command that does it; the command is typed as they say it."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import streamsink
+from streamsink.errors import StreamsinkError
+from streamsink.storage.file_io import local_file_io
+from streamsink.testing.driver import SparkCheckpoint
+from tests.cli.conftest import run, said
+from tests.cli.lakes import PENDING, PUBLISHED, driver, dying
+
+ENDS = [*PUBLISHED, PENDING, 50]
+
+
+@pytest.fixture
+def table(tmp_path) -> Path:
+    """A table in a folder whose name has a space, with a record that is pending."""
+    root = tmp_path / "my lake" / "orders"
+    dying(root, SparkCheckpoint("q1"), ENDS[:4])
+    return root
+
+
+def _start(table: Path) -> None:
+    """The query starts again with its checkpoint, in which the last batch is not committed."""
+    driver(table).run(local_file_io(False), SparkCheckpoint("q1", ENDS[:4], len(PUBLISHED)), ENDS)
+
+
+def _told(table: Path, kind: str) -> list[str]:
+    """The command that the error of the query's start names."""
+    with pytest.raises(StreamsinkError) as refused:
+        _start(table)
+    assert refused.value.kind == kind, refused.value
+    found = re.search(r"\(in a shell: streamsink (.+?)\)", str(refused.value))
+    assert found, refused.value
+    return shlex.split(found[1])
+
+
+def _journal(table: Path, name: str) -> Path:
+    return table / "streamsink" / "streamsink" / name
+
+
+def _whole(table: Path, rows: int = 50) -> None:
+    """The query goes on, and each row is there once."""
+    _start(table)
+    assert sorted(streamsink.read_arrow(table)["id"].to_pylist()) == list(range(rows))
+
+
+def test_a_record_whose_files_are_gone_is_given_up(table):
+    next(_journal(table, "staging").rglob("*.parquet")).unlink()
+    run(*_told(table, "pending.files-gone"))
+    _whole(table)
+
+
+def test_a_damaged_record_is_given_up(table):
+    path = _journal(table, "record-4.json")
+    path.write_bytes(path.read_bytes()[:-5])
+    run(*_told(table, "journal.corrupt"))
+    _whole(table)
+
+
+def test_what_is_given_up_says_where_a_new_checkpoint_begins(table):
+    """The command in the report of another command prints the offsets."""
+    next(_journal(table, "staging").rglob("*.parquet")).unlink()
+    [done] = said(*_told(table, "pending.files-gone"))["given_up"]
+    found = re.search(r"\(in a shell: streamsink (.+?)\)", done["text"])
+    assert said(*shlex.split(found[1]))["startingOffsets"] == {"t": {"0": PUBLISHED[-1]}}
+
+
+@pytest.mark.parametrize("name", ["owner-1", "journal-1"])
+def test_a_damaged_file_that_holds_no_data_is_deleted(table, name):
+    """What claims the name, and which journal it is. Without --yes the command only names the file."""
+    path = _journal(table, name)
+    path.write_text("{")
+    words = _told(table, "journal.owner" if name == "owner-1" else "journal.identity")
+    assert str(path) in run(*(word for word in words if word != "--yes")).stdout and path.exists()
+    assert said(*words)["damaged"] == [str(path)] and not path.exists()
+    _whole(table)
+
+
+def test_data_files_that_are_gone_are_dropped(table):
+    """The rest of the table can be read and written again."""
+    run("recover", str(table), "--yes")
+    gone = sorted((table / "dt=2026-11-01" / "bucket-0").glob("*.parquet"))
+    lost = sum(streamsink.read_arrow(table)["dt"].to_pylist().count(day) for day in ["2026-11-01"])
+    for path in gone:
+        path.unlink()
+    run(*_told(table, "data.missing"))
+    _start(table)
+    assert streamsink.read_arrow(table).num_rows == 50 - lost

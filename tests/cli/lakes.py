@@ -1,0 +1,88 @@
+"""A small lake for the commands, made without Spark: lake/shop.db/orders, with a query whose driver died."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from streamsink import faults
+from streamsink.format.types import parse_ddl
+from streamsink.options import RESTORE_AND_CONTINUE, SinkOptions
+from streamsink.storage.file_io import local_file_io
+from streamsink.table.routed.rules import ROUTE, Routing
+from streamsink.table.table import create_table, new_schema, open_table
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
+from streamsink.testing.faults import InjectedCrash
+from streamsink.testing.many_driver import LettersDriver
+
+SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
+PUBLISHED = (10, 20, 30)
+PENDING = 40
+
+
+def rows(start: int, end: int) -> pa.RecordBatch:
+    numbers = range(start, end)
+    return pa.record_batch({"id": list(numbers), "dt": [f"2026-11-{1 + n % 3:02}" for n in numbers]}, schema=SCHEMA)
+
+
+def driver(root: Path | str, **settings) -> MicroBatchDriver:
+    options = SinkOptions(partition_by=("dt",), restore=RESTORE_AND_CONTINUE, **settings)
+    return MicroBatchDriver(str(root), SCHEMA, rows, options)
+
+
+def dying(root, checkpoint: SparkCheckpoint, ends, step: str = "precommit.saved", file_io=None, **settings) -> None:
+    """Run the query up to the last batch, in which its driver dies at this step, and does nothing more.
+
+    file_io: of the store; else the local disk.
+    """
+    left = [len(ends) - checkpoint.committed]
+
+    def die(reached: str) -> None:
+        left[0] -= reached == step
+        if left[0] <= 0:
+            raise InjectedCrash
+
+    faults.arm(die)
+    try:
+        driver(root, **settings).run(file_io or local_file_io(False), checkpoint, ends)
+    except InjectedCrash:
+        return
+    finally:
+        faults.arm(None)
+    raise AssertionError(f"{step} was not reached")
+
+
+def make_lake(folder: Path) -> Path:
+    """Returns the table, which has three snapshots and one record pending."""
+    root, checkpoint = folder / "lake" / "shop.db" / "orders", SparkCheckpoint("q1")
+    dying(root, checkpoint, [*PUBLISHED, PENDING])
+    make_letters(root.parent)
+    return root
+
+
+def make_letters(warehouse: Path) -> None:
+    """Of the 12 rows of the table clicks every third one has no ``n``, and is a dead letter in the table rejected."""
+    file_io, path = local_file_io(False), str(warehouse / "clicks")
+    create_table(file_io, path, new_schema(parse_ddl("id BIGINT, n BIGINT NOT NULL"), (), {}))
+    settings = SinkOptions.of(path, {"restore": RESTORE_AND_CONTINUE})
+    routing = Routing.of(str(warehouse), {"clicks": {}}, settings, dead_letters="rejected", unrouted="fail")
+    letters = LettersDriver(str(warehouse), _CLICKS, _clicks, routing, settings)
+    letters.earlier_name = "streamsink-clicks"
+    letters.run(file_io, SparkCheckpoint("q2"), [6, 12])
+
+
+def allow_nulls(path: str) -> None:
+    """The fix: the column that was NOT NULL takes nulls from now on."""
+    table = open_table(local_file_io(False), path, for_writing=True)
+    newest = table.latest_schema()
+    fields = tuple(replace(field, type=field.type.as_nullable(True)) for field in newest.fields)
+    table.schemas.add(replace(newest, id=newest.id + 1, fields=fields))
+
+
+_CLICKS = pa.schema([("id", pa.int64()), ("n", pa.int64()), (ROUTE, pa.string())])
+
+
+def _clicks(start: int, end: int) -> pa.RecordBatch:
+    numbers = range(start, end)
+    columns = {"id": list(numbers), "n": [None if n % 3 == 0 else n for n in numbers], ROUTE: ["clicks"] * len(numbers)}
+    return pa.record_batch(columns, schema=_CLICKS)

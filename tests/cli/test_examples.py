@@ -1,0 +1,56 @@
+"""Each example of the help does what the help says, and the help itself is listed and documented."""
+
+import json
+import shlex
+
+import click
+import pytest
+
+from streamsink.cli.main import COMMANDS, GROUPS, cli
+from tests import cli_page
+from tests.cli.conftest import run
+
+_FOUND = (0, 1)
+# It takes seconds: ``make soak`` runs it, the gate another one of the same command.
+LONG = ("$ streamsink demo --kill-at commit.published --json",)
+EXAMPLES = [
+    pytest.param(line, marks=[pytest.mark.soak] if line in LONG else [])
+    for command in cli_page.commands()
+    for line in getattr(command, "examples", ())
+]
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_an_example_of_the_help_runs(lake, line):
+    """It ends with 0, or with 1 for findings, and says something; with --json it says one document."""
+    prompt, program, *arguments = shlex.split(line)
+    assert (prompt, program) == ("$", "streamsink")
+    before = _names(lake)
+    done = click.testing.CliRunner().invoke(cli, arguments)
+    assert done.exit_code in _FOUND, done.output + done.stderr
+    assert done.stdout.strip()
+    if "--json" in arguments:
+        json.loads(done.stdout)
+    if "--yes" not in arguments:
+        assert _names(lake) == before, "a command without --yes changes nothing"
+
+
+def _names(folder) -> dict:
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_each_command_has_help_an_example_and_a_place_in_the_list():
+    names = [name for group in GROUPS.values() for name in group]
+    assert sorted(names) == sorted(COMMANDS) and len(names) == len(set(names))
+    for command in cli_page.commands():
+        assert command.help and getattr(command, "examples", ()), command.name
+
+
+def test_the_page_of_commands_is_as_the_help_has_it():
+    """``python -m tests.cli_page`` writes it."""
+    assert cli_page.PAGE.read_text(encoding="utf-8") == cli_page.page()
+
+
+@pytest.mark.parametrize("arguments", [("snapshots",), ("nothing",), ("recover", "lake", "--option", "x")])
+def test_a_wrong_call_ends_with_2(lake, arguments):
+    run(*arguments, code=2)

@@ -1,0 +1,132 @@
+"""What all commands have in common: documents, tables, errors, exit codes, settings of stores, looking again."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from streamsink import errors
+from streamsink.cli.frame import fail
+from streamsink.cli.main import cli
+from streamsink.cli.output import Rows, age, plain
+from tests.cli.conftest import run, said
+
+
+def test_a_look_is_repeated_as_often_as_it_is_wanted(orders):
+    """Each time one JSON document, so that a program may read line by line."""
+    done = run("snapshots", orders, "--watch", "0.05", "--watch-times", "3", "--json")
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3 and {json.loads(line)["retained"] for line in lines} == {3}
+
+
+def test_the_numbers_of_looks_agree_with_the_table(orders):
+    """Of snapshots, files and partitions."""
+    snapshots = said("snapshots", orders, "--limit", "2")
+    assert [each["id"] for each in snapshots["snapshots"]] == [3, 2] and snapshots["retained"] == 3
+    assert [each["added_rows"] for each in snapshots["snapshots"]] == [10, 10]
+    files = said("files", orders, "--all")
+    assert (files["files"], files["rows"], len(files["listed"])) == (9, 30, 9)
+    assert sum(os.path.getsize(os.path.join(orders, each["path"])) for each in files["listed"]) == files["bytes"]
+    assert said("files", orders, "--snapshot", "1")["files"] == 3
+    found = said("partitions", orders)["partitions"]
+    assert [(each["partition"], each["rows"]) for each in found] == [(f"dt=2026-11-0{day}", 10) for day in (1, 2, 3)]
+
+
+def test_positions_and_offsets_say_where_the_query_is(orders):
+    """Positions are those of what is published; a new checkpoint begins behind what is pending."""
+    [state] = said("positions", orders)["applications"]
+    assert (state["checkpoint_id"], state["record"]) == (2, 3) and state["topics"][0]["next"] == {"0": 30}
+    offsets = said("offsets", orders, "--partitions", "t=2")
+    assert offsets["startingOffsets"] == {"t": {"0": 40, "1": -2}}
+    run("offsets", orders, "--partitions", "t", code=2)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.Misuse("m", kind="k.m"), 3),
+        (errors.Fenced("m", kind="k.m"), 3),
+        (errors.Conflict("m", kind="k.m"), 3),
+        (errors.Corrupt("m", kind="k.m"), 4),
+        (errors.Retryable("m", kind="k.m"), 5),
+        (errors.OutcomeUnknown("m", kind="k.m"), 5),
+        (OSError(5, "m"), 5),
+    ],
+)
+def test_each_class_of_error_has_its_exit_code(error, code, capsys):
+    """As the help lists them; kind and text are shown, and in JSON both have names."""
+    for as_json in (False, True):
+        with pytest.raises(Exception) as ended:
+            fail(error, as_json)
+        assert ended.value.exit_code == code
+    shown = capsys.readouterr()
+    assert "m" in shown.err and set(json.loads(shown.out)["error"]) == {"kind", "message"}
+
+
+def test_settings_of_a_store_come_from_the_line_and_from_a_file(orders, tmp_path):
+    """Those of the line count more; what is wrong is named, and no value of it is shown."""
+    settings = tmp_path / "s3.json"
+    settings.write_text('{"s3.secret-key": "hidden", "s3.nothing": "x"}')
+    refused = run("snapshots", "s3://bucket/t", "--store-options", str(settings), code=3)
+    assert refused.stderr.startswith("option.unknown: ") and "hidden" not in refused.stderr
+    by_name = CliRunner(env={"STREAMSINK_STORE_OPTIONS": str(settings)}).invoke(cli, ["snapshots", "s3://bucket/t"])
+    assert by_name.exit_code == 3 and "s3.nothing" in by_name.stderr
+    for wrong in ("[1]", "{"):
+        settings.write_text(wrong)
+        assert str(settings) in run("snapshots", orders, "--store-options", str(settings), code=2).stderr
+    assert run("snapshots", orders, "--store-option", "x", code=2)
+
+
+def test_an_option_of_the_query_is_read_as_it_is_declared(orders):
+    """A number, a truth value, names, or a text; an unknown one is refused by name."""
+    assert said("recover", orders, "-o", "x=1", code=3)["error"]["kind"] == "option.unknown"
+    assert said("recover", orders, "-o", "journal_retain=x", code=3)["error"]["kind"] == "option.value"
+    good = ("journal_retain=7", "flush=false", "partition_by=dt", "accept_as_new=123456789012", "adopt_from_batch=3")
+    run("recover", orders, *(part for text in good for part in ("-o", text)))
+
+
+def test_a_table_in_a_pipe_is_plain_text():
+    """Numbers stand at the right, texts at the left, and what is not known is a dash."""
+    assert plain(Rows("T", ("a", "number"), [["x", 1234], ["longer", None]])) == (
+        "T\na       number\nx        1,234\nlonger       -"
+    )
+
+
+def test_a_table_on_a_terminal_has_lines(orders):
+    """It is drawn by rich, as wide as the terminal."""
+    ours, theirs = pty.openpty()
+    call = "from streamsink.cli.main import main; main()"
+    environment = {**os.environ, "COLUMNS": "150", "TERM": "xterm"}
+    subprocess.run(
+        [sys.executable, "-c", call, "partitions", orders], stdout=theirs, env=environment, check=True, timeout=60
+    )
+    os.close(theirs)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert "dt=2026-11-01" in shown and "┏" in shown
+
+
+@pytest.mark.parametrize(("ms", "text"), [(5, "5 ms"), (61_000, "1 min"), (7_200_000, "2 h"), (None, None)])
+def test_ages_are_in_their_largest_unit(ms, text):
+    assert age(ms) == text
+
+
+def test_completion_of_shells_knows_the_commands():
+    """click's own: the script is made by the program itself."""
+    environment = {
+        "_STREAMSINK_COMPLETE": "bash_complete",
+        "COMP_WORDS": "streamsink dead-letters r",
+        "COMP_CWORD": "2",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", "from streamsink.cli.main import main; main()"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=60,
+    )
+    assert done.stdout.split() == ["plain,replay"]
