@@ -57,6 +57,7 @@ SMALL = {
     "streamsink/commands/own_sinks.py": "the refusals that give_up, retire and starting_offsets share",
     "streamsink/iceberg.py": "the name under which users import the sink, as streamsink/kafka.py is",
     "streamsink/kafka.py": "the name under which users import the sink, as streamsink/sink.py is for authors",
+    "streamsink/maintenance/__init__.py": "the names under which users call what its modules have",
     "streamsink/protocol/run_inputs.py": "pure rules that the admission of runs and Spark's side share",
     "streamsink/table/commit/changes.py": "what a commit changes, shared by its parts, by commands and by sinks",
     "streamsink/table/layout.py": "the only place that knows Paimon's paths, which every room above the table uses",

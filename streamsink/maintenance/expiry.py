@@ -192,7 +192,7 @@ def _with_table(
     """Call ``do`` with the open table, and what the journals need of it."""
     from streamsink.sinks.paimon.care.needed import needed_by_journals
     from streamsink.storage.stores import table_path
-    from streamsink.table.care.on_main import check_main
+    from streamsink.table.history.retained import check_main
 
     def with_needed(table: "Table") -> T:
         check_main(table, name)

@@ -10,7 +10,7 @@ from streamsink import maintenance
 from streamsink.format.types import parse_ddl
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.stores import table_path
-from streamsink.table.care import fast_forward
+from streamsink.table.branching import fast_forward
 from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import open_table
 from streamsink.testing.driver import SparkCheckpoint

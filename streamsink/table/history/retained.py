@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from streamsink.errors import Corrupt
+from streamsink.errors import Corrupt, Misuse
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
 
@@ -133,3 +133,16 @@ def _next_snapshot(data: bytes, path: str) -> int:
             "deleted. Let its reader write it again, or delete the file when that reader is no more",
             kind="consumer.corrupt",
         ) from broken
+
+
+def check_main(table: "Table", name: str) -> None:
+    """Raises Misuse for a branch: all branches have their files in common, so care is taken of them from the main one.
+
+    name: of what was called, or of the option.
+    """
+    if table.layout.branch:
+        raise Misuse(
+            f"{table.root}: {name} was given branch '{table.layout.branch}', expected the table itself. Nothing was "
+            f"changed. Call it for {table.layout.main}: what its branches need stays",
+            kind="branch.given",
+        )

@@ -17,6 +17,7 @@ from streamsink.sinks.paimon.care.needed import needed_by_journals
 from streamsink.storage.file_io import FileIO
 from streamsink.table.care.auto_tags import MODE, AutoTags
 from streamsink.table.care.maintain import Maintainer
+from streamsink.table.history.retained import check_main
 from streamsink.table.table import Table
 
 # A store that does not answer, or others that were first, end the query when that happens so often in a row.
@@ -26,8 +27,12 @@ _PATIENCE_MS = 120_000
 
 
 def check_tags(table: Table, options: SinkOptions) -> Table:
-    """Returns the table. Raises Misuse where it wants tags by period, and nobody here would make them."""
+    """Returns the table. Raises Misuse where it wants tags by period, and nobody here would make them, and for a branch
+    with maintenance.
+    """
     schema = table.known_schema
+    if options.maintenance:
+        check_main(table, "maintenance=True")
     if not options.maintenance and AutoTags.of(table.root, schema.options) is not None:
         raise Misuse(
             f"{table.root}: its option {MODE} is {schema.options[MODE]!r}, which asks writers to make tags. Nothing "
