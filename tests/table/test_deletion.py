@@ -71,6 +71,8 @@ ALLOWED = {
     "streamsink/journal/staging.py:withdraw": "this writer's announcement, for a number that it has never begun",
     "streamsink/journal/staging.py:drop": "this writer's announcement, whose number is published",
     "streamsink/journal/staging.py:_delete": "folders that no record names, or whose number is published or taken",
+    "streamsink/sinks/databases/postgresql.py:delete": "hands such rows on to a statement",
+    "streamsink/sinks/databases/staging.py:move": "the same",
     "streamsink/sinks/databases/changes.py:apply": "rows of a database by their key, which the user's rows say",
     "streamsink/sinks/directory/file_formats.py:abort": "this writer's own staged files",
     "streamsink/sinks/directory/file_sink.py:give_up": "files of a record that is given up, on purpose only",
