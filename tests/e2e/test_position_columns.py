@@ -23,7 +23,7 @@ from streamsink.table.routed.rules import Routing
 from streamsink.table.write.position_ranges import PositionRanges
 from tests.advice.following import advice, follows
 from tests.e2e.harness import assert_each_once, ids_in
-from tests.e2e.kafka_data import new_topic, send
+from tests.e2e.kafka_data import AT_ONCE, new_topic, send
 
 pytestmark = pytest.mark.spark
 POSITIONS = ("topic", "partition", "offset")
@@ -308,6 +308,7 @@ def test_a_query_that_does_not_carry_kafka_s_positions_is_stopped_at_its_first_b
             spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", kafka_broker.bootstrap)
             .option("subscribe", topic)
+            .options(**AT_ONCE)
         )
         rows = (
             source.option("startingOffsets", "earliest")
