@@ -240,6 +240,7 @@ def test_without_the_column_the_error_says_how_to_get_it(spark, ground):
     assert_each_once(ground.table, ids_of(0, 6))
 
 
+@pytest.mark.in_turn("columns that are not the file", 1)
 @follows("files.column")
 @pytest.mark.parametrize(
     "way",

@@ -118,6 +118,7 @@ def test_a_full_disk_loses_nothing(spark, ground, folder, accident, way):
     assert_each_once(job.table, ids_of(0, 3))
 
 
+@pytest.mark.in_turn("full disks", 3)
 def test_a_disk_that_is_full_for_tasks_alone_loses_nothing(spark, ground):
     """The errno with which a task fails reaches the driver as text."""
     ground.add_files(0, 1)
