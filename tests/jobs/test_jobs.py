@@ -102,6 +102,7 @@ def test_a_warehouse_on_a_store_is_for_messages_of_kafka(job, more):
     assert refused.returncode == 2 and "a warehouse on a store goes with --brokers" in refused.stderr
 
 
+@pytest.mark.in_turn("jobs", 1)
 @pytest.mark.slow
 def test_the_embedded_run_ends_by_itself_and_a_second_one_goes_on_where_it_ended(job):
     counts, said = job.closing("kafka_to_lake.py", "--events", str(EVENTS), "--rows-per-batch", "1000")
