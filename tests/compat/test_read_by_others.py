@@ -158,7 +158,7 @@ CONSTANT = {
 WITHOUT_DICTIONARY = ("BOOLEAN", "DECIMAL(19, 4)", "DECIMAL(38, 10)", "DECIMAL(38, 0)")
 
 
-@pytest.mark.in_turn("values that repeat", 8)
+@pytest.mark.in_turn("values that repeat", 4)
 @pytest.mark.parametrize("kind", CONSTANT)
 def test_a_value_that_repeats_is_found_by_java_s_filter(java, path, kind):
     """A repeating column has a dictionary in a file that is not small, which Java's filters look into."""
