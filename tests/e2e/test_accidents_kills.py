@@ -39,7 +39,7 @@ PAUSES = [
 
 
 @follows("writer.fenced", "journal.record-taken")
-@pytest.mark.in_turn("zombies", 1)
+@pytest.mark.in_turn("accidents of killed drivers", 1)
 @pytest.mark.parametrize("step, kind", PAUSES)
 def test_s10_a_zombie_driver_is_fenced(spark, ground, step, kind):
     """It is paused in its commit, and its successor replays and goes on.

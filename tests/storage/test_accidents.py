@@ -144,6 +144,7 @@ def test_removed_metadata_is_an_error(world):
     assert world.ids() == []
 
 
+@pytest.mark.in_turn("writers of a store at once", 1)
 @pytest.mark.parametrize("kind", REMOTE)
 def test_writers_at_once_lose_nothing_although_one_is_killed(kind, request):
     """Four processes write to one table, and one of them is ended by SIGKILL and started again:
