@@ -127,7 +127,6 @@ def test_a_start_commits_what_is_decided(world):
     _accident(world, _decisions(_log(world()))[-1], AFTER)
 
 
-@pytest.mark.in_turn("branches of a server", 4)
 def test_a_reply_to_the_decision_is_lost(world, served):
     """The driver looks, and commits the branches in the same run."""
     number = _decisions(_log(world()))[-1]
@@ -204,7 +203,6 @@ def test_the_server_is_killed_between_prepare_and_commit(world, served, mode):
     _all_once(made)
 
 
-@pytest.mark.in_turn("branches of a server", 4)
 @follows("database.branch-lost")
 def test_a_branch_that_somebody_has_rolled_back(world, served, monkeypatch):
     """It is never taken for committed: the query stops until its rows, if it had any, are given up by hand."""
@@ -259,7 +257,6 @@ def test_options_of_writers(served, options):
         served.sink("/journal", **options)
 
 
-@pytest.mark.in_turn("branches of a server", 4)
 def test_a_branch_that_waits_for_another_one(world, served, impatient, caplog):
     """Two writers in each other's way would wait for ever: one writes instead."""
     made = world(create_table=False)
@@ -374,7 +371,6 @@ def _sleeper(made, monkeypatch):
     return wakes_up
 
 
-@pytest.mark.in_turn("branches of a server", 4)
 def test_a_sleeper_decides_between_two_tries_of_its_successor(world, served, monkeypatch):
     """The successor has looked for branches in its first try; then it finds its record committed, but not these."""
     made = world(check_rows_up_to=0)
