@@ -73,7 +73,7 @@ def send_to(bootstrap: str, topic: str, messages, settings: dict | None = None, 
         )
         if i % 1000 == 0:
             producer.poll(0)
-    assert producer.flush(60) == 0
+    assert producer.flush(WAIT_S) == 0
     assert refused == []
 
 
