@@ -21,10 +21,14 @@ METRICS_S = 1
 
 
 class HdfsCluster(Server):
-    """A NameNode and its DataNodes."""
+    """A NameNode and its DataNodes, each of which has a copy of every block."""
 
     ports = 2
     ready_timeout_s = 180
+
+    def __init__(self, data_dir: Path, datanodes: int = DATANODES) -> None:
+        super().__init__(data_dir)
+        self._datanodes = str(datanodes)
 
     @property
     def uri(self) -> str:
@@ -52,14 +56,15 @@ class HdfsCluster(Server):
         command += [
             "org.apache.hadoop.test.MiniDFSClusterManager",
             "-datanodes",
-            str(DATANODES),
+            self._datanodes,
             "-nnport",
             str(name_port),
         ]
         command += ["-httpport", str(web_port), "-writeDetails", str(self._details)]
         if not data.exists():
             command.append("-format")
-        return command + [part for name, value in SETTINGS.items() for part in ("-D", f"{name}={value}")]
+        settings = {**SETTINGS, "dfs.replication": self._datanodes}
+        return command + [part for name, value in settings.items() for part in ("-D", f"{name}={value}")]
 
     def answers(self):
         """The details are written when the cluster is up, that is, when the DataNodes have joined."""
