@@ -102,6 +102,21 @@ def test_a_warehouse_on_a_store_is_for_messages_of_kafka(job, more):
     assert refused.returncode == 2 and "a warehouse on a store goes with --brokers" in refused.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["kafka_to_lake.py", "kafka_to_postgres.py", "kafka_to_iceberg.py"])
+def test_each_job_ends_by_itself_with_every_event_once(job, name):
+    counts, _ = job.closing(name, "--events", "500", "--rows-per-batch", "500")
+    check(counts, "events generated", 500)
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_the_job_into_kafka_ends_by_itself_with_every_event_once(job, kafka_broker):
+    to = ("--to-brokers", kafka_broker.bootstrap, "--to", f"orders-{uuid.uuid4().hex[:8]}")
+    counts, _ = job.closing("kafka_to_kafka.py", "--events", "500", "--rows-per-batch", "500", *to)
+    check(counts, "events generated", 500)
+
+
 @pytest.mark.in_turn("jobs", 1)
 @pytest.mark.slow
 def test_the_embedded_run_ends_by_itself_and_a_second_one_goes_on_where_it_ended(job):
