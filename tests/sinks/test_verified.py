@@ -26,6 +26,7 @@ from tests.delta.world import DeltaOnDisk
 from tests.delta.world import World as OfDelta
 from tests.iceberg.lake import Lake
 from tests.sinks.fan_out_world import ALL, ROOT, FanOutWorld
+from tests.sinks.fan_out_world import fan_out as fan_out_of
 from tests.sinks.test_fan_out_lagging import Lagging
 from tests.sinks.test_file_sink import World as OfFiles
 from tests.sinks.test_file_sink import named
@@ -184,8 +185,11 @@ def test_no_command_makes_an_identity_in_the_place_of_a_database_that_was_droppe
         assert kinds(verified(world.io(), sink, "/journals")) == ["table.missing"]
     else:
         told("table.missing", lambda: command(world.io(), sink, options)).says("restore it", "Nothing was changed")
-    with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as database:
-        assert database.execute("SELECT name FROM sqlite_master").fetchall() == []
+    other = DatabaseSink(f"sqlite:{tmp_path}/other.db", "orders", journal="/others")
+    told("table.missing", lambda: retire_of_sink(world.io(), other, SinkOptions.of(other.path, {})))
+    for name in ("shop.db", "other.db"):
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as database:
+            assert database.execute("SELECT name FROM sqlite_master").fetchall() == []
 
 
 def test_a_data_file_of_an_iceberg_table_is_missed():
@@ -279,6 +283,9 @@ def test_no_command_makes_a_table_in_the_place_of_one_that_was_dropped(tmp_path)
     options = SinkOptions.of(ROOT, {})
     said = told("table.missing", lambda: retire_of_sink(fan_out.io(), fan_out.make(ROOT), options))
     said.says("leave it out of the fan-out")
+    forced = fan_out_of(ROOT, *fan_out.names, options={"table": {"create": True}})
+    told("table.missing", lambda: retire_of_sink(fan_out.io(), forced, options))
+    assert fan_out.io().names(f"{ROOT}/table") == []
     fan_out.names = ("server",)
     assert retire_of_sink(fan_out.io(), fan_out.make(ROOT), options)
 
