@@ -17,7 +17,10 @@ from streamsink.databases import DatabaseSink
 from streamsink.delta import DeltaSink
 from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions
+from streamsink.protocol import upkeep
 from streamsink.sink import FileSink
+from streamsink.sinks import manifest_log
+from streamsink.sinks.directory.file_sink import DirectoryCommitter
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.history.integrity import Report
 from streamsink.testing.crashing import dies_at
@@ -73,6 +76,22 @@ def test_a_file_that_a_manifest_names_is_missed_unless_all_of_its_folder_was_rem
     world.io().create_if_absent(f"{COMMITS}/0000000001.json", json.dumps(manifest).encode())
     report = files(world)
     assert kinds(report) == ["file.missing"] and f"{first}-lost is gone" in str(report) and "DAMAGED" in str(report)
+
+
+def test_a_directory_of_many_batches_is_looked_at_in_little_memory(monkeypatch):
+    """Some manifests at a time, and what is gone is counted: who removes old rows has as many such folders."""
+    world, count = OfFiles(), 6
+    world.run(*range(1, count + 1))
+    monkeypatch.setattr(upkeep, "MOST_NAMED", 2)
+    monkeypatch.setattr(manifest_log, "_AT_ONCE", 2)
+    known = [len(some) for some in manifest_log.ManifestLog(world.io(), "/out/_commits").contents("streamsink")]
+    assert known == [2, 2, 2]
+    first, *others = named(world.io(), "/out")
+    for name in others:
+        world.io().delete_tree(f"/out/{name.rpartition('/')[0]}")
+    visible = DirectoryCommitter(world.sink, world.io(), False).visible()
+    assert (visible.files, len(visible.removed), visible.more_removed, visible.gone) == (1, 2, 3, ())
+    assert "5 folders were removed" in str(files(world))
 
 
 @pytest.mark.parametrize(
