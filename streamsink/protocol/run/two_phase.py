@@ -188,8 +188,8 @@ class TwoPhaseCommit:
             # The owner is asked after the flush. A successor that claims later finds the complete folder and leaves it;
             # one that has claimed before is found by this check.
             self._journal.check_before_record(self._writer, checkpoint.sequence)
-        except BaseException as failed:
-            self.abort(checkpoint, group, failed)
+        except BaseException as ended:
+            self.abort(checkpoint, group, ended)
             raise
         fault_point("precommit.before_record")
         try:
