@@ -28,6 +28,7 @@ from streamsink.sinks.iceberg.committer import (
     SPEC_ID,
     IcebergCommitter,
 )
+from streamsink.sinks.iceberg.moved import JOURNALS, check_not_left_behind
 from streamsink.sinks.lake_tables.attempts import Places
 from streamsink.sinks.lake_tables.writing import LakeWriting
 from streamsink.storage.file_io import FileIO
@@ -35,7 +36,6 @@ from streamsink.storage.stores import Store, journal_place, table_path
 
 # Attribute of a sink: the connection by which it was made, until a start of a query takes it over.
 _NAMED = "_named"
-_JOURNALS = "_streamsink"  # Iceberg's orphan cleaning leaves out names that begin so
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class IcebergSink(Sink):
         if not self.journal:
             # The journal is where the table is, so that stays, whatever the catalog would choose by now.
             object.__setattr__(self, "place", self.location or self._location_by_catalog())
-            object.__setattr__(self, "journal", f"{table_path(self.place)}/{_JOURNALS}")
+            object.__setattr__(self, "journal", f"{table_path(self.place)}/{JOURNALS}")
 
     def _location_by_catalog(self) -> str:
         named = self.named()
@@ -147,9 +147,14 @@ class IcebergSink(Sink):
                 "created meanwhile by another program, make the IcebergSink anew",
                 kind="iceberg.options",
             )
-        if table_state.standing(table, options.application, self.path).state is None:  # none, and none was removed
+        state = table_state.standing(table, options.application, self.path).state
+        if state is None:  # none, and none was removed
             named.try_out(table, IdSource().new_id())
-        return OpenIceberg(self, named, table, file_io, options)
+        opened = OpenIceberg(self, named, table, file_io, options)
+        is_past = batch.batch_id not in (0, END_OF_INPUT)
+        if is_past and not opened.has_records and self.journal == f"{table_path(table.location())}/{JOURNALS}":
+            check_not_left_behind(file_io, table, state.sequence if state is not None else 0, self.path, options)
+        return opened
 
     def _check_creation(self, options: SinkOptions, batch: Batch) -> None:
         if not options.create:
@@ -169,7 +174,7 @@ class IcebergSink(Sink):
 
 
 class OpenIceberg(OpenSink):
-    """The table of one start of a query."""
+    """The table of one start of a query. has_records: whether the journal had records when it was opened."""
 
     journal: FileJournal
     committer: IcebergCommitter
@@ -193,14 +198,16 @@ class OpenIceberg(OpenSink):
         self._fields: Sequence[Any] | None = None
         self._known: set[int] = set()  # ids of the columns that the table had when these have fitted
         self._table = table
-        self._check_destination()
+        self.has_records = self._check_destination()
 
-    def _check_destination(self) -> None:
-        """Raises Misuse when the application's journal is of another table, which has another name as well."""
+    def _check_destination(self) -> bool:
+        """Whether the application's journal has records. Raises Misuse when it is of another table, which has another
+        name as well.
+        """
         try:
             newest = self.journal.newest()
         except Corrupt:
-            return  # the start says so
+            return True  # the start says so
         before = newest.payload.get(DESTINATION, self._sink.path) if newest is not None else self._sink.path
         if newest is not None and before != self._sink.path and newest.state.table_id != self.to.table_id:
             raise Misuse(
@@ -209,6 +216,7 @@ class OpenIceberg(OpenSink):
                 "(application='...'), or another folder for its journal (journal='...')",
                 kind="journal.other-destination",
             )
+        return newest is not None
 
     def group(self) -> AbstractContextManager[Group]:
         return self._io.flush_group()
