@@ -95,16 +95,17 @@ def test_metadata_that_cannot_be_deleted_changes_nothing_of_a_commit(tmp_path, m
     monkeypatch.setattr(KeepingFileIO, "asked", 0)
     query = Query(tmp_path)
     query.properties["py-io-impl"] = f"{__name__}.KeepingFileIO"
-    few = {
-        "write.metadata.previous-versions-max": "1",
-        "write.metadata.delete-after-commit.enabled": str(not is_refused),
-    }
+    few = {"previous-versions-max": "1", "delete-after-commit.enabled": str(not is_refused)}
+    few = {f"write.metadata.{name}": value for name, value in few.items()}
     batches = [table_of({"id": number}, columns={"id": pa.int64()}) for number in range(4)]
     query.run(batches[0], table_options=few)
     if is_refused:
         query.meanwhile = lambda: query.table().append(batches[3])
+    made, starts = query.sink, []
+    monkeypatch.setattr(query, "sink", lambda: starts.append(1) or made())
     with caplog.at_level("WARNING"):
         query.run(batches[1])
+    assert len(starts) - 1 == 1 + is_refused  # one by the test itself, and by the other program
     assert KeepingFileIO.asked and "could not be deleted, and stays (LookupError: AccessDenied)" in caplog.text
     query.run(batches[2])
     assert sorted(row["id"] for row in query.found()) == [0, 1, 2, 3][: 4 if is_refused else 3]
