@@ -30,6 +30,7 @@ from streamsink.sinks.iceberg.committer import (
 )
 from streamsink.sinks.iceberg.moved import JOURNALS, check_not_left_behind
 from streamsink.sinks.lake_tables.attempts import Places
+from streamsink.sinks.lake_tables.creation import found_or_made
 from streamsink.sinks.lake_tables.writing import LakeWriting
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store, journal_place, table_path
@@ -111,27 +112,10 @@ class IcebergSink(Sink):
         fields: Callable[[], Sequence[Any]],
         emit: Callable[[Event], None],
     ) -> "OpenIceberg":
-        file_io.sweep_probes()
         named = self.__dict__.pop(_NAMED, None) or self.named()
-        table = named.load()
-        if table is None:
-            self._check_creation(options, batch)
-            columns.check_options(options.table_options, self.path, self.place)
-            columns_of = to_arrow_schema(fields())
-            missing = [name for name in options.partition_by if name not in columns_of.names]
-            if missing:
-                raise Misuse(
-                    f"{self.path}: partition_by names '{missing[0]}', and the rows have no such column. Nothing was "
-                    "written. Correct it",
-                    kind="iceberg.options",
-                )
-            table = named.create(columns_of, options.partition_by, self.place, options.table_options)
-            if not exchange.is_lasting(named.catalog) and named.anew().load() is None:
-                raise Misuse(
-                    f"{self.path}: what is created in this catalog cannot be found by another connection: it is in "
-                    "the memory of this process only. No row was written. Name a catalog that lasts",
-                    kind="iceberg.options",
-                )
+        table = found_or_made(
+            file_io, self.path, options, batch, find=named.load, make=lambda: self._create(named, options, fields())
+        )
         columns.check(table, self.path, options.partition_by)
         data = table.properties.get(columns.DATA_PATH, table.location())
         if not columns.is_same_store(table_path(data), table_path(table.location())):
@@ -156,21 +140,24 @@ class IcebergSink(Sink):
             check_not_left_behind(file_io, table, state.sequence if state is not None else 0, self.path, options)
         return opened
 
-    def _check_creation(self, options: SinkOptions, batch: Batch) -> None:
-        if not options.create:
+    def _create(self, named: CatalogTable, options: SinkOptions, fields: Sequence[Any]) -> Any:
+        columns.check_options(options.table_options, self.path, self.place)
+        columns_of = to_arrow_schema(fields)
+        missing = [name for name in options.partition_by if name not in columns_of.names]
+        if missing:
             raise Misuse(
-                f"{self.path}: there is no such table in the catalog, and create is False. Nothing was written. "
-                "Create it, correct its name, or let the sink create it with create=True",
-                kind="table.missing",
+                f"{self.path}: partition_by names '{missing[0]}', and the rows have no such column. Nothing was "
+                "written. Correct it",
+                kind="iceberg.options",
             )
-        if batch.batch_id not in (0, END_OF_INPUT, options.adopt_from_batch):
+        table = named.create(columns_of, options.partition_by, self.place, options.table_options)
+        if not exchange.is_lasting(named.catalog) and named.anew().load() is None:
             raise Misuse(
-                f"{self.path}: there is no table, but the query's checkpoint is past: its next batch is "
-                f"{batch.batch_id}. The table was dropped, or the query wrote elsewhere before. Nothing was written. "
-                "Restore the table; or start a new checkpoint; or, for a query that moves to streamsink, set "
-                f"adopt_from_batch={batch.batch_id}",
-                kind="table.gone",
+                f"{self.path}: what is created in this catalog cannot be found by another connection: it is in the "
+                "memory of this process only. No row was written. Name a catalog that lasts",
+                kind="iceberg.options",
             )
+        return table
 
 
 class OpenIceberg(OpenSink):
