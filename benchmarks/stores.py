@@ -124,7 +124,7 @@ def _memory() -> Way:
 def _hdfs(folder: Path, servers: contextlib.ExitStack) -> Way:
     from streamsink.storage.hdfs import HdfsCalls
 
-    cluster = HdfsCluster(folder)
+    cluster = HdfsCluster(folder, datanodes=2)  # as in the rows that are told already
     servers.callback(cluster.kill)  # An orderly end takes long, and nobody needs the data.
     uri = cluster.start().uri
     made = BackEnd("hdfs", f"{uri}/bench", HdfsCalls(uri, {}))

@@ -29,14 +29,17 @@ UNITS = {
         "e2e/test_kafka_to_kafka",
         "e2e/test_fan_out",
         "e2e/test_offsets_group",
-        "sinks/test_kafka_sink",
-        "sinks/test_kafka_conformance",
-        "sinks/test_kafka_refusals",
         "e2e/test_accidents_into_kafka",
-        "walks/test_kafka_walks",
         "jobs/test_jobs",
         "test_package",
         "test_services",
+    ),
+    # A client that begins a transaction waits for half a second: that costs more than a second broker.
+    "clients of Kafka": (
+        "sinks/test_kafka_conformance",
+        "sinks/test_kafka_refusals",
+        "sinks/test_kafka_sink",
+        "walks/test_kafka_walks",
     ),
     "HDFS and S3": (
         "e2e/test_stores",
@@ -87,7 +90,7 @@ UNITS = {
     ),
 }
 # They wait more than they compute.
-WAITING = ("locks", "HDFS and S3", "S3")
+WAITING = ("locks", "HDFS and S3", "clients of Kafka", "S3")
 # What starts sessions and drivers of Spark, and JVMs of others.
 OF_SPARK = ("tests/e2e/", "tests/compat/", "tests/jobs/", "tests/test_", "Kafka")
 FEWEST_WITH_ONE_ASIDE = 3

@@ -1,5 +1,6 @@
 """The schedule of the gate: what begins, what stays together, and which worker has what waits."""
 
+from collections import defaultdict
 from types import SimpleNamespace
 
 from tests import durations, schedule
@@ -58,3 +59,18 @@ def test_files_that_are_named_are_there():
     root = durations.FILE.parent.parent
     assert [file for file in durations.read() if not (root / file).exists()] == []
     assert set(schedule.WAITING) <= set(schedule.UNITS)
+
+
+# Ten minutes of three workers, less half a minute in which they find their tests.
+BUDGET_S = 1_700
+# A longer one would keep one worker busy while the others have nothing left.
+LONGEST_UNIT_S = 300
+
+
+def test_the_gate_takes_no_longer_than_it_may():
+    """Who adds tests that go beyond it pays for them: with less work for the same, with turns, or with the soak."""
+    units: dict[str, float] = defaultdict(float)
+    for file, seconds in durations.read().items():
+        units[schedule.unit_of(file)] += seconds
+    assert sum(units.values()) <= BUDGET_S
+    assert {unit: seconds for unit, seconds in units.items() if seconds > LONGEST_UNIT_S} == {}

@@ -37,6 +37,7 @@ def consume(bootstrap: str, topic: str, count: int) -> list[str]:
         consumer.close()
 
 
+@pytest.mark.soak
 @pytest.mark.kafka
 def test_a_broker_keeps_acknowledged_messages_when_it_is_killed(tmp_path):
     values = [f"m{number}" for number in range(MESSAGES)]

@@ -79,13 +79,15 @@ class _Check:
         self.files, self.rows = self.files + visible.files, self.rows + visible.rows
         for path in visible.gone[:_NAMED]:
             self.add(DAMAGE, "file.missing", f"{path} is gone, or has another size: its readers fail, or miss rows")
-        if len(visible.gone) > _NAMED:
-            self.add(DAMAGE, "file.missing", f"{opened.to.path}: and {len(visible.gone) - _NAMED} files more")
+        more = len(visible.gone) + visible.more_gone - _NAMED
+        if more > 0:
+            self.add(DAMAGE, "file.missing", f"{opened.to.path}: and {more} files more")
         if visible.removed:
             self.add(
                 NOTE,
                 "folder.removed",
-                f"{opened.to.path}: {len(visible.removed)} folders were removed with all of their files, first "
+                f"{opened.to.path}: {len(visible.removed) + visible.more_removed} folders were removed with all of "
+                "their files, first "
                 f"{visible.removed[0]}. If nobody has done so on purpose, restore them",
             )
 

@@ -6,6 +6,7 @@ type_to_json(...)                                    -> what Java Paimon writes 
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from streamsink.format.type_model import (
@@ -66,7 +67,7 @@ def parse_type(value: str | Mapping[str, Any], _depth: int = 0) -> DataType:
     Raises: Misuse ``schema.bad-type``.
     """
     if isinstance(value, str):
-        return TypeParser(value).whole_type()
+        return _type_of(value)
     if _depth > MAX_DEPTH:
         raise bad_type(f"a type is nested deeper than {MAX_DEPTH}")
     if not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
@@ -79,6 +80,11 @@ def parse_type(value: str | Mapping[str, Any], _depth: int = 0) -> DataType:
         return _nested_from_json(root, value, nullable, _depth + 1)
     except KeyError as missing:
         raise bad_type(f"a {root} type has no {missing}") from missing
+
+
+@lru_cache(maxsize=1024)  # the schema of a table is read again and again, and types are frozen
+def _type_of(text: str) -> DataType:
+    return TypeParser(text).whole_type()
 
 
 def _nested_from_json(root: str, value: Mapping[str, Any], nullable: bool, depth: int) -> DataType:

@@ -100,7 +100,8 @@ class Owners:
             raise Corrupt(
                 f"{self._folder}: the journal of application '{self._application}' was removed under the running "
                 "query. Nothing was written. Restore the folder, or restart the query: the newest snapshot says what "
-                "is published, but a checkpoint that was pending in the journal is lost with it",
+                "is published, but a checkpoint that was pending in the journal is lost with it. If the application "
+                "was retired on purpose, end this query instead",
                 kind="journal.gone",
             )
         raise Fenced(

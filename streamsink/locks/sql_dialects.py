@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from streamsink.errors import Misuse
+from streamsink.locks.libpq_login import is_login, is_refused_by, sqlstate_of
 
 CONNECT_TIMEOUT_S = 10
 CALL_TIMEOUT_S = 10
@@ -89,25 +90,28 @@ class PostgreSql(Dialect):
 
     def connect(self, address: Address, password: str | None) -> Any:
         zone = address.parameters.get("timezone", "UTC")
-        return self.driver().connect(
-            host=address.host,
-            port=address.port or 5432,
-            dbname=address.database,
-            user=address.user,
-            password=password,
-            connect_timeout=CONNECT_TIMEOUT_S,
-            tcp_user_timeout=CALL_TIMEOUT_S * 1000,
-            options=f"-c statement_timeout={CALL_TIMEOUT_S * 1000} -c timezone={zone}",
-        )
+        parameters = {
+            "host": address.host,
+            "port": address.port or 5432,
+            "dbname": address.database,
+            "user": address.user,
+            "password": password,
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "tcp_user_timeout": CALL_TIMEOUT_S * 1000,
+            "options": f"-c statement_timeout={CALL_TIMEOUT_S * 1000} -c timezone={zone}",
+        }
+        psycopg = self.driver()
+        try:
+            return psycopg.connect(**parameters)
+        except psycopg.OperationalError as failed:  # psycopg knows no code of a connection that was never made
+            failed.sqlstate = failed.sqlstate or sqlstate_of(parameters, CONNECT_TIMEOUT_S) or None
+            raise
 
     def is_refusal(self, error: Exception) -> bool:
+        state = getattr(error, "sqlstate", None)
         if isinstance(error, self.driver().ProgrammingError):
-            return getattr(error, "sqlstate", None) != "42P07"  # duplicate table: two writers create the tables at once
-        said = str(error)
-        return any(
-            words in said
-            for words in ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password")
-        )
+            return state != "42P07"  # duplicate table: two writers create the tables at once
+        return is_refused_by(state) if state else is_login(str(error))
 
     def is_deadlock(self, error: Exception) -> bool:
         return getattr(error, "sqlstate", None) in ("40001", "40P01")  # serialization failure, deadlock

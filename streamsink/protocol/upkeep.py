@@ -2,11 +2,28 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streamsink.errors import Misuse, StreamsinkError
 from streamsink.events import CheckpointPublished, Event
 from streamsink.protocol.committable import Committable
+
+# Of what is gone so many are named, so that a look at a large destination takes no more memory than at a small one.
+MOST_NAMED = 100
+
+
+@dataclass
+class Named:
+    """Paths: the first ones, and how many more there are."""
+
+    first: list[str] = field(default_factory=list)
+    more: int = 0
+
+    def add(self, paths: Sequence[str]) -> None:
+        """Name these, as long as there is room."""
+        room = MOST_NAMED - len(self.first)
+        self.first += paths[:room]
+        self.more += len(paths[room:])
 
 
 @dataclass(frozen=True)
@@ -15,13 +32,15 @@ class Visible:
 
     files, rows: how many; rows are 0 where nothing tells them. gone: paths of those that are not there, or have another
     size. removed: folders of a record that are not there, with all of its files, as where somebody has removed old
-    rows.
+    rows. more_gone, more_removed: how many there are besides, which are not named.
     """
 
     files: int
     rows: int
     gone: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    more_gone: int = 0
+    more_removed: int = 0
 
 
 class Care:

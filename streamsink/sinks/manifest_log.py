@@ -1,5 +1,6 @@
 """Numbered manifests, each of which makes one record visible by its name. Driver only."""
 
+import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,6 +10,8 @@ from streamsink.protocol.committable import AppState, Committable
 from streamsink.storage.file_io import FileIO
 
 _SUFFIX = ".json"
+# Manifests that are read at once, and in memory, when all of them are.
+_AT_ONCE = 32
 
 
 def is_last(path: str, newest: AppState | None, record: Committable, expect: int) -> bool:
@@ -73,10 +76,21 @@ class ManifestLog:
         """What the manifest of a record says. Raises Corrupt when it is damaged; FileNotFoundError without one."""
         return self._read(self._name(application, number))[0]
 
-    def contents(self, application: str) -> Iterator[Mapping[str, Any]]:
-        """What each manifest of the application says, in order. It costs a read each. Raises as ``content``."""
-        for name in sorted(self._names(application)):
-            yield self._read(f"{self._folder}/{application}/{name}")[0]
+    def contents(self, application: str) -> Iterator[Sequence[Mapping[str, Any]]]:
+        """What the manifests of the application say, in order, some at a time. Raises as ``content``.
+
+        It costs a read each; those of a distant store are made at once.
+        """
+        names = sorted(self._names(application))
+        for start in range(0, len(names), _AT_ONCE):
+            found: dict[str, Mapping[str, Any]] = {}
+
+            def read(name: str, found: dict[str, Mapping[str, Any]] = found) -> None:
+                found[name] = self._read(f"{self._folder}/{application}/{name}")[0]
+
+            some = names[start : start + _AT_ONCE]
+            self._io.together([functools.partial(read, name) for name in some])
+            yield [found[name] for name in some]
 
     def first_missing(self, application: str) -> int:
         """The number of the first manifest that is missing before the last one, of a log that keeps all; 0 for none.

@@ -46,10 +46,10 @@ class FileIO(Folders):
         return True
 
     def sweep_probes(self) -> None:
-        """Delete what dead processes have left that tried the store out, below the path of a sink that is no table.
+        """Delete what dead processes have left that tried the store out, below a path that is no table.
 
-        Called by a start before it looks at that path. One that is being tried out meanwhile is tried once more. Here
-        nothing is tried out. Idempotent.
+        Called by a start, and before it looks at the path where what is left would be in the way. One that is being
+        tried out meanwhile is tried once more. Here nothing is tried out. Idempotent.
         """
 
     def modified_ms(self, path: str) -> int | None:

@@ -148,13 +148,16 @@ class Manifests:
 
     def identities_of(self, metas: Sequence[ManifestFileMeta]) -> set[Identity]:
         """Identities of all files that are live by these manifests, all in memory. Raises as ``entries_of`` does."""
-        added = {
-            identity
-            for meta, path, data in self._data_of(metas)
-            for kind, identity, _ in iter_records(data, path, meta.counts)
-            if kind is FileKind.ADD
-        }
-        return added - self._deleted(metas)
+        added, deleted = self.named_by(metas)
+        return added - deleted
+
+    def named_by(self, metas: Sequence[ManifestFileMeta]) -> tuple[set[Identity], set[Identity]]:
+        """Identities of the files that these manifests add, and of those that they delete. Raises as ``entries_of``."""
+        added, deleted = set[Identity](), set[Identity]()
+        for meta, path, data in self._data_of(metas):
+            for kind, identity, _ in iter_records(data, path, meta.counts):
+                (added if kind is FileKind.ADD else deleted).add(identity)
+        return added, deleted
 
     def index_of(self, snapshot: Snapshot) -> list[IndexManifestEntry]:
         """The index files as of a snapshot. Raises Corrupt."""

@@ -38,7 +38,7 @@ class Mode(Enum):
 
 # Calls that only change names, which a client repeats by itself. A client that writes into an open file knows how far
 # it has come.
-_REPEATED = {"link", "unlink", "rename", "mkdir", "rmdir", "move", "remove_tree", "put_new", "copy"}
+REPEATED = {"link", "unlink", "rename", "mkdir", "rmdir", "move", "remove_tree", "put_new", "copy"}
 
 
 class CrashingCalls(PosixLikeCalls):
@@ -93,7 +93,7 @@ class CrashingCalls(PosixLikeCalls):
             action()
             raise OSError(errno.EIO, "injected: done, reply lost", name)
         if self._mode is Mode.REPEATED:
-            if name in _REPEATED:
+            if name in REPEATED:
                 action()
             return action()
         if self._mode is Mode.TORN and torn is not None:

@@ -38,6 +38,7 @@ def states_of(path):
     return newest, table.states.read(newest).by_application
 
 
+@pytest.mark.in_turn("three writers in turn", 2)
 @pytest.mark.parametrize("partition_by", [[], ["p"]], ids=["plain", "partitioned"])
 @pytest.mark.parametrize("owner", ["us", "java", "pypaimon"])
 def test_three_writers_in_turn_lose_no_row(java, pypaimon, path, rng, owner, partition_by):
@@ -94,6 +95,7 @@ def test_our_states_go_on_over_foreign_snapshots(java, pypaimon, path, rng):
     all_read(java, pypaimon, path, rows)
 
 
+@pytest.mark.in_turn("merges of manifests beside others", 1)
 @pytest.mark.parametrize("commits", [35, 65])
 def test_rows_stay_when_manifests_are_merged(java, pypaimon, path, rng, commits):
     """After more than 30 commits manifests are merged:
@@ -125,6 +127,7 @@ def test_rows_stay_when_manifests_are_merged(java, pypaimon, path, rng, commits)
     all_read(java, pypaimon, path, rows + rows[:2] + rows[:2] + rows[:1])
 
 
+@pytest.mark.in_turn("merges of manifests beside others", 1)
 @pytest.mark.parametrize("full", [False, True])
 def test_deletes_stay_deletes_when_manifests_are_merged(java, pypaimon, path, full):
     """Java compacts and drops a partition between our commits. After our merges its deletes still hide what they hid.

@@ -175,6 +175,7 @@ CASTS = [
 ]
 
 
+@pytest.mark.in_turn("casts of Java", 5)
 @pytest.mark.parametrize("old,new,value", CASTS, ids=[f"{old}-{new}" for old, new, _ in CASTS])
 def test_other_casts_are_read_as_java_does_or_refused(spark, java, path, old, new, value):
     """These are changes of type that only Java makes:

@@ -173,7 +173,7 @@ def test_nan_leaves_no_bounds(spark, java, path):
     assert len(java.read(path, [("greater_than", "d", 100.0)])) == 1
 
 
-@pytest.mark.in_turn("values that repeat in large batches", 6)
+@pytest.mark.in_turn("values that repeat in large batches", 3)
 @pytest.mark.parametrize(
     "kind",
     [

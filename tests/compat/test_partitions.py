@@ -104,7 +104,7 @@ def test_special_strings_stay_inside_and_are_found_by_all(java, pypaimon, path, 
 CASES = [(kind, legacy) for kind in TYPES for legacy in ("true", "false") if legacy == "true" or "ZONE" not in kind]
 
 
-@pytest.mark.in_turn("types of partitions", 10)
+@pytest.mark.in_turn("types of partitions", 5)
 @pytest.mark.parametrize("kind,legacy", CASES)
 def test_every_partition_type_is_found_by_all(java, pypaimon, path, kind, legacy):
     """Rows of every value and of null are read, unfiltered and by partition.

@@ -70,6 +70,7 @@ def test_each_side_waits_for_the_other(both):
     both.java.release(name)
 
 
+@pytest.mark.in_turn("dead holders of a shared lock", 1)
 def test_dead_holders_of_either_side_are_followed_by_the_other(both):
     """Both sides have a lease of two seconds: the other side is not let in before its end, and is let in then."""
     name = both.ours().lock_id
@@ -170,6 +171,7 @@ def test_nothing_of_ours_is_published_while_a_java_writer_has_the_lock(both, spa
     assert open_table(local_file_io(), table, for_writing=False).snapshots.ids() == [1, 2]
 
 
+@pytest.mark.in_turn("writers under a shared lock", 1)
 def test_java_s_writers_and_ours_lose_no_commit_under_one_lock(both, spark, locks, tmp_path):
     """On a local disk Java's rename replaces.
     Java's threads and our committer append at once: every row is there once, and ids have no hole."""

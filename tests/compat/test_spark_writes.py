@@ -36,7 +36,7 @@ def entries(path):
     return list(table.manifests.entries_of(table.snapshots.latest()))
 
 
-@pytest.mark.in_turn("types of Spark", 2)
+@pytest.mark.in_turn("types of Spark", 1)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("partition_by", [[], ["st"], ["dt", "i"]], ids=["plain", "text", "date-int"])
 def test_spark_types_are_read_by_all(spark, java, pypaimon, path, tmp_path, rng, partition_by, way):

@@ -37,10 +37,6 @@ class TablesWorld(ManyWorld):
         super().__init__(calls, root, make_io=make_io, restore="restore-and-continue", **settings)
         self._delay = delay
 
-    def unknown_files(self) -> list[str]:
-        """But for the empty object with which a store is tried out."""
-        return [name for name in super().unknown_files() if not name.startswith(".probe-")]
-
     def run(self, calls=None, boundaries=BOUNDARIES) -> None:
         calls = calls or CrashingCalls(self.calls)
         self.driver.background = lambda step: Stepping(step, calls, self._delay)

@@ -12,11 +12,15 @@ from streamsink.clock import Clock
 from streamsink.errors import Corrupt, Fenced, Misuse, Retryable
 from streamsink.table.table import create_table
 from streamsink.testing.crashing import CrashingCalls
-from streamsink.testing.faults import arm
+from streamsink.testing.faults import InjectedCrash, arm
 from streamsink.testing.stepping import Stepping
 from tests.crash.letters_world import LETTERS, NAME
+from tests.crash.many_world import BOUNDARIES
 from tests.crash.s3_worlds import ROOT, TablesWorld, WithLetters, data_files
 from tests.storage.memory_s3 import MemoryS3Calls
+
+# A first start makes fewer calls before its first record.
+_MOST_OF_A_START = 40
 
 
 def _drop(world, name: str) -> None:
@@ -225,3 +229,22 @@ def test_a_driver_that_ends_its_batch_while_the_next_one_starts_is_no_rollback(b
         world.check_complete(_BATCHES)
         is_there, n = calls.left < 0, n + 1
     assert n > min(most, 100)
+
+
+def test_what_a_death_has_left_of_trying_out_the_store_is_taken_off_by_the_next_start():
+    """Below the folder of the tables, at each call of the first start in turn. Formerly it stayed for good."""
+    left_once = False
+    for at in range(1, _MOST_OF_A_START):
+        world = TablesWorld(small=True)
+        try:
+            world.run(CrashingCalls(world.calls, at), boundaries=BOUNDARIES[:1])
+        except InjectedCrash:
+            world.die()
+        left_once |= bool(_probes(world))
+        world.run(boundaries=BOUNDARIES[:2])
+        assert _probes(world) == [], f"a death at call {at}"
+    assert left_once
+
+
+def _probes(world) -> list[str]:
+    return [path for path in world.calls._objects if "/.probe-" in path]

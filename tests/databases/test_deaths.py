@@ -118,6 +118,7 @@ def test_a_driver_that_sleeps_at_every_statement(world, impatient):
         _sleeps(world(), number)
 
 
+@pytest.mark.in_turn("lost replies of databases", 1)
 def test_a_reply_to_a_commit_is_lost(served, monkeypatch):
     """The server has committed, and nobody has heard of it: the driver looks, and goes on in the same run."""
     with LossyRelay(served.port) as relay:
@@ -153,6 +154,7 @@ class Replica:
             self._place.do(f'INSERT INTO "{table}" SELECT * FROM "{self._name} {table}"')
 
 
+@pytest.mark.in_turn("replicas that lagged", 3)
 def test_a_replica_that_lagged_is_promoted(world_of, place):
     """What it lacks is committed again from the journal, when the option says so; each row is there once. Also where
     the driver dies on the way."""
@@ -169,6 +171,7 @@ def test_a_replica_that_lagged_is_promoted(world_of, place):
     assert place.ids() == ALL
 
 
+@pytest.mark.in_turn("replicas that lagged", 3)
 def test_without_the_option_a_replica_that_lagged_stops_the_query(world_of, place):
     """Until it has what it had before. The rows are not kept in the journal then."""
     world = world_of()
@@ -185,6 +188,7 @@ def test_without_the_option_a_replica_that_lagged_stops_the_query(world_of, plac
     assert place.ids() == ALL
 
 
+@pytest.mark.in_turn("servers of databases that are killed", 1)
 @pytest.mark.parametrize("mode", [BEFORE, AFTER])
 def test_the_server_is_killed(served, monkeypatch, mode):
     """By SIGKILL, when the rows are written and nothing is committed, or all is; then it is started again."""

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from streamsink.errors import Misuse, Retryable
+from streamsink.locks import libpq_login
 from tests.databases.places import place_of
+from tests.locks.places import place_of as lock_of
 from tests.services.lossy import LossyRelay
 
 SECRET = "s3cr3t-value"
@@ -60,3 +62,60 @@ def test_a_login_is_refused_also_where_many_files_are_open(request, tmp_path, mo
             stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
         with pytest.raises(Misuse, match="SQLSTATE 28P01"):
             place.sink(str(tmp_path / "journal")).identity({})
+
+
+# A user that may not log in: by a line of pg_hba.conf, as one that nobody knows and no password is asked of, or by a
+# setting of the user.
+_REFUSED = {
+    "reject": "host all refused_here all reject",
+    "trust": "host all unknown_here all trust",
+    "nologin": "host all nologin_here all trust",
+}
+_NAMES = {"reject": "refused_here", "trust": "unknown_here", "nologin": "nologin_here"}
+_MOST_LOOKS = 1_000
+
+
+@contextlib.contextmanager
+def refusing(server):
+    """Within it the server refuses these users."""
+    rules = server.data_dir / "data" / "pg_hba.conf"
+    before = rules.read_text()
+    with server.connect() as connection:
+
+        def use(text: str, name: str, method: str) -> None:
+            rules.write_text(text)
+            connection.execute("SELECT pg_reload_conf()")
+            asked = "SELECT count(*) FROM pg_hba_file_rules WHERE user_name = ARRAY[%s] AND auth_method = %s"
+            for _ in range(_MOST_LOOKS):
+                if connection.execute(asked, (name, method)).fetchone() == (1,):
+                    return
+            raise AssertionError("the server has not read its rules")
+
+        connection.execute("DROP ROLE IF EXISTS nologin_here")
+        connection.execute("CREATE ROLE nologin_here NOLOGIN")
+        use("\n".join([*_REFUSED.values(), before]), _NAMES["reject"], "reject")
+        try:
+            yield
+        finally:
+            rules.write_text(before)
+            connection.execute("SELECT pg_reload_conf()")
+            connection.execute("DROP ROLE nologin_here")
+
+
+@pytest.mark.parametrize("libpq", ["found", "not found"])
+@pytest.mark.parametrize("why", _REFUSED)
+def test_whoever_may_not_log_in_is_told_so(request, tmp_path, monkeypatch, why, libpq):
+    """Not by the password (28P01) but by who it is, or from where (28000): the sink and the lock took it for a server
+    that is away. Where no libpq is found, the English text tells."""
+    place, lock = place_of("postgresql", request, tmp_path), lock_of("postgresql", request, tmp_path)
+    monkeypatch.setenv("STREAMSINK_TEST_POSTGRES", SECRET)
+    if libpq == "not found":
+        monkeypatch.setattr(libpq_login, "_libpq", lambda: None)
+    with refusing(place.server):
+        sink = replace(place.sink(str(tmp_path / "journal")), user=_NAMES[why])
+        with pytest.raises(Misuse, match="SQLSTATE 28000" if libpq == "found" else "no login") as refused:
+            sink.identity({})
+        with pytest.raises(Misuse, match="Check 'lock', 'lock_user'") as locked:
+            lock.lock(lock_user=_NAMES[why]).acquire()
+    assert (refused.value.kind, locked.value.kind) == ("database.refused", "lock.refused")
+    assert SECRET not in f"{refused.value}{locked.value}"

@@ -24,9 +24,15 @@ from tests.delta.world import DeltaOnDisk, LogOnDisk, World, rows
 NO_CHECKPOINT = PostCommitHookProperties(create_checkpoint=False)
 
 
-def test_a_table_that_was_dropped_and_created_again_is_another_one(tmp_path):
+def written(tmp_path) -> World:
+    """A query that has written two batches: five rows."""
     world = World(tmp_path)
     world.run(3, 5)
+    return world
+
+
+def test_a_table_that_was_dropped_and_created_again_is_another_one(tmp_path):
+    world = written(tmp_path)
     shutil.rmtree(f"{world.path}/_delta_log")
     DeltaTable.create(world.path, SCHEMA)
     journal = refused(world, "table.recreated", 3, 5, 9).find(r"remove the journal (\S+) of")
@@ -124,24 +130,21 @@ def test_a_table_that_another_program_replaces_is_another_one(tmp_path):
 
 
 def test_an_overwrite_by_another_writer_takes_rows_and_nothing_else(tmp_path):
-    world = World(tmp_path)
-    world.run(3, 5)
+    world = written(tmp_path)
     write_deltalake(world.path, pa.Table.from_batches([rows(100, 101)]), mode="overwrite")
     world.run(3, 5, 9)
     assert world.ids() == [5, 6, 7, 8, 100]
 
 
 def test_a_journal_that_is_lost_costs_nothing(tmp_path):
-    world = World(tmp_path)
-    world.run(3, 5)
+    world = written(tmp_path)
     shutil.rmtree(f"{world.path}/_streamsink/streamsink")
     world.run(3, 5, 9)
     assert world.ids() == list(range(9))
 
 
 def test_a_state_that_is_lost_is_taken_from_the_journal(tmp_path):
-    world = World(tmp_path)
-    world.run(3, 5)
+    world = written(tmp_path)
     shutil.rmtree(f"{world.path}/_streamsink/states")
     world.run(3, 5, 9)
     assert world.ids() == list(range(9))
@@ -149,8 +152,7 @@ def test_a_state_that_is_lost_is_taken_from_the_journal(tmp_path):
 
 @follows("delta.state-gone")
 def test_states_and_journal_that_are_lost_together_are_an_error(tmp_path):
-    world = World(tmp_path)
-    world.run(3, 5)
+    world = written(tmp_path)
     shutil.move(f"{world.path}/_streamsink", tmp_path / "kept")
     refused(world, "delta.state-gone", 3, 5, 9).says("from a backup")
     shutil.rmtree(f"{world.path}/_streamsink", ignore_errors=True)
@@ -161,8 +163,7 @@ def test_states_and_journal_that_are_lost_together_are_an_error(tmp_path):
 
 def test_states_and_journal_of_which_there_is_no_backup_end_a_name(tmp_path):
     """The query goes on behind its rows, with a new checkpoint, under another name."""
-    world = World(tmp_path)
-    world.run(3, 5)
+    world = written(tmp_path)
     shutil.rmtree(f"{world.path}/_streamsink/streamsink")
     for folder, _, names in os.walk(f"{world.path}/_streamsink/states"):
         for name in names:
@@ -178,8 +179,7 @@ def test_states_and_journal_of_which_there_is_no_backup_end_a_name(tmp_path):
 
 
 def test_a_lost_state_of_another_application_is_taken_from_its_journal(tmp_path):
-    world = World(tmp_path)
-    world.run(3, 5)
+    world = written(tmp_path)
     shutil.rmtree(f"{world.path}/_streamsink/states")
     os.makedirs(f"{world.path}/_streamsink/states/{world.table().metadata().id}/streamsink")
     world.forget_checkpoint()
@@ -190,8 +190,7 @@ def test_a_lost_state_of_another_application_is_taken_from_its_journal(tmp_path)
 
 def test_a_table_whose_log_was_deleted_is_not_created_again(tmp_path):
     """The new one would be in the way of what has to be restored."""
-    world = World(tmp_path)
-    world.run(3, 5)
+    world = written(tmp_path)
     shutil.move(f"{world.path}/_delta_log", tmp_path / "kept")
     told("table.missing", lambda: world.run(3, 5, 9)).says("Restore that folder", "Nothing was written")
     assert not os.path.exists(f"{world.path}/_delta_log")
@@ -201,8 +200,7 @@ def test_a_table_whose_log_was_deleted_is_not_created_again(tmp_path):
 
 
 def test_a_table_that_was_dropped_on_purpose_begins_anew(tmp_path):
-    world = World(tmp_path)
-    world.run(3, 5)
+    world = written(tmp_path)
     shutil.rmtree(f"{world.path}/_delta_log")
     shutil.rmtree(told("table.missing", lambda: world.run(3, 5, 9)).find(r"remove (\S+) and start a new checkpoint"))
     world.forget_checkpoint()
@@ -238,8 +236,7 @@ def test_a_record_whose_files_are_gone_is_written_again(tmp_path, gone):
 @follows("delta.entry")
 def test_an_entry_that_is_damaged_is_an_error(tmp_path):
     """As after a power failure, when another program has written it."""
-    world = World(tmp_path)
-    world.run(3, 5)
+    world = written(tmp_path)
     log = f"{world.path}/_delta_log"
     shutil.copytree(log, tmp_path / "kept")
     others(world, 100, 101)
@@ -265,16 +262,14 @@ def test_an_entry_that_is_damaged_is_an_error(tmp_path):
 )
 def test_another_writer_may_say_of_a_commit_what_it_likes(tmp_path, said):
     """The protocol asks for no key and no type there."""
-    world = World(tmp_path)
-    world.run(3, 5)
+    world = written(tmp_path)
     Path(f"{world.path}/_delta_log/{3:020}.json").write_text(json.dumps({"commitInfo": said}))
     world.run(3, 5, 9)
     assert world.ids() == list(range(9))
 
 
 def test_a_restore_of_which_nothing_is_said_is_one_by_time(tmp_path):
-    world = World(tmp_path)
-    world.run(3, 5)
+    world = written(tmp_path)
     said = {"commitInfo": {"operation": "RESTORE", "operationParameters": "a text"}}
     Path(f"{world.path}/_delta_log/{3:020}.json").write_text(json.dumps(said))
     refused(world, "delta.restored-by-time", 3, 5, 9)
@@ -282,8 +277,7 @@ def test_a_restore_of_which_nothing_is_said_is_one_by_time(tmp_path):
 
 @follows("delta.unavailable")
 def test_a_log_that_cannot_be_read_is_a_passing_failure(tmp_path):
-    world = World(tmp_path)
-    world.run(3, 5)
+    world = written(tmp_path)
     log = f"{world.path}/_delta_log"
     shutil.copytree(log, tmp_path / "kept")
     os.remove(f"{log}/{1:020}.json")
@@ -307,8 +301,7 @@ def test_the_package_is_named_where_it_is_missing(tmp_path, monkeypatch):
 
 def test_files_of_a_record_that_the_journal_has_lost_stay(tmp_path):
     """Its staging folder is left, and announces where its files are."""
-    world = World(tmp_path)
-    world.run(3, 5)
+    world = written(tmp_path)
     shutil.copytree(f"{world.path}/_streamsink/streamsink/streamsink/staging", tmp_path / "staging")
     shutil.rmtree(f"{world.path}/_streamsink/streamsink")
     shutil.copytree(tmp_path / "staging", f"{world.path}/_streamsink/streamsink/streamsink/staging")
@@ -349,8 +342,7 @@ def test_entries_of_others_before_ours_are_flushed_as_well(tmp_path):
 
 def test_what_is_committed_behind_an_older_copy_of_the_log_is_flushed_too(tmp_path):
     """Its versions come a second time."""
-    world = World(tmp_path)
-    world.run(3, 5)
+    world = written(tmp_path)
     shutil.copytree(f"{world.path}/_delta_log", tmp_path / "copy")
     world.run(3, 5, 9)
     calls = MemoryFlushes(local_file_io())

@@ -12,6 +12,7 @@ from streamsink.databases import DatabaseSink
 from streamsink.events import Event
 from streamsink.kafka import KafkaSink
 from streamsink.sink import FanOut, FileSink, PaimonTable, to_sink
+from tests.e2e.kafka_data import AT_ONCE
 from tests.sinks.shown import json_lines, plain_files
 
 ROWS_PER_FILE = 10
@@ -86,7 +87,7 @@ def frame(spark, job: Job):
             "subscribe", job.source["topic"]
         )
         reader = reader.option("startingOffsets", job.source.get("starting", "earliest")).options(
-            **job.source.get("options", {})
+            **AT_ONCE, **job.source.get("options", {})
         )
         df = reader.option("maxOffsetsPerTrigger", job.per_batch).load()
         df = df.selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS id", *POSITIONS)

@@ -20,7 +20,7 @@ from tests.e2e.harness import (
 )
 from tests.e2e.job import start
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn("accidents of checkpoints", 12)]
 ALL_IN_ONE = 1000
 
 
@@ -128,6 +128,7 @@ def test_s3_two_queries_under_two_names_write_one_table(spark, ground):
     assert_each_once(ground.table, ids_of(0, 3) | ids_of(50, 3))
 
 
+@pytest.mark.in_turn("one name at the same time", 1)
 @pytest.mark.parametrize("where", ["in the same driver", "in another driver"])
 def test_s3_the_same_name_at_the_same_time_is_refused(spark, ground, where):
     """A second query under the first one's name gets Fenced; the first one is not harmed and goes on."""

@@ -15,7 +15,7 @@ from tests.advice.following import Advice, follows
 from tests.e2e.harness import accept_token, assert_each_once, assert_refused, content, forget_commit, ids_of, run_here
 from tests.e2e.job import ROWS_PER_FILE
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn("accidents of files", 6)]
 ALL_IN_ONE = 1000
 # Each is spelled in another way in a URL than in a path.
 ODD = ("a b", "50%", "p%20q", "h#x", "ümlaut", "plus+", "日本")
@@ -240,6 +240,7 @@ def test_without_the_column_the_error_says_how_to_get_it(spark, ground):
     assert_each_once(ground.table, ids_of(0, 6))
 
 
+@pytest.mark.in_turn("columns that are not the file", 1)
 @follows("files.column")
 @pytest.mark.parametrize(
     "way",

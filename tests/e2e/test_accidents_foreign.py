@@ -19,7 +19,7 @@ from tests.e2e.harness import (
 )
 from tests.e2e.job import start
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn("accidents of other writers", 6)]
 STRANGERS = [range(10_000, 10_005), range(10_005, 10_010), range(10_010, 10_015)]
 
 
@@ -62,6 +62,7 @@ def test_s5_a_running_query_goes_on_after_its_history_has_expired(spark, ground)
     assert_each_once(ground.table, ids_of(0, 5) | theirs)
 
 
+@pytest.mark.in_turn("killed before the journal knew", 1)
 def test_s5_killed_before_the_journal_knew_that_it_was_published(spark, ground):
     """The driver is killed right after publishing; then others append and expire.
     The table's manifests tell that the files are in."""
@@ -74,6 +75,7 @@ def test_s5_killed_before_the_journal_knew_that_it_was_published(spark, ground):
     assert_each_once(ground.table, ids_of(0, 3) | theirs)
 
 
+@pytest.mark.in_turn("killed before the journal knew", 1)
 def test_s5_killed_before_the_journal_knew_then_compacted_and_expired(spark, ground):
     """As before, and the files have been rewritten into others:
     each row is there once, or the error says that it cannot be told."""

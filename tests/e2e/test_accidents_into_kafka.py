@@ -17,7 +17,7 @@ from tests.sinks.kafka_world import REAL, read, set_config
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
-_PARTITIONS, _WAIT_S = 2, 30
+_PARTITIONS, _WAIT_S = 2, 120
 _TOPIC = Destination(
     read=lambda root: [], known=(), rows=(), job=lambda root: {}, dropped="table.recreated", unknown="table.recreated"
 )

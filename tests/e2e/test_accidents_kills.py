@@ -15,6 +15,7 @@ from tests.e2e.harness import Driver, assert_each_once, content, files_under, id
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
+@pytest.mark.in_turn("accidents of killed drivers", 1)
 @pytest.mark.parametrize("step", ["commit.published", pytest.param("batch.end", marks=pytest.mark.soak)])
 def test_s1_killed_between_publishing_and_sparks_commit_log(spark, ground, step):
     """The batch is visible and Spark does not know it:
@@ -38,7 +39,7 @@ PAUSES = [
 
 
 @follows("writer.fenced", "journal.record-taken")
-@pytest.mark.in_turn("zombies", 1)
+@pytest.mark.in_turn("accidents of killed drivers", 1)
 @pytest.mark.parametrize("step, kind", PAUSES)
 def test_s10_a_zombie_driver_is_fenced(spark, ground, step, kind):
     """It is paused in its commit, and its successor replays and goes on.
@@ -68,6 +69,7 @@ def digests(table: str, files) -> dict:
     return {f: (status[f], hashlib.sha256(Path(table, f).read_bytes()).hexdigest()) for f in files}
 
 
+@pytest.mark.in_turn("accidents of killed drivers", 1)
 def test_s11_restarted_with_other_cores_and_shuffle_partitions(ground):
     """The driver is killed after publishing the first batch of its run:
     the replay, which is laid out otherwise, touches no committed file."""
@@ -91,6 +93,7 @@ def test_s11_restarted_with_other_cores_and_shuffle_partitions(ground):
     assert_each_once(ground.table, ids_of(0, 6))
 
 
+@pytest.mark.in_turn("accidents of killed drivers", 1)
 def test_s12_a_query_that_is_not_deterministic_has_one_version_of_each_row(spark, ground):
     """The driver is killed between pre-commit and publishing:
     the files of the pre-commit are published, and nothing is computed again."""

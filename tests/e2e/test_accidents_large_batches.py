@@ -53,7 +53,7 @@ def cluster(tmp_path_factory, spark_settings):
         yield started
 
 
-@pytest.mark.in_turn("Spark's own writer", 1)
+@pytest.mark.in_turn("tasks that fail", 1)
 def test_s9_a_task_that_fails(ground, spark_settings):
     """Every task's first attempt fails at its last row:
     each row is there once, and no file of a failed attempt is left."""
@@ -81,7 +81,7 @@ def test_s9_an_executor_is_lost_in_the_middle_of_a_batch(ground, cluster):
     assert_written_once(ground, run_driver(ground, job), 2)
 
 
-@pytest.mark.in_turn("Spark's own writer", 1)
+@pytest.mark.in_turn("tasks that fail", 1)
 def test_s13_a_driver_killed_while_spark_s_writer_writes(ground):
     """Files of attempts are in staging: the next start removes them with their folder, and writes the batch again."""
     slow = writers_job(ground, "java_method('java.lang.Thread', 'sleep', 2000L) IS NOT NULL", {})

@@ -48,7 +48,7 @@ def test_s9_a_task_that_fails_twice(ground, step, action):
     assert orphans(ground.table) == set()
 
 
-@pytest.mark.in_turn("tasks of a cluster", 1)
+@pytest.mark.in_turn("machines and stores", 1)
 def test_s9_speculative_execution(ground, cluster):
     """An attempt hangs (for longer than a driver may take) after it has written, and the attempt on the other host
     wins: each row is there once, and no file is left."""
@@ -62,7 +62,7 @@ def test_s9_speculative_execution(ground, cluster):
     assert orphans(ground.table) == set()
 
 
-@pytest.mark.in_turn("tasks of a cluster", 1)
+@pytest.mark.in_turn("machines and stores", 1)
 def test_s9_an_executor_is_lost_in_the_middle_of_a_batch(ground, cluster):
     """In each batch an executor gets kill -9 when its task has written, and its tasks run again elsewhere: each row is
     there once, and no file is left."""

@@ -101,6 +101,7 @@ def test_two_sinks_of_one_name_with_other_options(spark, ground):
     assert_each_once(ground.table, ids_of(0, 3))
 
 
+@pytest.mark.in_turn("new columns that are never null", 1)
 @follows("schema.evolution")
 @pytest.mark.parametrize(
     "way",

@@ -110,7 +110,7 @@ def test_the_guide_gives_the_settings_that_are_tried():
     assert [package for package in needed if not package.startswith("pyspark") and package not in said] == []
 
 
-@pytest.mark.in_turn("tasks of a cluster", 1)
+@pytest.mark.in_turn("machines and stores", 1)
 def test_on_s3_a_driver_and_an_executor_are_killed(tmp_path, cluster, kafka_broker, s3_server, keys):
     """The driver dies with a batch recorded and not published, and starts again on another machine; there an executor
     dies while its tasks write."""
@@ -130,7 +130,7 @@ def test_on_s3_a_driver_and_an_executor_are_killed(tmp_path, cluster, kafka_brok
     job.check()
 
 
-@pytest.mark.in_turn("tasks of a cluster", 1)
+@pytest.mark.in_turn("machines and stores", 1)
 def test_what_executors_lack_is_said_before_anything_is_recorded(tmp_path, cluster, kafka_broker, s3_server, keys):
     """With Spark's own daemon the archive is enough. Ours must find it before there is a task; then keys are missing.
     With all of it tasks have the library from the archive in the executor's folder."""

@@ -56,7 +56,7 @@ def _fails(query):
         query.awaitTermination(WAIT_S)
 
 
-@pytest.mark.in_turn("ends of queries that nobody closes", 3)
+@pytest.mark.in_turn("ends of queries that nobody closes", 2)
 @pytest.mark.parametrize("world", ["local", "s3"], indirect=True)
 @pytest.mark.parametrize("end", [_ends, _stops, _fails])
 def test_a_name_is_free_when_its_query_has_ended(world, end):

@@ -73,7 +73,7 @@ print("FOUND=" + json.dumps({"large": run("large", "50L"), "small": run("small",
 """
 
 
-@pytest.mark.in_turn("tasks of a cluster", 1)
+@pytest.mark.in_turn("machines and stores", 1)
 def test_rows_that_an_executor_kept_are_computed_again_when_it_is_lost(tmp_path, spark_settings):
     """Each row is there once, whichever way the driver chose for what had been kept."""
     (tmp_path / "cluster").mkdir()

@@ -103,6 +103,7 @@ def _killed_one_after_another(spark, ground, kills):
     assert all(found.values())
 
 
+@pytest.mark.in_turn("tasks that fail", 1)
 @pytest.mark.slow
 def test_tasks_that_fail_twice_count_once(ground):
     """Rows and dead letters of lost attempts are in no table and in no count."""

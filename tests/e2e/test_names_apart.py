@@ -125,6 +125,7 @@ def test_a_column_that_spark_takes_for_the_file_column_is_not_dropped(spark, exa
     assert read(ground.table) == [{"id": n, "File_Path": n + 1000} for n in range(40)]
 
 
+@pytest.mark.in_turn("columns that are there twice", 2)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("which", ["session", "exact"])
 def test_a_position_column_that_is_there_twice(spark, exact, ground, way, which):
@@ -141,6 +142,7 @@ def test_a_route_that_is_there_twice(spark, ground):
     refused(ground, many_of(ground.table, "kind"), rows, "option.route", "'route'", "'kind'", "twice")
 
 
+@pytest.mark.in_turn("columns that are there twice", 2)
 @follows("schema.bad-name")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("exists", [False, True], ids=["new", "there"])
@@ -178,6 +180,7 @@ def test_a_column_of_one_of_several_tables_that_is_there_twice(spark, ground, wa
     assert read(f"{ground.table}/t") == [{"id": n} for n in range(40)]
 
 
+@pytest.mark.in_turn("columns that differ in case only", 3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("names", [("a", "A"), ("straße", "STRASSE", "İd", "ıd"), ("a", "A", "x.y")], ids="-".join)
 def test_columns_that_differ_in_case_only_are_written_in_every_way(spark, exact, ground, way, names):

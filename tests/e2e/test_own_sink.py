@@ -23,13 +23,18 @@ def _seen(ground, sink: str) -> list[int]:
     return sorted(ROWS[sink](local_file_io(), ground.table))
 
 
-@pytest.mark.in_turn("own sinks that are killed", 1)
+# The gate kills twice: before the record, around the restart that publishes it, or before it and at the end.
+PARTS = {"before": STEPS[:2], "pending": STEPS[2:4], "ends": STEPS[::4]}
+
+
+@pytest.mark.in_turn("destinations whose drivers are killed", 2)
+@pytest.mark.parametrize("steps", [*PARTS.values(), pytest.param(STEPS, marks=pytest.mark.soak)], ids=[*PARTS, "all"])
 @pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0}], ids=["driver", "tasks"])
 @pytest.mark.parametrize("sink", list(ROWS))
-def test_drivers_that_are_killed_write_each_row_once(spark, ground, way, sink):
-    """There is a kill at each step, on one destination and one checkpoint."""
+def test_drivers_that_are_killed_write_each_row_once(spark, ground, way, sink, steps):
+    """There is a kill at each of these steps, on one destination and one checkpoint."""
     files = 0
-    for step in STEPS:
+    for step in steps:
         ground.add_files(files, 2)
         files += 2
         job = ground.job(options=way, shown=sink, max_restarts=3)

@@ -23,7 +23,7 @@ from streamsink.table.routed.rules import Routing
 from streamsink.table.write.position_ranges import PositionRanges
 from tests.advice.following import advice, follows
 from tests.e2e.harness import assert_each_once, ids_in
-from tests.e2e.kafka_data import new_topic, send
+from tests.e2e.kafka_data import AT_ONCE, new_topic, send
 
 pytestmark = pytest.mark.spark
 POSITIONS = ("topic", "partition", "offset")
@@ -123,6 +123,7 @@ def assert_refused(sink, rows, given: Batch, outside: int, of: int = 40) -> None
     assert staged(sink.path) == before
 
 
+@pytest.mark.in_turn("rows outside their batch", 1)
 @follows("positions.columns")
 @pytest.mark.parametrize("way", WAYS)
 def test_rows_outside_their_batch_are_refused_and_the_right_columns_go_on(spark, ground, way):
@@ -137,6 +138,7 @@ def test_rows_outside_their_batch_are_refused_and_the_right_columns_go_on(spark,
     sink.close()
 
 
+@pytest.mark.in_turn("left out position columns", 1)
 @follows("positions.columns")
 @pytest.mark.parametrize("way", WAYS)
 def test_leaving_position_columns_out_goes_on(spark, ground, way):
@@ -150,6 +152,7 @@ def test_leaving_position_columns_out_goes_on(spark, ground, way):
     without.close()
 
 
+@pytest.mark.in_turn("ranges of a later batch", 1)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_later_batch_is_proven_against_its_own_range(spark, ground, way):
     """Rows of the batch before lie outside, as with a constant.
@@ -165,6 +168,7 @@ def test_a_later_batch_is_proven_against_its_own_range(spark, ground, way):
     sink.close()
 
 
+@pytest.mark.in_turn("ranges of several sources", 1)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_row_lies_in_the_range_of_one_of_several_sources(spark, ground, way):
     """One source is behind the other on the same partitions, and numbers may be wider than Kafka's."""
@@ -189,6 +193,7 @@ def test_rows_of_all_tables_and_dead_letters_are_proven(spark, ground, way):
     sink.close()
 
 
+@pytest.mark.in_turn("overlaps that are proven", 1)
 @pytest.mark.parametrize("way", WAYS)
 def test_an_overlap_is_proven_before_it_is_filtered(spark, ground, way):
     """A row that claims a recorded position of no message in the batch would be taken for an old one, and be lost."""
@@ -220,6 +225,7 @@ def test_sources_without_numeric_positions_are_left_alone(spark, ground, way):
     sink.close()
 
 
+@pytest.mark.in_turn("thousands of partitions", 1)
 @pytest.mark.parametrize("topics, partitions", [(1, 3000), (3000, 1)])
 def test_an_overlap_over_3000_recorded_partitions_is_filtered(spark, ground, topics, partitions):
     """Each partition has its own first new offset; of three rows in each, the one before it is old."""
@@ -308,6 +314,7 @@ def test_a_query_that_does_not_carry_kafka_s_positions_is_stopped_at_its_first_b
             spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", kafka_broker.bootstrap)
             .option("subscribe", topic)
+            .options(**AT_ONCE)
         )
         rows = (
             source.option("startingOffsets", "earliest")

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 WALKS, OF_SEVERAL, IN_THE_SOAK = 5, 2, 200
 # Of those so many in one run of the gate, other ones for other code.
-IN_THE_GATE, OF_SEVERAL_IN_THE_GATE = 3, 1
+IN_THE_GATE, OF_SEVERAL_IN_THE_GATE = 1, 1
 FEWEST, MOST = 5, 9
 # The gate walks these in turns, a seed whose five hold most kinds; the soak walks others as well.
 SEED = "4405"

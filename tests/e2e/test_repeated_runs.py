@@ -47,6 +47,7 @@ def _load(spark, ground, run: str = "nightly", folder: str = "rates", **options)
     return streamsink.write(rows, ground.table, run, **options)
 
 
+@pytest.mark.in_turn("runs whose files were replaced", 2)
 @follows("run.other")
 @pytest.mark.parametrize("way", ["run_id", "accept_as_seen"])
 def test_files_that_were_replaced_by_as_many_other_rows_are_no_repeated_run(spark, ground, way):
@@ -71,6 +72,7 @@ def test_files_that_were_replaced_by_as_many_other_rows_are_no_repeated_run(spar
     assert sorted(ids_in(ground.table)) == list(range(10))
 
 
+@pytest.mark.in_turn("runs whose files were replaced", 2)
 @pytest.mark.parametrize("large_batches", ["spark", "tasks"])
 def test_a_run_whose_files_were_made_anew_of_the_same_rows_is_a_repeated_one(spark, ground, large_batches):
     """This happens when all of a day's jobs are repeated after the last one was killed.
@@ -95,6 +97,7 @@ def test_a_run_of_one_day_is_repeated_when_its_folder_has_grown(spark, ground):
         assert _load(spark, ground, run, folder="in", **options) == (0 if run == "one" else 10)
 
 
+@pytest.mark.in_turn("runs whose files were replaced", 2)
 @pytest.mark.parametrize("is_gone", ["record", "files"])
 def test_what_cannot_be_compared_any_more_is_asked_for_when_all_files_are_others(spark, ground, is_gone):
     """The record was pruned from the journal; or others compacted its files, and snapshots have expired."""

@@ -121,6 +121,7 @@ def test_rows_that_may_be_of_several_are_not_filtered(spark, ground, name):
     assert content(ground.table) == before
 
 
+@pytest.mark.in_turn("rows of several in a later batch", 1)
 @pytest.mark.parametrize(
     "name, kind", [("partitions", KIND), ("plain", "files.combined"), ("itself", "files.combined")]
 )
@@ -139,6 +140,7 @@ def test_a_function_that_makes_rows_of_several_in_a_later_batch_only(spark, grou
     assert streamsink.read_arrow(ground.table).num_rows == 40
 
 
+@pytest.mark.in_turn("streams of several", 1)
 @pytest.mark.parametrize(
     "stream",
     [
@@ -201,6 +203,7 @@ def test_several_tables(spark, ground):
     assert sorted(found) == sorted(ids_of(0, 3))
 
 
+@pytest.mark.in_turn("rows of one", 2)
 @pytest.mark.parametrize("name", PLAIN)
 def test_rows_that_are_of_one_are_filtered_without_a_question(spark, ground, name):
     an_older_copy(spark, ground, PLAIN[name])

@@ -123,6 +123,7 @@ def computed(folder: Path) -> list[str]:
     return (folder / "computed").read_text().split()
 
 
+@pytest.mark.in_turn("looks at the table while rows are computed", 1)
 @pytest.mark.parametrize("store", ["disk", "s3"])
 def test_the_query_runs_once_where_its_rows_are_computed_while_the_table_is_looked_at(
     spark, ground, s3_server, monkeypatch, store
@@ -166,6 +167,7 @@ def nothing_is_kept(spark) -> bool:
     return len(spark.sparkContext._jsc.getPersistentRDDs()) == 0
 
 
+@pytest.mark.in_turn("sources without an estimate", 1)
 @pytest.mark.parametrize("source", ["rate-micro-batch", "a connector in Python", "a stateful query"])
 def test_the_driver_writes_small_batches_of_a_source_without_an_estimate(spark, ground, collected, source):
     """From the second batch on there is one data file a batch."""
@@ -213,6 +215,7 @@ def _connector():
     return Thousands
 
 
+@pytest.mark.in_turn("large all of a sudden", 1)
 @pytest.mark.parametrize(("becomes", "large"), [(MANY, "tasks"), (WIDE, "spark")], ids=["many rows", "wide rows"])
 def test_a_batch_that_is_large_all_of_a_sudden_is_computed_once_and_not_collected(
     spark, ground, collected, becomes, large
@@ -271,6 +274,7 @@ def test_a_programs_own_cache_of_the_rows_is_left_alone(spark, ground):
     assert sorted(computed(ground.root)) == sorted(streamsink.read_arrow(ground.table).column("token").to_pylist())
 
 
+@pytest.mark.in_turn("rows that must not be kept", 1)
 @pytest.mark.parametrize("why", ["order decides the partition", "Spark keeps no rows"])
 def test_rows_that_must_not_be_kept_are_not_and_it_is_tried_once(spark, ground, monkeypatch, why):
     """Of rows whose partition their order decides, Spark would compute a part anew, in another order than the rest,
@@ -338,6 +342,7 @@ def _sink(kind: str, path: str, listener) -> BatchFunction:
     return BatchFunction(tables_sink("IF(id % 2 = 0, 'even', 'odd')", routing, options), listener)
 
 
+@pytest.mark.in_turn("rows of a batch that is kept", 1)
 @pytest.mark.parametrize("kind", ["one table", "dead letters", "several tables"])
 def test_every_row_of_a_batch_that_is_kept_is_looked_at(spark, ground, collected, kind):
     """A source that tells how many rows it reads, of which few are written: as ``where`` in the query would do."""

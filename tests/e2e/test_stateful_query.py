@@ -10,7 +10,7 @@ import streamsink
 from streamsink.errors import StreamsinkError
 from tests.e2e.harness import assert_each_once, content, forget_commit, ids_in, ids_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn("stateful queries", 4)]
 POSITIONS = ("topic", "partition", "offset")
 
 

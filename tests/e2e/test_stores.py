@@ -31,7 +31,7 @@ def _each_once(made, table, files):
     assert Counter(found) == dict.fromkeys(ids_of(0, files), 1)
 
 
-@pytest.mark.in_turn("remote stores", 1)
+@pytest.mark.in_turn("machines and stores", 1)
 @pytest.mark.parametrize("kind", REMOTE)
 def test_a_query_is_killed_and_started_again(kind, request, ground, spark_settings, spark):
     """It is killed between pre-commit and publishing while tasks write, and the restart writes on the driver.

@@ -104,6 +104,7 @@ def test_a_job_group_of_the_program_does_not_keep_the_query_from_its_restart(spa
     assert_each_once(ground.table, expected)
 
 
+@pytest.mark.in_turn("jobs that Spark cannot run", 1)
 @follows("spark.job-failed")
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_a_job_that_spark_cannot_run_says_why_in_its_first_lines(spark, ground, way):

@@ -25,6 +25,7 @@ from streamsink.errors import StreamsinkError
 from streamsink.testing.faults import arm, kill
 from tests.e2e.driver import end_with_the_test, say, session
 from tests.e2e.harness import ROOT, WAIT_S
+from tests.e2e.kafka_data import AT_ONCE
 from tests.services.forking import Forked
 
 LOOK_S = 0.02
@@ -139,7 +140,7 @@ def frame(spark, order: dict):
     if source["kind"] == "kafka":
         reader = (
             spark.readStream.format("kafka")
-            .options(**source["options"])
+            .options(**AT_ONCE, **source["options"])
             .option("maxOffsetsPerTrigger", order["per_batch"])
         )
         columns = ["CAST(CAST(value AS STRING) AS BIGINT) AS id", *options.get("position_columns", ())]

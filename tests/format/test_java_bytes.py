@@ -215,6 +215,7 @@ MODES = [
 ]
 
 
+@pytest.mark.in_turn("statistics of Java", 3)
 @pytest.mark.parametrize("options", MODES, ids=[",".join(m.values()) or "default" for m in MODES])
 @pytest.mark.parametrize("nulls", [0.0, 0.3])
 def test_value_stats_are_the_bytes_java_writes(gateway, tmp_path, options, nulls, rng):

@@ -7,19 +7,17 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import load_catalog
-from pyiceberg.io import FileIO as IcebergFileIO
-from pyiceberg.io import InputFile
 
 from streamsink.clock import IdSource
 from streamsink.iceberg import IcebergSink
 from streamsink.options import SinkOptions
-from streamsink.sinks.iceberg.file_io import DurableOutput
 from streamsink.storage.calls import PosixLikeCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.conformance import ROOT, SCHEMA
 from streamsink.testing.crashing import dies_at
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from streamsink.testing.memory import MemoryCalls
+from tests.iceberg.store_files import StoreFileIO
 from tests.iceberg.tables_catalog import KNOWN, Tables
 
 TABLE = "shop.orders"
@@ -27,35 +25,11 @@ TABLE = "shop.orders"
 _STORES: dict[str, FileIO] = {}
 
 
-class MemoryFileIO(IcebergFileIO):
+class MemoryFileIO(StoreFileIO):
     """pyiceberg's files in a store in memory."""
 
     def _io(self) -> FileIO:
         return _STORES[self.properties["world"]]
-
-    def new_input(self, location):
-        return _Input(location, self._io())
-
-    def new_output(self, location):
-        return DurableOutput(location, location, self._io(), lambda: self.new_input(location))
-
-    def delete(self, location):
-        self._io().delete(location if isinstance(location, str) else location.location)
-
-
-class _Input(InputFile):
-    def __init__(self, location: str, file_io: FileIO):
-        super().__init__(location)
-        self._io = file_io
-
-    def __len__(self) -> int:
-        return self._io.size(self.location) or 0
-
-    def exists(self) -> bool:
-        return self._io.exists(self.location)
-
-    def open(self, seekable: bool = True):
-        return io.BytesIO(self._io.read(self.location))
 
 
 class CountedSink(IcebergSink):

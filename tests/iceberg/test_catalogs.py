@@ -15,13 +15,23 @@ from tests.services import postgres as postgres_service
 from tools.common import SetupError
 
 
-def _hive(query: Query, server) -> None:
+def named_apart(query: Query) -> str:
+    """The catalog outlives the test: give the table a name that no other test has. Returns it."""
+    query.of_sink = {"table": f"db{uuid.uuid4().hex[:8]}.orders"}
+    return query.of_sink["table"]
+
+
+def in_hive(folder, server) -> Query:
+    """A query into a table of this metastore."""
+    query = Query(folder)
     query.properties = {
         "type": "hive",
         "uri": f"thrift://127.0.0.1:{server.port}",
-        "warehouse": f"file://{query.folder}/hive",
+        "warehouse": f"file://{folder}/hive",
         "hive.hive2-compatible": "true",  # this metastore knows no timestamps with a time zone
     }
+    named_apart(query)
+    return query
 
 
 def check_catalog(query: Query) -> None:
@@ -41,10 +51,7 @@ def check_catalog(query: Query) -> None:
 
 @pytest.mark.in_turn("catalogs of Iceberg tables", 1)
 def test_a_hive_metastore(hive_metastore, tmp_path):
-    query = Query(tmp_path)
-    _hive(query, hive_metastore)
-    query.of_sink = {"table": f"db{uuid.uuid4().hex[:8]}.orders"}
-    check_catalog(query)
+    check_catalog(in_hive(tmp_path, hive_metastore))
 
 
 @pytest.mark.in_turn("catalogs of Iceberg tables", 1)
@@ -52,7 +59,7 @@ def test_a_catalog_in_postgresql(postgres, tmp_path):
     query = Query(tmp_path)
     account = f"{postgres_service.USER}:{postgres_service.PASSWORD}"
     query.properties["uri"] = f"postgresql+psycopg://{account}@127.0.0.1:{postgres.port}/{postgres_service.DATABASE}"
-    query.of_sink = {"table": f"db{uuid.uuid4().hex[:8]}.orders"}
+    named_apart(query)
     check_catalog(query)
 
 
@@ -112,10 +119,8 @@ class SparkOfIceberg:
 @pytest.mark.slow
 def test_spark_reads_each_row_and_writes_beside_the_sink(hive_metastore, spark_settings, tmp_path):
     """It compacts, expires and rolls back as well; its rows and ours are there once."""
-    query = Query(tmp_path)
-    _hive(query, hive_metastore)
-    name = f"db{uuid.uuid4().hex[:8]}.orders"
-    query.of_sink = {"table": name}
+    query = in_hive(tmp_path, hive_metastore)
+    name = query.of_sink["table"]
     spark = SparkOfIceberg(tmp_path, spark_settings, query.properties)
     query.run(table_of(ROW, empty_row(2)), table_of(empty_row(3)), partition_by=["day"])
     mine, _, both = spark(
@@ -154,10 +159,8 @@ def test_spark_reads_each_row_and_writes_beside_the_sink(hive_metastore, spark_s
 @pytest.mark.slow
 def test_what_spark_has_cherry_picked_is_not_doubled(hive_metastore, spark_settings, tmp_path):
     """Its summary says of what it is a copy. And it finds a time that Python does not know."""
-    query = Query(tmp_path)
-    _hive(query, hive_metastore)
-    name = f"db{uuid.uuid4().hex[:8]}.orders"
-    query.of_sink = {"table": name}
+    query = in_hive(tmp_path, hive_metastore)
+    name = query.of_sink["table"]
     spark = SparkOfIceberg(tmp_path, spark_settings, query.properties)
 
     def run(number: int) -> None:

@@ -6,8 +6,10 @@ import re
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import ForbiddenError
+from pyiceberg.table.update import SetLocationUpdate
 
 from streamsink.testing.conformance import ROOT, SCHEMA
+from streamsink.testing.crashing import dies_at
 from tests.advice.following import told
 from tests.iceberg.lake import TABLE, Lake
 from tests.iceberg.test_accidents import STATE, all_of, expire, snapshots
@@ -178,3 +180,27 @@ def test_a_number_that_another_schema_was_given_is_not_that_of_a_record(names):
     assert lake.ids() == all_of(6)
     bounds = lake.table().inspect.files().column("lower_bounds").to_pylist()
     assert sorted(len(each or ()) for each in bounds) == [0, 2]
+
+
+@pytest.mark.parametrize("way", [{"publish_every_batches": 3}, {}])
+def test_records_that_wait_in_the_journal_of_the_location_before_are_named(way):
+    """Somebody has changed the table's location. A batch that was recorded there was not committed, and would be lost;
+    where all is committed, the query goes on at the new place."""
+    lake = Lake(journal="")
+    lake.run((3, 6), **way)
+    if way:
+        assert dies_at("batch.end", 1, lake.calls, lambda calls: lake.run((3, 6, 9), calls, **way))
+        lake.calls.process_death()
+        lake.io()
+    before = lake.table().location()
+    with lake.table().transaction() as changing:
+        changing._apply((SetLocationUpdate(location=f"{before}-moved"),))
+    lake.append(100, 101)
+    if way:
+        assert lake.checkpoint.committed == 2 and len(lake.checkpoint.ends) == 3
+        lake.checkpoint.committed = 3  # Spark has noted the batch
+        said = told("iceberg.options", lambda: lake.run((3, 6, 9, 12), **way)).says("Nothing was written")
+        lake.of_sink["journal"] = said.option("journal")
+        assert lake.of_sink["journal"].startswith(before)
+    lake.run((3, 6, 9, 12), **way)
+    assert lake.ids() == [*range(12), 100]

@@ -94,7 +94,7 @@ def test_a_token_that_cannot_be_renewed_is_told(iceberg_rest, query):
     """With another one the query goes on."""
 
     def token() -> dict[str, str]:
-        found = requests.post(f"{iceberg_rest.properties['uri']}/v1/oauth/tokens", timeout=10).json()["access_token"]
+        found = requests.post(f"{iceberg_rest.properties['uri']}/v1/oauth/tokens", timeout=120).json()["access_token"]
         return {"type": "rest", "uri": iceberg_rest.properties["uri"], "token": found}
 
     query.properties = token()

@@ -19,9 +19,15 @@ import streamsink
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 TIMEOUT_S = 500  # Enough for five starts of a driver, on a machine that has other things to do.
-EVENTS = 4_000
+EVENTS, EVENTS_OF_CHAOS = 4_000, 2_000
 MESSAGES = 3_000
 MORE = 501  # The last event is not on a full second.
+# Every start of a driver costs five seconds of a processor: the gate kills one, and the soak goes the whole way.
+FEW_KILLS, MANY_KILLS = 1, 3
+STEPS = ["write.staged", "precommit.saved", "restore.before_publish"]
+KILLS = pytest.mark.parametrize(
+    "kills", [FEW_KILLS, pytest.param(MANY_KILLS, marks=pytest.mark.soak)], ids=["one-kill", "kills"]
+)
 FIRST = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 pytestmark = pytest.mark.spark
@@ -68,6 +74,14 @@ def check(counts: dict[str, int], given_as: str, expected: int) -> None:
     assert counts["duplicates"] == counts["lost"] == 0
 
 
+def check_chaos(job: Job, kills: int, name: str, *to: str) -> None:
+    """Run the job while drivers of it are killed at so many steps: each event is there once."""
+    size = ("--events", str(EVENTS_OF_CHAOS), "--rows-per-batch", "250")
+    counts, said = job.closing(name, "--chaos", "--kills", str(kills), *size, *to)
+    check(counts, "events generated", EVENTS_OF_CHAOS)
+    assert re.findall(r"^KILLED +at (\S+) in batch \d+$", said, re.MULTILINE) == STEPS[:kills]
+
+
 def check_rows(table: Path, events: int) -> None:
     """Check that every event is there with the values that belong to its number."""
     rows = streamsink.read_arrow(str(table))
@@ -89,6 +103,22 @@ def test_a_warehouse_on_a_store_is_for_messages_of_kafka(job, more):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["kafka_to_lake.py", "kafka_to_postgres.py", "kafka_to_iceberg.py"])
+def test_each_job_ends_by_itself_with_every_event_once(job, name):
+    counts, _ = job.closing(name, "--events", "500", "--rows-per-batch", "500")
+    check(counts, "events generated", 500)
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_the_job_into_kafka_ends_by_itself_with_every_event_once(job, kafka_broker):
+    to = ("--to-brokers", kafka_broker.bootstrap, "--to", f"orders-{uuid.uuid4().hex[:8]}")
+    counts, _ = job.closing("kafka_to_kafka.py", "--events", "500", "--rows-per-batch", "500", *to)
+    check(counts, "events generated", 500)
+
+
+@pytest.mark.in_turn("jobs", 1)
+@pytest.mark.slow
 def test_the_embedded_run_ends_by_itself_and_a_second_one_goes_on_where_it_ended(job):
     counts, said = job.closing("kafka_to_lake.py", "--events", str(EVENTS), "--rows-per-batch", "1000")
     check(counts, "events generated", EVENTS)
@@ -103,41 +133,31 @@ def test_the_embedded_run_ends_by_itself_and_a_second_one_goes_on_where_it_ended
 
 @pytest.mark.slow
 @pytest.mark.in_turn("jobs", 1)
-def test_chaos_kills_the_driver_at_named_steps_and_nothing_is_lost_or_doubled(job):
-    counts, said = job.closing(
-        "kafka_to_lake.py", "--chaos", "--kills", "3", "--events", "2000", "--rows-per-batch", "250"
-    )
-    check(counts, "events generated", 2000)
-    killed = re.findall(r"^KILLED +at (\S+) in batch \d+$", said, re.MULTILINE)
-    assert killed == ["write.staged", "precommit.saved", "restore.before_publish"]
+@KILLS
+def test_chaos_kills_the_driver_at_named_steps_and_nothing_is_lost_or_doubled(job, kills):
+    check_chaos(job, kills, "kafka_to_lake.py")
 
 
 @pytest.mark.slow
 @pytest.mark.in_turn("jobs", 1)
-def test_the_events_are_in_postgresql_once_whatever_is_killed(job):
-    """The job starts a server of its own, which keeps its data for the next run."""
-    counts, said = job.closing(
-        "kafka_to_postgres.py", "--chaos", "--kills", "3", "--events", "2000", "--rows-per-batch", "250"
-    )
-    check(counts, "events generated", 2000)
-    killed = re.findall(r"^KILLED +at (\S+) in batch \d+$", said, re.MULTILINE)
-    assert killed == ["write.staged", "precommit.saved", "restore.before_publish"]
-    counts, _ = job.closing("kafka_to_postgres.py", "--events", "500", "--rows-per-batch", "500")
-    check(counts, "events generated", 2500)
+@KILLS
+def test_the_events_are_in_postgresql_once_whatever_is_killed(job, kills):
+    """The job starts a server of its own, which keeps its data for the next start."""
+    check_chaos(job, kills, "kafka_to_postgres.py")
+    if kills == MANY_KILLS:
+        counts, _ = job.closing("kafka_to_postgres.py", "--events", "500", "--rows-per-batch", "500")
+        check(counts, "events generated", EVENTS_OF_CHAOS + 500)
 
 
 @pytest.mark.slow
 @pytest.mark.in_turn("jobs", 1)
-def test_the_events_are_in_an_iceberg_table_once_whatever_is_killed(job):
+@KILLS
+def test_the_events_are_in_an_iceberg_table_once_whatever_is_killed(job, kills):
     """The catalog is a file of the job's own."""
-    counts, said = job.closing(
-        "kafka_to_iceberg.py", "--chaos", "--kills", "3", "--events", "2000", "--rows-per-batch", "250"
-    )
-    check(counts, "events generated", 2000)
-    killed = re.findall(r"^KILLED +at (\S+) in batch \d+$", said, re.MULTILINE)
-    assert killed == ["write.staged", "precommit.saved", "restore.before_publish"]
-    counts, _ = job.closing("kafka_to_iceberg.py", "--events", "500", "--rows-per-batch", "500")
-    check(counts, "events generated", 2500)
+    check_chaos(job, kills, "kafka_to_iceberg.py")
+    if kills == MANY_KILLS:
+        counts, _ = job.closing("kafka_to_iceberg.py", "--events", "500", "--rows-per-batch", "500")
+        check(counts, "events generated", EVENTS_OF_CHAOS + 500)
 
 
 @pytest.mark.slow
@@ -181,15 +201,14 @@ def test_messages_are_in_the_table_once_although_the_checkpoint_was_lost(job, ka
 @pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.in_turn("jobs", 1)
-def test_the_events_are_in_a_topic_once_whatever_is_killed(job, kafka_broker):
+@KILLS
+def test_the_events_are_in_a_topic_once_whatever_is_killed(job, kafka_broker, kills):
     """Generated ones, and then those of another topic into a third one."""
     first, second = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("first", "second"))
     to = ("--to-brokers", kafka_broker.bootstrap)
-    size = ("--events", "2000", "--rows-per-batch", "250")
-    counts, said = job.closing("kafka_to_kafka.py", "--chaos", "--kills", "3", *size, *to, "--to", first)
-    check(counts, "events generated", 2000)
-    killed = re.findall(r"^KILLED +at (\S+) in batch \d+$", said, re.MULTILINE)
-    assert killed == ["write.staged", "precommit.saved", "restore.before_publish"]
+    check_chaos(job, kills, "kafka_to_kafka.py", *to, "--to", first)
+    if kills != MANY_KILLS:
+        return
     source = ("--brokers", kafka_broker.bootstrap, "--topic", second, "--to", f"{second}-once")
     filled = job("generate_orders.py", *source[:4], "--events", str(MESSAGES))
     assert filled.returncode == 0, filled.stderr

@@ -21,7 +21,11 @@ def processes(passwords):
     return forking.context()
 
 
-@pytest.fixture(params=KINDS)
+# The length of a lease is the server's there, and waits for it are long.
+IN_TURN = {"hive": pytest.mark.in_turn("locks of Hive", 5)}
+
+
+@pytest.fixture(params=[pytest.param(kind, marks=IN_TURN.get(kind, ())) for kind in KINDS])
 def place(request, tmp_path):
     """One kind of lock after the other."""
     return place_of(request.param, request, tmp_path)

@@ -172,6 +172,7 @@ def test_an_error_that_the_end_of_a_batch_has_raised_is_not_raised_again_by_stop
     assert world.ids() == list(range(9))
 
 
+@pytest.mark.in_turn("threads at random speeds", 1)
 @pytest.mark.parametrize("as_", ["snapshot-per-checkpoint", "one-snapshot"])
 def test_many_batches_beside_a_real_thread_at_random_speeds(tmp_path, as_, rng):
     """The queue is full, empty and in between.

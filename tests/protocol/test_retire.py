@@ -1,5 +1,6 @@
 """An application leaves a table on purpose only: never while rows of it are pending or a query holds it."""
 
+import contextlib
 import dataclasses
 
 import pytest
@@ -8,7 +9,7 @@ from streamsink.clock import IdSource
 from streamsink.commands.give_up import give_up
 from streamsink.commands.offsets import Wanted, offsets_of
 from streamsink.commands.retire import retire
-from streamsink.errors import Fenced, Misuse
+from streamsink.errors import Corrupt, Fenced, Misuse
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import open_table
@@ -215,3 +216,34 @@ def test_a_name_is_not_retired_while_the_first_rows_of_the_next_one_are_pending(
     assert do(world)
     world.driver.options = second
     world.run(boundaries=(*BOUNDARIES, 24))
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_a_driver_that_slept_while_its_application_was_retired_is_told_so_at_any_call(small):
+    """It found the folder for its files gone, and ended with an error of Python's. Nothing of its batch is written."""
+    kinds = set()
+    for n in range(1, 200):
+        world = memory_world(small=small)
+        world.run(boundaries=(3,))
+        world.checkpoint.ends.append(6)
+        calls = CrashingCalls(world.calls)
+        sleeper = world.driver.start(world.file_io(calls), world.checkpoint)
+        before, done, sleeps_at = world.ids(), [], calls.count + n
+
+        def retire_it(world=world, calls=calls, done=done, sleeps_at=sleeps_at):
+            if calls.count == sleeps_at and not done:
+                done.append(False)
+                world.calls.process_death()  # the hold was given up, as that of a host that is cut off
+                with contextlib.suppress(Misuse):  # the batch is pending by now
+                    done[0] = _retire(world)
+
+        calls.before_call = retire_it
+        try:
+            sleeper.batch(world.driver.describe(world.checkpoint, 1))
+        except (Corrupt, Fenced) as ended:
+            kinds.add(ended.kind)
+            assert world.ids() == before, f"retired at call {n}"
+            assert ended.kind != "journal.gone" or "retired on purpose" in str(ended)
+        if not done:
+            break
+    assert "journal.gone" in kinds and not done

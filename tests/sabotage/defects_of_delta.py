@@ -6,6 +6,7 @@ _ACCIDENTS, _PAST, _REPLACED, _ROWS, _CHANGED = (
     f"tests/delta/test_{name}.py" for name in ("accidents", "past", "replaced", "rows", "changed_beside")
 )
 _UNDER, _FORGOTTEN = "tests/delta/test_under_commit.py", "tests/delta/test_forgotten.py"
+_ELSEWHERE = "tests/delta/test_journal_elsewhere.py"
 _SUITE, _RACES = "tests/delta/test_conformance.py", "tests/delta/test_races.py"
 _LOG, _COMMITTER = "sinks/delta/log.py:DeltaLog", "sinks/delta/committer.py:DeltaCommitter"
 _LOOKING, _LINEAGE = "sinks/delta/looking.py:Looking", "sinks/delta/lineage.py:Lineage"
@@ -105,9 +106,14 @@ OF_DELTA = (
     Defect("other names in the log of a Delta table are no question", f"{_LOOKING}._forgotten",
            "bool(applications_in(self._log, self._table.to.path) - known)", "False",
            (f"{_FORGOTTEN}::test_a_new_name_where_all_but_the_log_is_lost_is_asked_for",)),
-    Defect("a Delta table is created anew for a query with a past", "sinks/delta/sink.py:DeltaSink._check_creation",
-           "batch.batch_id not in (0, END_OF_INPUT, options.adopt_from_batch)", "False",
-           ("tests/delta/test_journal_elsewhere.py",)),
+    Defect("the journal of a Delta table that is to lie elsewhere lies with the table", "sinks/delta/sink.py:OpenDelta.__init__",
+           "journals = sink.journal or below", "journals = below", (_ELSEWHERE,)),
+    Defect("the journal of another Delta table is taken for this one's", "sinks/delta/sink.py:OpenDelta._check_destination",
+           "before != path and newest.state.table_id != self.to.table_id", "False",
+           (f"{_ELSEWHERE}::test_two_tables_whose_journals_lie_in_one_folder",)),
+    Defect("what dead attempts have left of a Delta table is looked for in the journal's store", "sinks/delta/sink.py:OpenDelta.__init__",
+           "Places(path, journal_io, journals, file_io,", "Places(path, journal_io, journals, journal_io,",
+           (f"{_ELSEWHERE}::test_whoever_dies_each_row_is_there_once",)),
     Defect("names in a checkpoint of a Delta log are not read", "sinks/delta/known.py:applications_in",
            "_in_checkpoint(log, listed[checkpoint])", "set()",
            (f"{_FORGOTTEN}::test_a_new_name_where_all_but_the_log_is_lost_is_asked_for",)),

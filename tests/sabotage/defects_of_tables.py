@@ -101,6 +101,8 @@ OF_TABLES = (
            "return sorted(given_up)", "return []", (_RUNS,)),
     Defect("C5: a snapshot that came too late stays", "table/history/lineage.py:is_built_on",
            "manifests.identities_of(below) == has", "True", (_LATE,)),
+    Defect("what two snapshots have in common makes them the same", "table/history/lineage.py:is_same_whatever_both_have",
+           "added - deleted == added_too - deleted_too", "True", ("tests/table/test_lineage.py", _LATE)),
     Defect("a mark before a rollback proves that its record is there", "protocol/run/restore.py:_from_journal",
            "() if lost else telling", "telling", (_KNOWN,)),
     Defect("a mark that does not say where proves that its record is there", "protocol/run/restore.py:is_gone",

@@ -48,7 +48,7 @@ class Topics:
         return numbers
 
 
-SHORT = pytest.mark.in_turn("deaths around a publishing into Kafka", 2)
+SHORT = pytest.mark.in_turn("deaths around a publishing into Kafka", 1)
 
 
 @pytest.mark.parametrize("every", [pytest.param(9, marks=pytest.mark.soak), pytest.param(120, marks=SHORT)])

@@ -7,8 +7,9 @@ import uuid
 import pyarrow as pa
 import pytest
 
+import streamsink
 from streamsink.errors import Misuse, StreamsinkError
-from streamsink.sinks.kafka import markers
+from streamsink.sinks.kafka import client, markers
 from streamsink.sinks.kafka.sink import KafkaSink
 from streamsink.storage.file_io import local_file_io
 from streamsink.testing.driver import SparkCheckpoint
@@ -153,6 +154,29 @@ def test_a_marker_that_stays_hidden_ends_the_query(world, clients, monkeypatch):
         monkeypatch.undo()
     world.run(3, 6)
     check(world.seen(), 6)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        lambda sink, name: streamsink.verify(sink, application=name),
+        streamsink.starting_offsets,
+        lambda sink, name: streamsink.give_up(sink, application=name),
+        streamsink.retire,
+    ],
+    ids=["verify", "starting_offsets", "give_up", "retire"],
+)
+def test_a_command_makes_no_topic_of_markers_and_no_partition_of_one(world, command):
+    """It only looks: a name that is mistyped would leave a topic in the cluster."""
+    world.run(3)
+    other, admin = world.sink(marker_topic=f"{world.markers}-typo"), client.new_admin(world.bootstrap, {})
+    try:
+        said = str(command(other, world.application))
+    except Misuse as refused:
+        said = advice(refused, "sink.missing").says("Nothing was changed").message
+    assert "only a query makes it" in said and client.describe(admin, other.marker_topic) is None
+    command(world.sink(publishers=3), world.application)
+    assert client.describe(admin, world.markers).partitions == 1
 
 
 @follows("kafka.name-taken")

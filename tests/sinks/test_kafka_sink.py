@@ -37,7 +37,7 @@ def test_a_query_that_has_lost_its_journal_goes_on_from_the_markers(world):
     check(world.seen(), 14)
 
 
-@pytest.mark.in_turn("deaths around a publishing into Kafka", 2)
+@pytest.mark.in_turn("deaths around a publishing into Kafka", 1)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_driver_that_dies_at_a_call_of_the_client_loses_and_doubles_nothing(world, clients, after):
     """Two publishers. A driver dies at each call of a publishing in turn, and the next start goes on."""
@@ -60,7 +60,7 @@ def test_a_driver_that_dies_at_a_call_of_the_client_loses_and_doubles_nothing(wo
     assert at > 10
 
 
-@pytest.mark.in_turn("deaths around a publishing into Kafka", 2)
+@pytest.mark.in_turn("deaths around a publishing into Kafka", 1)
 def test_a_driver_that_sleeps_at_a_call_of_the_client_is_superseded(world, clients):
     """A successor does all the work meanwhile, and more. What the sleeper does when it wakes up changes nothing."""
     world.options["publishers"] = 2
@@ -104,7 +104,7 @@ def test_the_number_of_publishers_changes_between_records(world, clients):
         check(world.seen(), ends[-1])
 
 
-@pytest.mark.in_turn("deaths around a publishing into Kafka", 2)
+@pytest.mark.in_turn("deaths around a publishing into Kafka", 1)
 def test_a_record_that_is_too_large_for_one_transaction_goes_into_several(world, clients):
     """Deaths after each of them: what is published is not published again."""
     world.options.update(max_transaction_bytes=1000, publishers=2)
@@ -157,7 +157,7 @@ def test_the_open_transaction_of_another_hides_no_marker(world, clients):
     check(world.seen(), ends[-1])
 
 
-@pytest.mark.in_turn("deaths around a publishing into Kafka", 2)
+@pytest.mark.in_turn("deaths around a publishing into Kafka", 1)
 @pytest.mark.parametrize("after", [False, True], ids=["not-done", "done"])
 def test_an_outcome_that_is_not_known_is_looked_up(world, clients, after):
     """Each call in turn reports an error, and is done or not. The query goes on without a restart."""
@@ -222,7 +222,7 @@ def test_small_batches_fit_into_a_topic_that_takes_no_large_ones(world):
     check(world.seen(), 1003)
 
 
-@pytest.mark.in_turn("deaths around a publishing into Kafka", 2)
+@pytest.mark.in_turn("deaths around a publishing into Kafka", 1)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_broker_that_is_killed_at_a_commit_and_starts_again(tmp_path, clients, after):
     """With SIGKILL, as a machine loses its power. The driver waits for it, and finds out the outcome of the commit."""

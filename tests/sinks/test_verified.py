@@ -17,7 +17,10 @@ from streamsink.databases import DatabaseSink
 from streamsink.delta import DeltaSink
 from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions
+from streamsink.protocol import upkeep
 from streamsink.sink import FileSink
+from streamsink.sinks import manifest_log
+from streamsink.sinks.directory.file_sink import DirectoryCommitter
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.history.integrity import Report
 from streamsink.testing.crashing import dies_at
@@ -26,6 +29,7 @@ from tests.delta.world import DeltaOnDisk
 from tests.delta.world import World as OfDelta
 from tests.iceberg.lake import Lake
 from tests.sinks.fan_out_world import ALL, ROOT, FanOutWorld
+from tests.sinks.fan_out_world import fan_out as fan_out_of
 from tests.sinks.test_fan_out_lagging import Lagging
 from tests.sinks.test_file_sink import World as OfFiles
 from tests.sinks.test_file_sink import named
@@ -72,6 +76,22 @@ def test_a_file_that_a_manifest_names_is_missed_unless_all_of_its_folder_was_rem
     world.io().create_if_absent(f"{COMMITS}/0000000001.json", json.dumps(manifest).encode())
     report = files(world)
     assert kinds(report) == ["file.missing"] and f"{first}-lost is gone" in str(report) and "DAMAGED" in str(report)
+
+
+def test_a_directory_of_many_batches_is_looked_at_in_little_memory(monkeypatch):
+    """Some manifests at a time, and what is gone is counted: who removes old rows has as many such folders."""
+    world, count = OfFiles(), 6
+    world.run(*range(1, count + 1))
+    monkeypatch.setattr(upkeep, "MOST_NAMED", 2)
+    monkeypatch.setattr(manifest_log, "_AT_ONCE", 2)
+    known = [len(some) for some in manifest_log.ManifestLog(world.io(), "/out/_commits").contents("streamsink")]
+    assert known == [2, 2, 2]
+    first, *others = named(world.io(), "/out")
+    for name in others:
+        world.io().delete_tree(f"/out/{name.rpartition('/')[0]}")
+    visible = DirectoryCommitter(world.sink, world.io(), False).visible()
+    assert (visible.files, len(visible.removed), visible.more_removed, visible.gone) == (1, 2, 3, ())
+    assert "5 folders were removed" in str(files(world))
 
 
 @pytest.mark.parametrize(
@@ -184,8 +204,11 @@ def test_no_command_makes_an_identity_in_the_place_of_a_database_that_was_droppe
         assert kinds(verified(world.io(), sink, "/journals")) == ["table.missing"]
     else:
         told("table.missing", lambda: command(world.io(), sink, options)).says("restore it", "Nothing was changed")
-    with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as database:
-        assert database.execute("SELECT name FROM sqlite_master").fetchall() == []
+    other = DatabaseSink(f"sqlite:{tmp_path}/other.db", "orders", journal="/others")
+    told("table.missing", lambda: retire_of_sink(world.io(), other, SinkOptions.of(other.path, {})))
+    for name in ("shop.db", "other.db"):
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as database:
+            assert database.execute("SELECT name FROM sqlite_master").fetchall() == []
 
 
 def test_a_data_file_of_an_iceberg_table_is_missed():
@@ -279,6 +302,9 @@ def test_no_command_makes_a_table_in_the_place_of_one_that_was_dropped(tmp_path)
     options = SinkOptions.of(ROOT, {})
     said = told("table.missing", lambda: retire_of_sink(fan_out.io(), fan_out.make(ROOT), options))
     said.says("leave it out of the fan-out")
+    forced = fan_out_of(ROOT, *fan_out.names, options={"table": {"create": True}})
+    told("table.missing", lambda: retire_of_sink(fan_out.io(), forced, options))
+    assert fan_out.io().names(f"{ROOT}/table") == []
     fan_out.names = ("server",)
     assert retire_of_sink(fan_out.io(), fan_out.make(ROOT), options)
 

@@ -64,6 +64,7 @@ def test_a_deleted_checkpoint_is_filtered_by_row_or_refused(make_world, world):
     assert world.ids() == expected((9,))
 
 
+@pytest.mark.in_turn("two queries of one name on a store", 1)
 def test_two_queries_under_one_name_do_not_meet(make_world, world):
     """The second query is refused while the first one lives, which is not harmed."""
     sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
@@ -143,6 +144,7 @@ def test_removed_metadata_is_an_error(world):
     assert world.ids() == []
 
 
+@pytest.mark.in_turn("writers of a store at once", 1)
 @pytest.mark.parametrize("kind", REMOTE)
 def test_writers_at_once_lose_nothing_although_one_is_killed(kind, request):
     """Four processes write to one table, and one of them is ended by SIGKILL and started again:

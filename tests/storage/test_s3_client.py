@@ -104,7 +104,7 @@ LASTING = {
 }
 
 
-@pytest.mark.in_turn("requests to S3 that fail each time", 5)
+@pytest.mark.in_turn("requests to S3 that fail each time", 3)
 @pytest.mark.parametrize("what", LASTING)
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_a_request_that_fails_each_time_ends_after_its_attempts(proxy, calls, root, kind, what):
@@ -122,7 +122,7 @@ def test_a_request_that_fails_each_time_ends_after_its_attempts(proxy, calls, ro
         assert part in str(told.value)
 
 
-@pytest.mark.in_turn("requests to S3 that fail once", 7)
+@pytest.mark.in_turn("requests to S3 that fail once", 4)
 @pytest.mark.parametrize("what", s3_proxy.FAULTS)
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_a_request_that_fails_once_is_made_again(proxy, calls, root, kind, what):

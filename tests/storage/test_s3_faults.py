@@ -94,7 +94,7 @@ def test_the_requests_of_a_run_are_of_all_kinds(seen):
     assert {"PUT snapshot-#", "PUT record-#.json", "PUT LATEST"} <= set(seen)
 
 
-@pytest.mark.in_turn("faults of S3 at requests of a run", 5)
+@pytest.mark.in_turn("faults of S3 at requests of a run", 3)
 @pytest.mark.parametrize("times", [1, QUICK.attempts], ids=["once", "lasting"])
 @pytest.mark.parametrize("what", FAULTS)
 def test_each_row_is_there_once_whatever_one_request_meets(s3_server, seen, rng, what, times):
@@ -104,11 +104,12 @@ def test_each_row_is_there_once_whatever_one_request_meets(s3_server, seen, rng,
     assert any(_meets(s3_server, what, times, label, rng.randint(1, seen[label]), "sync") for label in labels)
 
 
-def test_a_reply_that_is_lost_at_another_server(second_s3_server):
+@pytest.mark.in_turn("replies that are lost at another server", 1)
+@pytest.mark.parametrize("times", [1, QUICK.attempts], ids=["once", "lasting"])
+@pytest.mark.parametrize("label", ["PUT snapshot-#", "PUT record-#.json"], ids=["snapshot", "record"])
+def test_a_reply_that_is_lost_at_another_server(second_s3_server, label, times):
     """It says otherwise who has created an object, and it is no other's there either."""
-    for label in ("PUT snapshot-#", "PUT record-#.json"):
-        for times in (1, QUICK.attempts):
-            assert _meets(second_s3_server, s3_proxy.RESET_AFTER, times, label, 2, "sync") == times
+    assert _meets(second_s3_server, s3_proxy.RESET_AFTER, times, label, 2, "sync") == times
 
 
 @pytest.mark.soak

@@ -128,7 +128,7 @@ WAYS = {
 }
 
 
-@pytest.mark.in_turn("keys that changed", 2)
+@pytest.mark.in_turn("keys that changed", 1)
 @pytest.mark.parametrize("way", WAYS)
 def test_keys_that_changed_are_taken_by_every_kind_of_request(keys, root, way):
     """The client is made once a process. Formerly it kept keys that nobody takes any more until the process ended."""

@@ -85,6 +85,7 @@ def test_a_proxy_of_its_own_process_delays_and_records_likewise(s3_server):
         assert proxy.take() == []
 
 
+@pytest.mark.in_turn("faults of the proxy", 3)
 @pytest.mark.parametrize("what", s3_proxy.FAULTS)
 def test_a_fault_meets_the_request_that_it_was_ordered_for(proxy, s3_server, what):
     """The second PUT fails in the ordered way; whether the server has done it is as ordered too."""

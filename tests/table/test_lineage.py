@@ -2,6 +2,7 @@
 what they name is not in the table for that."""
 
 import dataclasses
+import itertools
 
 import pytest
 
@@ -10,6 +11,7 @@ from streamsink.errors import Conflict, Corrupt
 from streamsink.format.manifest import write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta, write_manifest_list
 from streamsink.sinks.paimon.past.records import manifest_meta
+from streamsink.table.history.lineage import is_built_on, is_same_whatever_both_have
 from streamsink.table.table import open_table
 from tests.crash.two_tables import ENDS, TwoTables, X
 from tests.crash.world import BOUNDARIES, die_at_step, expected, memory_world
@@ -133,3 +135,41 @@ def test_what_stands_above_the_newest_snapshot_proves_nothing():
     with pytest.raises(Corrupt) as asked:
         world.run(boundaries=BOUNDARIES[:2])
     assert asked.value.kind == "journal.undecidable"
+
+
+def test_manifests_that_two_snapshots_have_need_not_be_read():
+    """Whatever they say of a file, the others lead to the same; tried with all that three sets of them can say."""
+    said = list(itertools.product((False, True), repeat=2))  # (added, deleted) of one file
+
+    def is_live(*sets) -> bool:
+        return any(added for added, _ in sets) and not any(deleted for _, deleted in sets)
+
+    certain = 0
+    for one, other in itertools.product(said, repeat=2):
+        named = ([{"file"} if is_named else set() for is_named in each] for each in (one, other))
+        if is_same_whatever_both_have(*named):
+            certain += 1
+            assert all(is_live(one, third) == is_live(other, third) for third in said)
+    assert certain >= len(said)
+
+
+def test_what_a_snapshot_is_built_on_is_told_by_the_manifests_that_were_merged(monkeypatch):
+    """Of a large table that a dead driver has left unchecked all manifests were read, which took seconds."""
+    large = {"manifest.merge-min-count": "4", "manifest.target-file-size": "3 kb"}
+    world = memory_world(restore="restore-and-continue", table_options=large)
+    world.run(boundaries=range(1, 25))
+    table, read = _table(world), []
+    real = type(table.manifests)._bytes
+    monkeypatch.setattr(type(table.manifests), "_bytes", lambda self, path: read.append(path) or real(self, path))
+    merged = 0
+    for number in table.snapshots.ids()[1:]:
+        below, following = table.snapshots.load(number - 1), table.snapshots.load(number)
+        found = table.manifests.all_of(below), table.manifests.base_of(following)
+        names = [{meta.file_name for meta in metas} for metas in found]
+        read.clear()
+        assert is_built_on(table, following, below) is True
+        named = {path.rpartition("/")[2] for path in read if "manifest-list" not in path}
+        assert named == names[0] ^ names[1]
+        merged += names[0] != names[1] and bool(names[0] & names[1])
+        assert number < 3 or is_built_on(table, following, table.snapshots.load(number - 2)) is False
+    assert merged

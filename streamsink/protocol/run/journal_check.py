@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable
 
-from streamsink.errors import Corrupt, Misuse
+from streamsink.errors import Corrupt, Misuse, StreamsinkError
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.journal import Journal, JournalIdentity, readable
@@ -75,8 +75,13 @@ def _other_journal(published: AppState, own: Committable | None, there: JournalI
 def check_not_superseded(journal: Journal, writer: Writer, failed: BaseException | None) -> None:
     """Raises Fenced when another driver has taken over, and this one ends with an error that advises something.
 
-    What it finds wrong with its tables is then what that one has published, and the advice would be wrong.
+    What it finds wrong with its tables is then what that one has published, and the advice would be wrong. An error
+    that is none of this library's, such as a file that is gone, may have come of what was done to the journal
+    meanwhile: of these, Corrupt is raised as well, when the journal was removed.
     """
     if isinstance(failed, Misuse):
         with contextlib.suppress(OSError, Corrupt):
+            journal.check_owner(writer)
+    elif isinstance(failed, Exception) and not isinstance(failed, StreamsinkError):
+        with contextlib.suppress(OSError):
             journal.check_owner(writer)

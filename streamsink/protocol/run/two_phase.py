@@ -188,8 +188,8 @@ class TwoPhaseCommit:
             # The owner is asked after the flush. A successor that claims later finds the complete folder and leaves it;
             # one that has claimed before is found by this check.
             self._journal.check_before_record(self._writer, checkpoint.sequence)
-        except BaseException:
-            self.abort(checkpoint, group)
+        except BaseException as ended:
+            self.abort(checkpoint, group, ended)
             raise
         fault_point("precommit.before_record")
         try:
@@ -237,7 +237,7 @@ class TwoPhaseCommit:
 
         A successor may have the same number by now: what is in its folder stays. What cannot be removed stays as well,
         until a later start removes it, and is logged: the caller raises the error that has ended the batch, ``failed``;
-        if that is a Misuse, and this driver is superseded, Fenced is raised.
+        of some, ``check_not_superseded`` raises another one where this driver is superseded.
         """
         group.give_up()
         self._discard(checkpoint)

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.types as pt
 
+from streamsink.locks.libpq_login import is_login, sqlstate_of
 from streamsink.sinks.databases.address import Address
 from streamsink.sinks.databases.bulk import copy_binary
 from streamsink.sinks.databases.bulk.prepared import PostgreSqlPrepared
@@ -23,7 +24,6 @@ from streamsink.sinks.databases.dialect import (
     Run,
 )
 from streamsink.sinks.databases.table_info import Column, TableInfo, digits_of
-from streamsink.sinks.libpq_login import sqlstate_of
 
 _BEFORE = "streamsink_rows"  # a table of the transaction, which holds rows that replace others, or keys to delete
 # Fewer rows than that are replaced or deleted one by one, without such a table, which would fill the catalog. They are
@@ -129,7 +129,7 @@ class PostgreSql(Dialect):
         psycopg = self.driver()
         state = str(getattr(error, "sqlstate", None) or "")
         if not state:  # not from the server: the connection is gone, or was never made
-            return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)) and not _is_login(error)
+            return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)) and not is_login(str(error))
         # Connections, transactions that were in the way, resources, an operator, locks that were not given.
         return state[:2] in ("08", "40", "53", "57", "58", "25") or state == "55P03"
 
@@ -141,7 +141,7 @@ class PostgreSql(Dialect):
 
     def told(self, error: Exception) -> str:
         state = getattr(error, "sqlstate", None)
-        if not state and _is_login(error):
+        if not state and is_login(str(error)):
             return "no login"
         if not state:
             return "the connection was lost, or could not be made" if self.is_passing(error) else "psycopg refuses it"
@@ -359,13 +359,6 @@ def _integer(of: pa.DataType) -> str:
 
 def _diagnosed(error: Exception, what: str) -> str:
     return getattr(getattr(error, "diag", None), what, None) or ""
-
-
-def _is_login(error: Exception) -> bool:
-    """Whether the server refused the user, where no libpq is found that would tell the code. Known in English alone."""
-    said = str(error)
-    words = ("authentication failed", "no pg_hba.conf entry", "no password supplied", "does not exist", "SASL")
-    return any(word in said for word in words)
 
 
 def _column(name: str, told: str, base: str, modifier: int, flags: tuple[bool, bool, bool, bool]) -> Column:

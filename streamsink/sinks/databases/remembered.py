@@ -31,9 +31,9 @@ class Remembered:
         """
         if path and not self.dialect.exists(run, self.schema, IDENTITY):
             raise Misuse(
-                f"{path}: the database has no table {IDENTITY}, and the journal has records: it was dropped, or is "
-                "another one. Nothing was changed: only a query makes that table. If it was dropped by mistake, "
-                "restore it; else give the sink as the query has it",
+                f"{path}: the database has no table {IDENTITY}: it was dropped, or this is another database, or no "
+                "query has written here. Nothing was changed: only a query makes that table. If it was dropped by "
+                "mistake, restore it; else give the sink as the query has it",
                 kind="table.missing",
             )
         for name, statement in self.dialect.our_tables(self.schema).items():

@@ -20,7 +20,6 @@ from streamsink.journal.file_journal import FileJournal
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint
-from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.journal import Group, readable
 from streamsink.protocol.sink import Destination, OpenSink, Sink
 from streamsink.sinks.delta.adds import add_of
@@ -31,6 +30,7 @@ from streamsink.sinks.delta.looking import DESTINATION, SINCE, DeltaTable
 from streamsink.sinks.delta.states import States
 from streamsink.sinks.delta.support import check_creation, check_path, check_table
 from streamsink.sinks.lake_tables.attempts import Places
+from streamsink.sinks.lake_tables.creation import found_or_made
 from streamsink.sinks.lake_tables.parquet_file import LakeFile
 from streamsink.sinks.lake_tables.writing import LakeWriting
 from streamsink.storage.file_io import FileIO
@@ -82,12 +82,19 @@ class DeltaSink(Sink):
                 kind="lock.missing",
             )
         check_path(self.path)
-        file_io.sweep_probes()
         log = self.log(file_io, options)
-        if not log.is_there():
+
+        def find() -> DeltaLog | None:
+            if log.is_there():
+                return log
             self._check_never_there(file_io, log)
-            self._check_creation(options, batch)
+            return None
+
+        def make() -> DeltaLog:
             self._create(log, options, fields())
+            return log
+
+        found_or_made(file_io, self.path, options, batch, find=find, make=make)
         return OpenDelta(self, (file_io, journal_io), log, options, store)
 
     def log(self, file_io: FileIO, options: SinkOptions) -> DeltaLog:
@@ -112,21 +119,6 @@ class DeltaSink(Sink):
                 f"purpose, remove {self.path}/{_BELOW} and start a new checkpoint, which reads the source from its "
                 "beginning",
                 kind="table.missing",
-            )
-
-    def _check_creation(self, options: SinkOptions, batch: Batch) -> None:
-        if not options.create:
-            raise Misuse(
-                f"{self.path}: there is no Delta table. Nothing was written. Create it, or leave create=False out",
-                kind="table.missing",
-            )
-        if batch.batch_id not in (0, END_OF_INPUT, options.adopt_from_batch):
-            raise Misuse(
-                f"{self.path}: there is no Delta table, but the query's checkpoint is past: its next batch is "
-                f"{batch.batch_id}. The table was dropped or moved, or the query wrote elsewhere before. Nothing was "
-                "written, so there is nothing in the way of the table. Restore it; or start a new checkpoint; or, for "
-                f"a query that moves to streamsink, set adopt_from_batch={batch.batch_id}",
-                kind="table.gone",
             )
 
     def _create(self, log: DeltaLog, options: SinkOptions, fields: Sequence[Any]) -> None:

@@ -6,6 +6,7 @@ _commits/<application>/<number>.json          the manifest: the files, and the s
 _streamsink/                                  identity and journals
 """
 
+import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -22,7 +23,7 @@ from streamsink.protocol.committable import Batch, Committable, LastOfOther, Sta
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Committer, Destination, History, OpenSink, Published, Sink
-from streamsink.protocol.upkeep import Visible
+from streamsink.protocol.upkeep import Named, Visible
 from streamsink.sinks.directory.file_formats import FORMATS, DirectoryWriting, check_columns
 from streamsink.sinks.files import files_in_place, open_folder, place_files, stage_files
 from streamsink.sinks.manifest_log import ManifestLog
@@ -216,20 +217,31 @@ class DirectoryCommitter(Committer):
         return left + self._manifests.sweep(published)
 
     def visible(self) -> Visible:
-        """Sizes are not looked at: manifests do not tell them."""
-        files, gone, removed = 0, list[str](), list[str]()
+        """Sizes are not looked at: manifests do not tell them. In memory are some manifests at a time."""
+        files, gone, removed = 0, Named(), Named()
         for application in self._manifests.applications():
-            for content in self._manifests.contents(application):
-                named: list[str] = content[_FILES]
-                folders = {name.rpartition("/")[0] for name in named}
-                there = {f"{folder}/{n}" for folder in folders for n in self._io.names(f"{self._sink.path}/{folder}")}
-                lost = [name for name in named if name not in there]
-                if named and len(lost) == len(named):
-                    removed += sorted(folders)
-                else:
-                    gone += [f"{self._sink.path}/{name}" for name in lost]
-                files += len(named) - len(lost)
-        return Visible(files, 0, tuple(gone), tuple(removed))
+            for some in self._manifests.contents(application):
+                all_named: list[list[str]] = [content[_FILES] for content in some]
+                folders = sorted({name.rpartition("/")[0] for named in all_named for name in named})
+                there = self._names_in(folders)
+                for named in all_named:
+                    lost = [name for name in named if name not in there]
+                    if named and len(lost) == len(named):
+                        removed.add(sorted({name.rpartition("/")[0] for name in named}))
+                    else:
+                        gone.add([f"{self._sink.path}/{name}" for name in lost])
+                    files += len(named) - len(lost)
+        return Visible(files, 0, tuple(gone.first), tuple(removed.first), gone.more, removed.more)
+
+    def _names_in(self, folders: Sequence[str]) -> set[str]:
+        """What is in these folders, relative to the directory."""
+        found = set[str]()
+
+        def look(folder: str) -> None:
+            found.update(f"{folder}/{name}" for name in self._io.names(f"{self._sink.path}/{folder}"))
+
+        self._io.together([functools.partial(look, folder) for folder in folders])
+        return found
 
     def give_up(self, application: str, sequence: int) -> None:
         """Files of the record may have their names, and who lists the directory would see them beside those to come."""

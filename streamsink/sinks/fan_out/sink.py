@@ -179,6 +179,8 @@ class FanOut(Sink):
             its_io = file_io if store is None else store.open()
             # A table that joins is made in the middle of the query; whether it may begin there is asked later.
             joins = own if sink.path in known else replace(own, adopt_from_batch=batch.batch_id)
+            if not options.create:  # a command looks, whatever the query may do
+                joins = replace(joins, create=False)
             opened = sink.open(its_io, joins, batch, fields, emit)
             of = name, opened, its_io, own, emit
             branches.append(LaggingBranch(*of, most=self.may_lag[name]) if name in self.may_lag else Branch(*of))

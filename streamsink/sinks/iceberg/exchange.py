@@ -8,7 +8,7 @@ on: whatever anybody has changed since refuses it. Other catalogs (REST, Hive, .
 
 import functools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -68,9 +68,9 @@ def exchange(table: Any, updates: Sequence[Any], requirements: Sequence[Any]) ->
         values = {"metadata_location": location, "previous_metadata_location": before}
         changed = connection.execute(change.values(**values)).rowcount
     if changed < 1:
-        _delete(table.io, location)
+        _tidy_up("the metadata file of a refused commit", lambda: table.io.delete(location))
         raise CommitFailedException(f"the table was changed meanwhile: its metadata is not {before} any more")
-    catalog._delete_old_metadata(table.io, table.metadata, after)
+    _tidy_up("old metadata behind a commit", lambda: catalog._delete_old_metadata(table.io, table.metadata, after))
     return Table(table.name(), after, location, table.io, catalog, table.config)
 
 
@@ -98,11 +98,12 @@ def _row(catalog: Any, identifier: Sequence[str]) -> tuple[Any, ...]:
     )
 
 
-def _delete(io: Any, location: str) -> None:
+def _tidy_up(what: str, delete: Callable[[], None]) -> None:
+    """Delete what nobody needs any more. The outcome of the commit is known, and an error here must not hide it."""
     try:
-        io.delete(location)
-    except OSError as failed:  # what stays is found as an orphan
-        log.warning("the metadata file of a refused commit could not be deleted, and stays: %s", failed)
+        delete()
+    except Exception as failed:  # of whatever library the table's files are deleted by
+        log.warning("%s could not be deleted, and stays (%s: %s)", what, type(failed).__name__, failed)
 
 
 @functools.cache

@@ -28,14 +28,15 @@ from streamsink.sinks.iceberg.committer import (
     SPEC_ID,
     IcebergCommitter,
 )
+from streamsink.sinks.iceberg.moved import JOURNALS, check_not_left_behind
 from streamsink.sinks.lake_tables.attempts import Places
+from streamsink.sinks.lake_tables.creation import found_or_made
 from streamsink.sinks.lake_tables.writing import LakeWriting
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store, journal_place, table_path
 
 # Attribute of a sink: the connection by which it was made, until a start of a query takes it over.
 _NAMED = "_named"
-_JOURNALS = "_streamsink"  # Iceberg's orphan cleaning leaves out names that begin so
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class IcebergSink(Sink):
         if not self.journal:
             # The journal is where the table is, so that stays, whatever the catalog would choose by now.
             object.__setattr__(self, "place", self.location or self._location_by_catalog())
-            object.__setattr__(self, "journal", f"{table_path(self.place)}/{_JOURNALS}")
+            object.__setattr__(self, "journal", f"{table_path(self.place)}/{JOURNALS}")
 
     def _location_by_catalog(self) -> str:
         named = self.named()
@@ -111,27 +112,10 @@ class IcebergSink(Sink):
         fields: Callable[[], Sequence[Any]],
         emit: Callable[[Event], None],
     ) -> "OpenIceberg":
-        file_io.sweep_probes()
         named = self.__dict__.pop(_NAMED, None) or self.named()
-        table = named.load()
-        if table is None:
-            self._check_creation(options, batch)
-            columns.check_options(options.table_options, self.path, self.place)
-            columns_of = to_arrow_schema(fields())
-            missing = [name for name in options.partition_by if name not in columns_of.names]
-            if missing:
-                raise Misuse(
-                    f"{self.path}: partition_by names '{missing[0]}', and the rows have no such column. Nothing was "
-                    "written. Correct it",
-                    kind="iceberg.options",
-                )
-            table = named.create(columns_of, options.partition_by, self.place, options.table_options)
-            if not exchange.is_lasting(named.catalog) and named.anew().load() is None:
-                raise Misuse(
-                    f"{self.path}: what is created in this catalog cannot be found by another connection: it is in "
-                    "the memory of this process only. No row was written. Name a catalog that lasts",
-                    kind="iceberg.options",
-                )
+        table = found_or_made(
+            file_io, self.path, options, batch, find=named.load, make=lambda: self._create(named, options, fields())
+        )
         columns.check(table, self.path, options.partition_by)
         data = table.properties.get(columns.DATA_PATH, table.location())
         if not columns.is_same_store(table_path(data), table_path(table.location())):
@@ -147,29 +131,37 @@ class IcebergSink(Sink):
                 "created meanwhile by another program, make the IcebergSink anew",
                 kind="iceberg.options",
             )
-        if table_state.standing(table, options.application, self.path).state is None:  # none, and none was removed
+        state = table_state.standing(table, options.application, self.path).state
+        if state is None:  # none, and none was removed
             named.try_out(table, IdSource().new_id())
-        return OpenIceberg(self, named, table, file_io, options)
+        opened = OpenIceberg(self, named, table, file_io, options)
+        is_past = batch.batch_id not in (0, END_OF_INPUT)
+        if is_past and not opened.has_records and self.journal == f"{table_path(table.location())}/{JOURNALS}":
+            check_not_left_behind(file_io, table, state.sequence if state is not None else 0, self.path, options)
+        return opened
 
-    def _check_creation(self, options: SinkOptions, batch: Batch) -> None:
-        if not options.create:
+    def _create(self, named: CatalogTable, options: SinkOptions, fields: Sequence[Any]) -> Any:
+        columns.check_options(options.table_options, self.path, self.place)
+        columns_of = to_arrow_schema(fields)
+        missing = [name for name in options.partition_by if name not in columns_of.names]
+        if missing:
             raise Misuse(
-                f"{self.path}: there is no such table in the catalog, and create is False. Nothing was written. "
-                "Create it, correct its name, or let the sink create it with create=True",
-                kind="table.missing",
+                f"{self.path}: partition_by names '{missing[0]}', and the rows have no such column. Nothing was "
+                "written. Correct it",
+                kind="iceberg.options",
             )
-        if batch.batch_id not in (0, END_OF_INPUT, options.adopt_from_batch):
+        table = named.create(columns_of, options.partition_by, self.place, options.table_options)
+        if not exchange.is_lasting(named.catalog) and named.anew().load() is None:
             raise Misuse(
-                f"{self.path}: there is no table, but the query's checkpoint is past: its next batch is "
-                f"{batch.batch_id}. The table was dropped, or the query wrote elsewhere before. Nothing was written. "
-                "Restore the table; or start a new checkpoint; or, for a query that moves to streamsink, set "
-                f"adopt_from_batch={batch.batch_id}",
-                kind="table.gone",
+                f"{self.path}: what is created in this catalog cannot be found by another connection: it is in the "
+                "memory of this process only. No row was written. Name a catalog that lasts",
+                kind="iceberg.options",
             )
+        return table
 
 
 class OpenIceberg(OpenSink):
-    """The table of one start of a query."""
+    """The table of one start of a query. has_records: whether the journal had records when it was opened."""
 
     journal: FileJournal
     committer: IcebergCommitter
@@ -193,14 +185,16 @@ class OpenIceberg(OpenSink):
         self._fields: Sequence[Any] | None = None
         self._known: set[int] = set()  # ids of the columns that the table had when these have fitted
         self._table = table
-        self._check_destination()
+        self.has_records = self._check_destination()
 
-    def _check_destination(self) -> None:
-        """Raises Misuse when the application's journal is of another table, which has another name as well."""
+    def _check_destination(self) -> bool:
+        """Whether the application's journal has records. Raises Misuse when it is of another table, which has another
+        name as well.
+        """
         try:
             newest = self.journal.newest()
         except Corrupt:
-            return  # the start says so
+            return True  # the start says so
         before = newest.payload.get(DESTINATION, self._sink.path) if newest is not None else self._sink.path
         if newest is not None and before != self._sink.path and newest.state.table_id != self.to.table_id:
             raise Misuse(
@@ -209,6 +203,7 @@ class OpenIceberg(OpenSink):
                 "(application='...'), or another folder for its journal (journal='...')",
                 kind="journal.other-destination",
             )
+        return newest is not None
 
     def group(self) -> AbstractContextManager[Group]:
         return self._io.flush_group()

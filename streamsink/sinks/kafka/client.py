@@ -111,6 +111,9 @@ def new_producer(settings: Settings) -> Any:
     return kafka().Producer(dict(settings), logger=_log)
 
 
+# Warnings and worse. What a client only tells as it ends has no log any more, and would stand in the job's own output.
+_TOLD = {"log_level": 5}
+
 # What may wait in a producer. With the client's own number of messages (100,000) a large batch waits for the broker
 # again and again, and cannot be read meanwhile; with its own bytes (1 GiB) it takes more memory than a driver may have.
 _QUEUE = {"queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 256 << 10}
@@ -118,7 +121,7 @@ _QUEUE = {"queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes":
 
 def producer_settings(servers: str, options: Settings) -> dict[str, Any]:
     """The settings of any producer. It partitions by key as Spark's sink and Java's clients do."""
-    return {"bootstrap.servers": servers, "partitioner": "murmur2_random", "linger.ms": 5, **_QUEUE, **options}
+    return {"bootstrap.servers": servers, "partitioner": "murmur2_random", "linger.ms": 5, **_QUEUE, **_TOLD, **options}
 
 
 def transactional_settings(servers: str, options: Settings, transactional_id: str) -> dict[str, Any]:
@@ -153,7 +156,7 @@ def new_admin(servers: str, options: Settings) -> Any:
 
 def _of_clients(servers: str, options: Settings) -> dict[str, Any]:
     kept = {name: value for name, value in options.items() if name in _OF_ALL or not name.startswith(_OF_PRODUCERS)}
-    return {"bootstrap.servers": servers, **kept}
+    return {"bootstrap.servers": servers, **_TOLD, **kept}
 
 
 def describe(admin: Any, topic: str) -> TopicFacts | None:

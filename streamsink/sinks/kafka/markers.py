@@ -242,13 +242,23 @@ class Markers:
         return low, end
 
 
-def prepare(path: str, admin: Any, topic: str, publishers: int) -> client.TopicFacts:
+def prepare(path: str, admin: Any, topic: str, publishers: int, *, only_asked: bool = False) -> client.TopicFacts:
     """The topic of the markers, with a partition for each publisher; made, or made larger, where it is not so.
 
-    Raises Misuse when it does not keep what it should.
+    only_asked: it is taken as it is. Raises Misuse when it does not keep what it should, or is not there and would not
+    be made.
     """
     library = client.kafka()
     found = client.describe(admin, topic)
+    if only_asked:
+        publishers = found.partitions if found is not None else 0
+    if not publishers:
+        raise Misuse(
+            f"{path}: there is no topic '{topic}', which has the markers. Nothing was changed: only a query makes it. "
+            "Give the sink as the query has it (bootstrap_servers, marker_topic). If the topic was deleted, start the "
+            "query, whose error says what can be done",
+            kind="sink.missing",
+        )
     if found is None:
         new = library.admin.NewTopic(topic, publishers, min(_COPIES, client.brokers(admin)), config=_CONFIG)
         _settled(admin.create_topics([new])[topic], library.KafkaError.TOPIC_ALREADY_EXISTS)

@@ -12,7 +12,7 @@ from streamsink.errors import Misuse, Retryable
 from streamsink.sinks.kafka import client, messages
 from streamsink.sinks.kafka.markers import prepare
 from streamsink.sinks.kafka.publishing import Publishing, Share, Target, produce
-from streamsink.sinks.transactions.function import PendingCheckpoint, TransactionContext
+from streamsink.sinks.transactions.function import ONLY_ASKED, PendingCheckpoint, TransactionContext
 from streamsink.sinks.transactions.staged_rows import StagedRows, StagedRowsSink
 
 EXACTLY_ONCE, AT_LEAST_ONCE, NONE = "exactly-once", "at-least-once", "none"
@@ -80,7 +80,9 @@ class KafkaSink(StagedRowsSink):
             ids.append(found.topic_id)
         if self.remembers:
             self._check_timeout(admin)
-            ids.append(prepare(self.path, admin, self.marker_topic, self.publishers).topic_id)
+            only_asked = ONLY_ASKED in session
+            ready = prepare(self.path, admin, self.marker_topic, self.publishers, only_asked=only_asked)
+            ids.append(ready.topic_id)
         return "/".join(ids)
 
     def _check_timeout(self, admin: Any) -> None:

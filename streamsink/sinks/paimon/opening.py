@@ -170,6 +170,7 @@ def open_many(
     """The tables below a warehouse, as the rules name them; each is created when its first rows come."""
     path = routing.root
     place = open_place(file_io, path, options.application, IdSource().new_id)
+    file_io.soon(file_io.sweep_probes)
     deleting = functools.partial(delete_unrecorded, file_io, functools.partial(_table_at, file_io, None))
     journal, reader = (
         FileJournal(file_io, path, options.application, options.journal_retain, deleting=deleting, of_table=True)

@@ -18,8 +18,8 @@ from streamsink.storage.file_io import FileIO
 
 T = TypeVar("T")
 Context = Mapping[str, Any]
-# Key of a session: a command asks, not a query, and the journal has records. What they were committed to is there, or
-# was lost; nothing is to be made in its place.
+# Key of a session: a command asks, not a query. What a query has committed to is there, or was lost; nothing is to be
+# made in its place.
 ONLY_ASKED = "only asked"
 
 

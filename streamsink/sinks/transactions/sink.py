@@ -98,8 +98,8 @@ class OpenTransactions(OpenSink):
         self.journal = FileJournal(
             file_io, folder, options.application, retain, keep_staging=keeps, abandoned=self._abandoned
         )
-        has_records = self._check_destination()
-        self._session: dict[str, Any] = {ONLY_ASKED: True} if has_records and not options.create else {}
+        self._check_destination()
+        self._session: dict[str, Any] = {} if options.create else {ONLY_ASKED: True}
         with of_the_author(sink.path, "the destination could not be opened. Nothing was written"):
             identity = sink.identity(self._session)
         if sink.remembers and identity != sink.path:  # it outlives a journal that is lost
@@ -131,12 +131,12 @@ class OpenTransactions(OpenSink):
             "is known by the journal"
         )
 
-    def _check_destination(self) -> bool:
-        """Whether the journal has records. Raises Misuse when it is of a destination with another path."""
+    def _check_destination(self) -> None:
+        """Raises Misuse when the journal is of a destination with another path."""
         try:
             newest = self.journal.newest()
         except Corrupt:
-            return True  # the start says so
+            return  # the start says so
         before = newest.payload.get(_DESTINATION) if newest is not None else None
         if before not in (None, self._sink.path):
             raise Misuse(
@@ -146,7 +146,6 @@ class OpenTransactions(OpenSink):
                 "for its journal",
                 kind="journal.other-destination",
             )
-        return newest is not None
 
     def group(self) -> AbstractContextManager[Group]:
         return self._io.flush_group()

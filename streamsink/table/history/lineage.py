@@ -4,7 +4,8 @@ A snapshot is built on the one before it. But another writer's rename may have p
 from which the newest one does not descend.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from streamsink.errors import Conflict, Corrupt
 from streamsink.format.manifest import Identity
@@ -13,6 +14,8 @@ from streamsink.format.snapshot import OVERWRITE, Snapshot
 from streamsink.table.application_states import is_foreign, states_in
 from streamsink.table.table import Table
 
+_T = TypeVar("_T")
+_Named = tuple[Collection[Identity], Collection[Identity]]
 # So begins the commit user of Paimon's procedure that rolls back by a new snapshot.
 _PROCEDURE = "rollback-to-as-latest-"
 
@@ -20,20 +23,49 @@ _PROCEDURE = "rollback-to-as-latest-"
 def is_built_on(table: Table, following: Snapshot, snapshot: Snapshot) -> bool | None:
     """Whether what is live below the changes of ``following`` is what ``snapshot`` has.
 
-    None when manifests of one of them are gone.
+    None when manifests of one of them are gone. Manifests that both have are not read where the others are enough: of
+    a large table only small ones were merged.
     """
     manifests = table.manifests
     below = manifests.base_of(following)
+    mine = _unless_gone(lambda: manifests.base_of(snapshot) + manifests.delta_of(snapshot))
+    if mine is None:
+        return None
+    if [meta.file_name for meta in below] == [meta.file_name for meta in mine]:
+        return True
+    own = _unless_gone(lambda: manifests.named_by(_without(mine, below)))
+    if own is None:
+        return None
+    if is_same_whatever_both_have(own, manifests.named_by(_without(below, mine))):
+        return True
+    has = _unless_gone(lambda: manifests.identities_of(mine))
+    return None if has is None else manifests.identities_of(below) == has
+
+
+def _unless_gone(read: Callable[[], _T]) -> _T | None:
+    """What is read; None where a manifest is gone."""
     try:
-        mine = manifests.base_of(snapshot) + manifests.delta_of(snapshot)
-        if [meta.file_name for meta in below] == [meta.file_name for meta in mine]:
-            return True
-        has = manifests.identities_of(mine)
+        return read()
     except Corrupt as broken:
         if broken.kind != "manifest.missing":
             raise
         return None
-    return manifests.identities_of(below) == has
+
+
+def _without(metas: Sequence[ManifestFileMeta], others: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+    """Those of the manifests that the others are not."""
+    names = {meta.file_name for meta in others}
+    return [meta for meta in metas if meta.file_name not in names]
+
+
+def is_same_whatever_both_have(one: _Named, other: _Named) -> bool:
+    """Whether two sets of manifests certainly lead to the same live files together with any third one that both have.
+
+    one, other: what each set of manifests adds and deletes. A file that one of them adds and deletes may be left out
+    by a merge; then the third one must be read.
+    """
+    (added, deleted), (added_too, deleted_too) = ((set(each[0]), set(each[1])) for each in (one, other))
+    return deleted == deleted_too and added - deleted == added_too - deleted_too
 
 
 def named_since(table: Table, base: int, wanted: Collection[Identity]) -> set[Identity]:

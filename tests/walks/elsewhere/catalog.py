@@ -2,7 +2,6 @@
 walk's store."""
 
 import contextlib
-import io
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
@@ -10,8 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.io import FileIO as IcebergFileIO
-from pyiceberg.io import InputFile
 from pyiceberg.utils.concurrent import ExecutorFactory
 from sqlalchemy.exc import OperationalError
 
@@ -19,6 +16,7 @@ from streamsink.iceberg import IcebergSink
 from streamsink.sinks.iceberg.file_io import DurableOutput
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.crashing import Mode
+from tests.iceberg.store_files import StoreFileIO
 from tests.walks.store import Process
 
 # Who uses a catalog, by the property "who" of it.
@@ -79,21 +77,14 @@ class WalkCatalog(SqlCatalog):
             self._user.ask("iceberg exchange", commit)
 
 
-class WalkFileIO(IcebergFileIO):
+class WalkFileIO(StoreFileIO):
     """pyiceberg's files in the store, by the calls of whoever uses the catalog."""
 
     def _io(self) -> FileIO:
         return USERS[self.properties["who"]].file_io
 
-    def new_input(self, location):
-        return _Input(location, self._io())
-
-    def new_output(self, location):
-        kind = _Durable if USERS[self.properties["who"]].process is None else DurableOutput
-        return kind(location, location, self._io(), lambda: self.new_input(location))
-
-    def delete(self, location):
-        self._io().delete(location if isinstance(location, str) else location.location)
+    def _kind(self):
+        return _Durable if USERS[self.properties["who"]].process is None else DurableOutput
 
 
 class _Durable(DurableOutput):
@@ -109,21 +100,6 @@ class _Durable(DurableOutput):
 
         stream.close = durably
         return stream
-
-
-class _Input(InputFile):
-    def __init__(self, location: str, file_io: FileIO):
-        super().__init__(location)
-        self._io = file_io
-
-    def __len__(self) -> int:
-        return self._io.size(self.location) or 0
-
-    def exists(self) -> bool:
-        return self._io.exists(self.location)
-
-    def open(self, seekable: bool = True):
-        return io.BytesIO(self._io.read(self.location))
 
 
 class _InOrder(Executor):

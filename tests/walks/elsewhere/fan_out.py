@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from streamsink.faults import STEPS
 from streamsink.sink import FanOut
 from tests.walks.elsewhere.database import Database
 from tests.walks.elsewhere.delta import Delta
@@ -17,7 +16,16 @@ from tests.walks.model import Wrong
 
 # So many records may wait for the database.
 _MOST = 1_000
-_OF_FAN_OUTS = [step for step in STEPS if step.startswith("fan-out.")]
+# Where a driver may die so that some destinations have what others lack: their parts of the record, or its rows. The
+# first three leave parts that the next start must give them.
+_BETWEEN = (
+    ("fan-out.recorded", 1),
+    ("fan-out.delivered", 1),
+    ("fan-out.delivered", 2),
+    ("fan-out.before_destination", 1),
+    ("fan-out.before_destination", 2),
+    ("fan-out.before_destination", 3),
+)
 _OPTIONS = (
     {"restore": "restore-and-continue"},
     {"restore": "restore-and-fail"},
@@ -102,10 +110,12 @@ def option(walk, which, number):
         query.options.update(given)
 
 
-def crash_between(walk, which, most, step, occurrence):
-    """The driver dies between two destinations."""
-    fault = Fault(step=_OF_FAN_OUTS[step % len(_OF_FAN_OUTS)], occurrence=1 + occurrence % 4)
-    walk.world.batch(query_of(walk.world, which), 1 + most % 4, fault)
+def crash_between(walk, which, most, place):
+    """The driver dies between two destinations, in a batch that has rows."""
+    query = query_of(walk.world, which)
+    walk.produce(query, 1)
+    step, occurrence = _BETWEEN[place % len(_BETWEEN)]
+    walk.world.batch(query, 1 + most % 4, Fault(step=step, occurrence=occurrence))
 
 
 def copy(walk, what, which):
@@ -138,12 +148,13 @@ class FanOutWalker(ElsewhereWalker):
     kinds = {name: KINDS[name] for name in _SAME} | {
         does.__name__: Kind(does.__name__, weight, size, does)
         for does, weight, size in (
-            *((crash, 4, 4), (crash_between, 8, 4), (option, 3, 2), (copy, 3, 2), (refuse, 9, 1), (mend, 5, 1)),
+            *((crash, 4, 4), (crash_between, 8, 3), (option, 3, 2), (copy, 3, 2), (refuse, 9, 1), (mend, 5, 1)),
         )
     }
     ways = ({},)
-    stories = (
-        *map(
+    # Each so often that they are not lost among those of all walks.
+    stories = 4 * tuple(
+        map(
             str.split,
             (
                 "batch refuse batch batch mend batch",
@@ -153,8 +164,10 @@ class FanOutWalker(ElsewhereWalker):
                 "refuse batch copy batch mend batch restore batch heal batch heal",
                 "pause_at refuse batch wake mend batch heal",
                 "refuse batch lose_checkpoint mend batch heal batch",
+                "crash_between batch crash_between heal crash_between batch",
+                "copy crash_between batch restore crash_between batch heal",
             ),
-        ),
+        )
     )
 
     def _settle(self):

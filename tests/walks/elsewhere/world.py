@@ -35,15 +35,12 @@ class _Run(Run):
 
 @dataclass
 class Elsewhere(World):
-    """kind: of the destination. has_lost_journals, has_older_notes: at some time. before: what was there before it was
-    lost or replaced last, and how many batches had been written by then; None when it never was. batches: how many were
-    written. points: versions to which it can go back by its own means, each with what was there."""
+    """kind: of the destination. has_lost_journals, has_older_notes: at some time. points: versions to which it can go
+    back by its own means, each with what was there."""
 
     kind: str = "files"
     has_lost_journals: bool = False
     has_older_notes: bool = False
-    before: tuple | None = None
-    batches: int = 0
     points: list[tuple[int, Version]] = field(default_factory=list)
 
     def __post_init__(self):
@@ -71,7 +68,6 @@ class Elsewhere(World):
 
     def batch(self, query, most, fault=None):
         done = super().batch(query, most, fault)
-        self.batches += done
         if done and (version := self.place.version()) is not None:
             self.points.append((version, self.backup()))
         return done
@@ -132,7 +128,6 @@ class Elsewhere(World):
 
     def replace_place(self, change) -> None:
         """Somebody loses the destination, or puts an earlier one in its place, by calling ``change``."""
-        self.before = (self.place.copy(), self.backup(), self.batches)
         self.points.clear()
         change()
 

@@ -19,7 +19,25 @@ from streamsink.clock import Clock
 _SQLSTATE_ONLY = 3  # PQERRORS_SQLSTATE
 _FAILED, _READING, _WRITING, _CONNECTED = range(4)  # of PostgresPollingStatusType
 _MOST_POLLS = 1_000
+# What the server says of a login in English, for where no libpq is found that would tell the code.
+_WORDS = (
+    *("authentication failed", "pg_hba.conf", "no password supplied", "does not exist", "SASL"),
+    *("not permitted to log in", "no PostgreSQL user name", "permission denied for database"),
+)
+# Codes of a login that comes to the same however often it is tried: the user or the password is wrong, the user may not
+# log in from here or into this database, or there is no such database.
+_REFUSED = re.compile(r"28...|3D000|42501|0P000")
 _CODE = re.compile(r":  ([0-9A-Z]{5})\s*$")
+
+
+def is_login(said: str) -> bool:
+    """Whether the server refuses the user, by what it says in English."""
+    return any(words in said for words in _WORDS)
+
+
+def is_refused_by(state: str) -> bool:
+    """Whether this SQLSTATE, of a try to connect, means that waiting cannot help."""
+    return bool(_REFUSED.fullmatch(state))
 
 
 def sqlstate_of(parameters: Mapping[str, object], timeout_s: int) -> str:
