@@ -117,7 +117,7 @@ class BackgroundCare(Care):
     def _maintainer(self, path: str) -> Maintainer:
         if path not in self._maintainers:
             table = Table(self._io, path)
-            self._maintainers[path] = Maintainer(table, needed_by_journals(table))
+            self._maintainers[path] = Maintainer(table, needed_by_journals(table), self._options)
         return self._maintainers[path]
 
     def _wait(self) -> bool:
