@@ -182,14 +182,15 @@ class SnapshotReplaced(Event):
 class Maintained(Event):
     """A table was looked after in the background, and this has changed.
 
-    snapshots: numbers of those that expired. tags_made, tags_expired, consumers: names. elapsed_ms: what the run took
-    for this table, beside the batches.
+    snapshots: numbers of those that expired. tags_made, tags_expired, consumers: names. partitions: folders of those
+    that were dropped. elapsed_ms: what the run took for this table, beside the batches.
     """
 
     snapshots: tuple[int, ...]
     tags_made: tuple[str, ...]
     tags_expired: tuple[str, ...]
     consumers: tuple[str, ...]
+    partitions: tuple[str, ...]
     elapsed_ms: float
 
 

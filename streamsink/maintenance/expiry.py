@@ -10,6 +10,7 @@ from streamsink.options import SinkOptions
 
 if TYPE_CHECKING:
     from streamsink.table.care.expire_consumers import ConsumerPlan
+    from streamsink.table.care.expire_partitions import PartitionPlan
     from streamsink.table.care.expire_snapshots import ExpiryPlan
     from streamsink.table.care.orphan_files import OrphanPlan
     from streamsink.table.care.removal import Needing
@@ -97,6 +98,43 @@ def delete_tag(
         return deletion_of(table, names, needing().files) if dry_run else delete_tags(table, names, needing)
 
     return _with_table(path, "delete_tag", do, journals, SinkOptions.of(os.fspath(path), settings, options))
+
+
+def expire_partitions(
+    path: Path,
+    expiration_time: timedelta | None = None,
+    timestamp_formatter: str | None = None,
+    timestamp_pattern: str | None = None,
+    expire_strategy: str | None = None,
+    *,
+    max_expires: int | None = None,
+    dry_run: bool = False,
+    options: SinkOptions | None = None,
+    **settings: Any,
+) -> "PartitionPlan":
+    """Drop the partitions that are older than this: by their values, or with ``expire_strategy="update-time"`` by their
+    newest files. Returns what was dropped; nothing where neither the argument nor the table says how old they may be.
+
+    Defaults: the table's options ``partition.*``. One OVERWRITE commit; rows that come into such a partition meanwhile
+    stay. Raises Misuse for a wrong option, and what a commit raises.
+    """
+    from streamsink.table.care.expire_partitions import PartitionRule, plan
+    from streamsink.table.care.expire_partitions import expire_partitions as expire
+
+    given = {
+        "partition.timestamp-formatter": timestamp_formatter,
+        "partition.timestamp-pattern": timestamp_pattern,
+        "partition.expiration-strategy": expire_strategy,
+        "partition.expiration-max-num": None if max_expires is None else str(max_expires),
+    }
+    sink = SinkOptions.of(os.fspath(path), settings, options)
+
+    def do(table: "Table", needing: "Needing") -> "PartitionPlan":
+        of_table = {**table.known_schema.options, **{key: value for key, value in given.items() if value is not None}}
+        rule = PartitionRule.of(table.root, of_table, time=expiration_time)
+        return plan(table, rule) if dry_run else expire(table, sink, rule)
+
+    return _with_table(path, "expire_partitions", do, (), sink)
 
 
 def expire_tags(

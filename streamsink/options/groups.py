@@ -179,9 +179,9 @@ class MaintenanceOptions:
 
     maintenance: bool = option(False)
     """Do in the background what Paimon's own writers do after a commit: make the tags that are due, and let tags,
-    consumers and snapshots expire, as the table's options `tag.*`, `consumer.*` and `snapshot.*` say. No batch waits
-    for it. What goes wrong with it ends the query at its next batch. `to_tables`: of all tables that this start of the
-    query has written.
+    consumers, partitions and snapshots expire, as the table's options `tag.*`, `consumer.*`, `partition.*` and
+    `snapshot.*` say. No batch waits for it. What goes wrong with it ends the query at its next batch. `to_tables`: of
+    all tables that this start of the query has written.
     """
     maintenance_interval_ms: int = option(60_000, least=0)
     """Shortest time in ms between the begins of two such runs. There is none while nothing is published."""

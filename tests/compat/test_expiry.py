@@ -105,3 +105,29 @@ def test_java_reads_the_time_of_a_tag_of_ours(java, path):
     assert abs(datetime.fromisoformat(made.toString()[:19]) - datetime.now()) < timedelta(minutes=1)
     assert table.tagManager().getOrThrow("always").getTagCreateTime() is None
     assert sorted(maintenance.expire_tags(path, datetime.now() + timedelta(days=1)).names) == ["short"]
+
+
+def test_the_same_partitions_are_dropped_as_by_java(java, path, tmp_path):
+    """By values, a pattern and a formatter; Java's and our streams go on behind it."""
+    for case, options in enumerate(
+        [
+            {},
+            {"partition.timestamp-formatter": "yyyyMMdd"},
+            {"partition.timestamp-pattern": "$part 00:00:00"},
+            {"partition.expiration-max-num": "1"},
+        ]
+    ):
+        both = [str(tmp_path / f"{who}{case}" / "orders") for who in ("ours", "theirs")]
+        for copied in both:
+            needed = {"partition.expiration-time": "2 d", "partition.expiration-check-interval": "0 s"}
+            java.create(copied, FIELDS, ["part"], OPTIONS | needed | options | {"write-only": "true"})
+            today = datetime.now().strftime("%Y-%m-%d")
+            parts = ("2024-01-01", "2024-1-2", today, "20240103", "2024-01-04 10:00:00", "x", None)
+            for number, value in enumerate(parts):
+                java.append(copied, [(number, value)])
+        ours, theirs = both
+        table, _ = java._open(theirs)
+        table.store().newPartitionExpire("them", table).expire(1)
+        done = maintenance.expire_partitions(ours, flush=False)
+        assert sorted(java.read(ours)) == sorted(java.read(theirs)), case
+        assert done.partitions and len(java.read(ours)) == len(parts) - len(done.partitions)
