@@ -41,7 +41,8 @@ ROOMS = [
     ["spark"],
     ["spark.rows"],
     ["spark.query"],
-    ["sink", "databases", "delta", "kafka", "iceberg", "maintenance", "testing"],
+    ["sink", "databases", "delta", "kafka", "iceberg", "branching", "testing"],
+    ["maintenance"],
     ["__init__"],
 ]
 # Modules that may stay under this many lines, each with the reason why it is not part of another module.
@@ -53,6 +54,7 @@ SMALL = {
     "streamsink/commands/own_sinks.py": "the refusals that give_up, retire and starting_offsets share",
     "streamsink/iceberg.py": "the name under which users import the sink, as streamsink/kafka.py is",
     "streamsink/kafka.py": "the name under which users import the sink, as streamsink/sink.py is for authors",
+    "streamsink/maintenance.py": "the name under which users import what is done to a table by hand",
     "streamsink/protocol/run_inputs.py": "pure rules that the admission of runs and Spark's side share",
     "streamsink/table/commit/changes.py": "what a commit changes, shared by its parts, by commands and by sinks",
     "streamsink/table/layout.py": "the only place that knows Paimon's paths, which every room above the table uses",

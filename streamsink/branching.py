@@ -1,0 +1,179 @@
+"""Rollbacks and branches, by hand. Users import these functions from ``streamsink.maintenance``. See docs/BRANCHES.md.
+
+Each takes the table's path first. With ``dry_run=True`` it changes nothing and returns what it would do.
+"""
+
+import getpass
+import os
+import socket
+import sys
+from collections.abc import Callable, Collection
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from streamsink.options import SinkOptions
+
+if TYPE_CHECKING:
+    from streamsink.storage.file_io import FileIO
+    from streamsink.table.care.branches import Branch
+    from streamsink.table.care.fast_forward import FastForward
+    from streamsink.table.care.rollback import Rollback
+    from streamsink.table.table import Table
+
+    Path = str | os.PathLike[str]
+
+T = TypeVar("T")
+
+
+def rollback_to(
+    path: "Path",
+    snapshot_id: int | None = None,
+    tag: str | None = None,
+    timestamp: int | str | datetime | None = None,
+    *,
+    by: str | None = None,
+    dry_run: bool = False,
+    options: SinkOptions | None = None,
+    **settings: Any,
+) -> "Rollback":
+    """Give the table the rows that it had as of a snapshot, by a new snapshot. Nothing is deleted, streams go on.
+
+    Exactly one of: snapshot_id; tag; timestamp, which means the newest snapshot not later than that (milliseconds since
+    1970, or a time with its zone). by: who wants it, for the record; the user of this process by default. options,
+    settings: as the query's, its lock above all. Rows that streams have published since are taken out on purpose, and
+    do not come again; what is pending is published behind it. Raises Misuse where there is no such snapshot, Corrupt
+    where files of it are gone, and what a commit raises.
+    """
+    from streamsink.table.care.rollback import Rollback, plan_rollback, roll_back
+    from streamsink.table.care.targets import find
+
+    given = SinkOptions.of(os.fspath(path), settings, options)
+
+    def do(table: "Table") -> "Rollback":
+        target = find(table, snapshot_id, tag, timestamp)
+        return Rollback(plan_rollback(table, target), None) if dry_run else roll_back(table, target, given, _who(by))
+
+    return _on_table(path, "rollback_to", given, do)
+
+
+def create_branch(
+    path: "Path",
+    branch: str,
+    tag: str | None = None,
+    *,
+    snapshot_id: int | Literal["latest"] | None = None,
+    ignore_if_exists: bool = False,
+    dry_run: bool = False,
+    options: SinkOptions | None = None,
+    **settings: Any,
+) -> "Branch":
+    """Create a branch of the table, of a tag or a snapshot; without either it has the table's columns and no rows.
+
+    What is returned says its path, which every function takes as that of a table; so is ``<table>$branch_<name>``. A
+    tag of the table keeps the snapshot's files. ignore_if_exists: return the branch that has the name already. Raises
+    Misuse for a name that no branch can have and where there is no such snapshot; Conflict where the name is taken.
+    """
+    from streamsink.table.care import branches as of_table
+    from streamsink.table.care.targets import Target, find
+
+    def do(table: "Table") -> "Branch":
+        there = of_table.branch_of(table, branch) if ignore_if_exists else None
+        if there is not None:
+            return there
+        newest, target = table.snapshots.latest() if snapshot_id == "latest" else None, None
+        if newest is not None:
+            target = Target(newest, table.snapshots.path(newest.id))
+        elif tag is not None or snapshot_id not in (None, "latest"):
+            target = find(table, snapshot_id if isinstance(snapshot_id, int) else None, tag)
+        if dry_run:
+            of_table.check_name(table.root, branch)
+            return of_table.Branch(branch, table.layout.branch_root(branch), target.snapshot if target else None)
+        return of_table.create(table, branch, target)
+
+    return _on_table(path, "create_branch", SinkOptions.of(os.fspath(path), settings, options), do)
+
+
+def branches(path: "Path", *, options: SinkOptions | None = None, **settings: Any) -> "list[Branch]":
+    """The branches of the table beside the main one, by name, each with its path and newest snapshot."""
+    from streamsink.table.care import branches as of_table
+
+    given = SinkOptions.of(os.fspath(path), settings, options)
+    return _on_table(path, "branches", given, of_table.branches)
+
+
+def fast_forward(
+    path: "Path",
+    branch: str,
+    *,
+    discard: Collection[str] = (),
+    by: str | None = None,
+    dry_run: bool = False,
+    options: SinkOptions | None = None,
+    **settings: Any,
+) -> "FastForward":
+    """Let the table take over all that the branch has, by one snapshot. The branch stays.
+
+    discard: names of applications whose rows on main since the branch was made are given up; without them they are a
+    reason to refuse. Positions of applications that wrote to the branch come with it. by, options, settings: as
+    ``rollback_to``. Raises Misuse where there is no such branch, or nothing in it; Conflict where others have written
+    to main since, or columns were changed in both; Corrupt where files are gone; and what a commit raises.
+    """
+    from streamsink.table.care.fast_forward import FastForward, plan_fast_forward
+    from streamsink.table.care.fast_forward import fast_forward as forward
+
+    given = SinkOptions.of(os.fspath(path), settings, options)
+
+    def do(table: "Table") -> "FastForward":
+        if dry_run:
+            return FastForward(plan_fast_forward(table, branch, discard), None)
+        return forward(table, branch, given, _who(by), discard=discard)
+
+    return _on_table(path, "fast_forward", given, do)
+
+
+def delete_branch(
+    path: "Path", branch: str, *, dry_run: bool = False, options: SinkOptions | None = None, **settings: Any
+) -> tuple[str, ...]:
+    """Delete a branch, with what is pending in it. Returns what goes: the branch's folder, and the tag that kept it.
+
+    Data files that only the branch had stay until orphans are cleaned. Idempotent until it is done; after a crash: call
+    it again. Raises Misuse where there is no such branch, Fenced while a query writes to it.
+    """
+    from streamsink.commands.branches import applications_of
+    from streamsink.commands.branches import delete_branch as delete
+
+    def do(file_io: "FileIO", root: str) -> tuple[str, ...]:
+        runs = sys.modules.get("streamsink.spark.runs")
+        if runs is not None and not dry_run:  # a query of this process that has ended holds it until somebody asks
+            for at, application in applications_of(file_io, root, branch):
+                runs.let_go(at, application)
+        return delete(file_io, root, branch, dry_run=dry_run)
+
+    return _on_store(path, "delete_branch", SinkOptions.of(os.fspath(path), settings, options), do)
+
+
+def _on_table(path: "Path", name: str, given: SinkOptions, do: "Callable[[Table], T]") -> T:
+    from streamsink.table.table import open_table
+
+    return _on_store(path, name, given, lambda file_io, root: do(open_table(file_io, root, for_writing=True)))
+
+
+def _on_store(path: "Path", name: str, given: SinkOptions, do: "Callable[[FileIO, str], T]") -> T:
+    from streamsink.locks.locked_file_io import under_lock
+    from streamsink.storage.store_failures import told_of
+    from streamsink.storage.stores import Store, table_path
+
+    root = table_path(path)
+    with told_of(root, name):
+        return do(under_lock(Store(root, given.store_options, given.flush).open(), root, given), root)
+
+
+def _who(by: str | None) -> str:
+    """Who wants it: as given, else the user of this process and its machine, as far as they are known."""
+    if by is not None:
+        return by
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"
