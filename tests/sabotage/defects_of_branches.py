@@ -4,7 +4,9 @@ from tests.sabotage.defect import Defect
 
 _BACK = "tests/table/test_rollback.py"
 _BRANCHES = "tests/table/test_branches.py"
-_SOAK = "tests/crash/test_branches.py"
+_BY_HAND = "tests/table/test_branches_by_hand.py"
+_OF_PAIMON = "tests/table/test_rollback_of_paimon.py"
+_DEATHS = "tests/crash/test_branches.py"
 
 OF_BRANCHES = (
     Defect("a rollback leaves DELETEs below what comes back", "table/manifests.py:Manifests.merge",
@@ -32,7 +34,11 @@ OF_BRANCHES = (
     Defect("a namesake of a branch is taken for it", "table/branching/fast_forward.py:_base",
            "if each == whole or bool(uuid) and each.uuid == uuid", "if True", (_BRANCHES,)),
     Defect("a branch is deleted under a query", "commands/branches.py:delete_branch",
-           'journal.claim(f"delete-branch-{IdSource().new_id()}", 0)', "pass", (_BRANCHES,)),
+           'journal.claim(f"delete-branch-{IdSource().new_id()}", 0)', "pass", (_BY_HAND,)),
+    Defect("what Paimon's rollback went back over proves that rows are there", "table/history/lineage.py:_line",
+           "if of_target is not None and said != of_target:", "if False:", (_OF_PAIMON,)),
+    Defect("a snapshot that went back says what it has taken out", "table/history/lineage.py:named_since",
+           "_live_of(table, snapshot) if went_back else", "", (_OF_PAIMON,)),
     Defect("files of a branch lie in its folder", "table/layout.py:Layout.within",
-           "self.main if self.branch and _is_shared(relative) else self.root", "self.root", (_SOAK, _BRANCHES)),
+           "self.main if self.branch and _is_shared(relative) else self.root", "self.root", (_DEATHS,)),
 )

@@ -275,7 +275,7 @@ OF_TABLES = (
     Defect("a snapshot that lost its line proves that a pending record is there", "table/history/lineage.py:named_since",
            "if named and _is_of_line(table, newest, snapshot):", "if named:", (_LINEAGE,)),
     Defect("a snapshot that lost its line proves that a record was published", "table/history/lineage.py:were_named",
-           "elif _is_of_line(table, newest, snapshot):", "elif True:", (_LINEAGE,)),
+           "if is_named and _is_of_line(table, newest, snapshot):", "if is_named:", (_LINEAGE,)),
     Defect("what stands above the newest snapshot is the table's", "table/history/lineage.py:_retained",
            "base < number <= newest.id", "base < number", (_LINEAGE,)),
     Defect("a snapshot that lost its line cannot be told from one of the line", "table/history/lineage.py:_is_of_line",

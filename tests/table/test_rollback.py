@@ -17,18 +17,13 @@ from streamsink.errors import Corrupt, Misuse
 from streamsink.protocol.committable import AppState
 from streamsink.storage.file_io import FileIO
 from streamsink.table.branching.pins import PREFIX
-from streamsink.table.branching.rollback import PROPERTY, BackTo, plan_rollback, roll_back
+from streamsink.table.branching.rollback import PROPERTY, plan_rollback, roll_back
 from streamsink.table.branching.targets import find
-from streamsink.table.commit.changes import Changes
-from streamsink.table.commit.delta import CommitRequest
-from streamsink.table.commit.table_commit import TableCommit
-from streamsink.table.commit.tries import Guard
 from streamsink.table.read.scan import data_file_path, read_arrow
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
 from tests.crash.sweeps import deaths
 from tests.crash.world import BOUNDARIES, SCHEMA, WAYS, World, die_at_step, expected, memory_world, posix_world
-from tests.protocol.history import expire_before
 from tests.table.entries import OPTIONS
 
 # Of the calls of a stream's run, each n-th one has a rollback beside it; every one with the mark "soak".
@@ -352,51 +347,3 @@ def test_columns_that_came_after_the_target_stay():
 
 def _with_more(rows):
     return pa.RecordBatch.from_arrays([*rows.columns, rows["id"]], schema=pa.schema([*SCHEMA, ("more", pa.int64())]))
-
-
-class _OfThen(Guard):
-    """Paimon's rollback as latest: the snapshot's properties are those of the target."""
-
-    def __init__(self, states):
-        self._states = states
-
-    def carried(self, states):
-        return self._states
-
-
-@pytest.mark.parametrize("is_expired", [False, True], ids=["whole", "expired"])
-@pytest.mark.parametrize("way", ["fail", "republish"])
-@pytest.mark.parametrize("dies", ["not", "precommit.saved", "commit.published"])
-def test_paimons_rollback_as_latest_is_no_purpose_that_we_know(dies, way, is_expired):
-    """It takes the states of the target, so it is to streams what a restored backup is: an error, or published again.
-
-    Formerly the snapshots between, which are retained, were taken for a proof that the rows are there: they were lost.
-    """
-    world = memory_world(on_rollback=way, restore="restore-and-continue")
-    world.run(boundaries=BOUNDARIES[:1])
-    if dies == "not":
-        world.run(boundaries=BOUNDARIES[:2])
-    else:
-        assert die_at_step(dies, 1, world, boundaries=BOUNDARIES[:2])
-    table = _table(world)
-    then = table.snapshots.load(1)
-    request = CommitRequest(
-        "rollback-to-as-latest-1",
-        2**63 - 1,
-        Changes(),
-        IdSource().new_id(),
-        "OVERWRITE",
-        overwrite=BackTo(entries=tuple(table.manifests.entries_of(then))),
-        adds_again=True,
-    )
-    TableCommit(table, OPTIONS).commit(request, _OfThen(table.states.read(then)))
-    assert world.ids() == list(range(FIRST))
-    if is_expired:
-        expire_before(table, table.snapshots.latest().id)
-    if way == "fail" and dies == "not":
-        with pytest.raises(Misuse) as stopped:
-            world.run()
-        assert stopped.value.kind == "table.rolled-back" and world.ids() == list(range(FIRST))
-        return
-    world.run()
-    assert world.ids() == expected()
