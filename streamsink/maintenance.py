@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from streamsink.options import Settings, SinkOptions
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from typing_extensions import Unpack
 
     from streamsink.compaction.by_hand import Compacted
@@ -25,6 +26,7 @@ def compact(
     *,
     full: bool = False,
     dry_run: bool = False,
+    spark: "SparkSession | None" = None,
     options: SinkOptions | None = None,
     **settings: "Unpack[Settings]",
 ) -> "Compacted":
@@ -32,7 +34,8 @@ def compact(
 
     partitions: only these, each given by values of partition columns, such as ``[{"dt": "2026-11-21"}]``. full: also
     where fewer than ``compaction.min.file-num`` small files are left in a partition. dry_run: change nothing, and say
-    what would be done. The table's options ``target-file-size``, ``compaction.small-file-ratio`` and
+    what would be done. spark: let tasks of this session write, several at once; without it this process does. The
+    table's options ``target-file-size``, ``compaction.small-file-ratio`` and
     ``compaction.min.file-num`` count. Returns what was done. Rows, their order within a file and everybody's positions
     stay as they are. Raises Misuse for a table that this library does not write; Corrupt for a file that is gone or
     altered; Retryable when others won each try of a commit.
@@ -45,4 +48,8 @@ def compact(
     given = SinkOptions.of(root, settings, options)
     store = Store(root, given.store_options, given.flush)
     with told_of(root, "maintenance.compact"):
-        return of_table(store.open(), root, given, partitions, full=full, dry_run=dry_run)
+        if spark is None:
+            return of_table(store.open(), root, given, partitions, full=full, dry_run=dry_run)
+        from streamsink.spark.compact_job import by_tasks
+
+        return of_table(store.open(), root, given, partitions, full=full, dry_run=dry_run, by=by_tasks(spark, store))

@@ -37,7 +37,7 @@ OF_COMPACTION = (
            " or not io.exists(_path(self._table, self._attempt.id))", "",
            (f"{_COMPACTOR}::test_a_try_that_may_come_is_not_swept",)),
     Defect("new files are deleted although a snapshot names them", "table/history/deletion.py:delete_of_compaction",
-           "if paths and not _is_named(table, {os.path.basename(path) for path in paths}, since):", "if paths:",
+           "for manifest in _manifests_since(table, since) if unnamed else ():", "for manifest in ():",
            (f"{_COMPACTOR}::test_what_was_committed_and_not_forgotten_stays",)),
     Defect("what a dead compaction has left stays for ever", "compaction/compactor.py:Compactor.settle",
            "attempts.sweep(table, self._own, self._abandoned_ms)", "pass",
