@@ -393,3 +393,25 @@ def test_a_table_whose_strict_mode_would_stop_its_writers_is_not_compacted():
     assert compact(world).totals.files_after == 3
     world.run(boundaries=BESIDE)
     assert world.ids() == expected(BESIDE)
+
+
+@pytest.mark.soak
+@EACH
+def test_it_may_die_behind_what_others_do(others, rng):
+    """They come at a random call, and it dies at a later one."""
+    world = small_files()
+    counting = CrashingCalls(world.calls)
+    compact(world, counting)
+    others(reference := small_files())
+    for _ in range(20):
+        n = 1 + rng.randrange(counting.count)
+        dies = n + rng.randrange(counting.count)
+        world = small_files()
+        try:
+            _at_call(world, n, lambda world=world: others(world), dies=dies)
+        except InjectedCrash:
+            world.die()
+        assert world.ids() == reference.ids(), f"others at call {n}, death at {dies}"
+        for _ in range(3):
+            compact(world)
+            assert world.ids() == reference.ids(), f"others at call {n}, death at {dies}"
