@@ -3,6 +3,7 @@
 from tests.sabotage.defect import Defect
 
 _COMPACTOR = "tests/compaction/test_compactor.py"
+_DEATHS = "tests/compaction/test_deaths.py"
 _BY_HAND = "tests/compaction/test_by_hand.py"
 _PLAN = "tests/compaction/test_plan.py"
 _BESIDE = "tests/compaction/test_beside.py"
@@ -10,10 +11,10 @@ _BESIDE = "tests/compaction/test_beside.py"
 OF_COMPACTION = (
     Defect("a dead compaction's snapshot stays above a free number", "compaction/compactor.py:Compactor.settle",
            "self._take_back_above(newest, users)", "pass",
-           (f"{_COMPACTOR}::test_a_rollback_at_the_instant_of_its_commit_counts_although_it_dies_then",)),
+           (f"{_DEATHS}::test_a_rollback_at_the_instant_of_its_commit_counts_although_it_dies_then",)),
     Defect("nobody checks the snapshot of a dead compaction", "compaction/compactor.py:Compactor.settle",
            "if newest is not None and newest.commit_user in users:", "if False:",
-           (f"{_COMPACTOR}::test_a_snapshot_of_a_dead_compaction_in_another_history_is_taken_back",)),
+           (f"{_DEATHS}::test_a_snapshot_of_a_dead_compaction_in_another_history_is_taken_back",)),
     Defect("an input of a compaction stays in the table", "compaction/compactor.py:Compactor._commit_once",
            "for entry in each.task.files]", "for entry in each.task.files[1:]]", (_COMPACTOR,)),
     Defect("an input of a compaction is written twice", "compaction/rewrite.py:_written",
