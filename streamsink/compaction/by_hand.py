@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamsink.compaction.compactor import Compactor
+from streamsink.compaction.compactor import Compactor, Limits, Rewriter, in_this_process
 from streamsink.compaction.plan import Packing, Task, pack, pack_all
 from streamsink.errors import Misuse
 from streamsink.locks.locked_file_io import under_lock
@@ -44,8 +44,9 @@ def compact(
     *,
     full: bool = False,
     dry_run: bool = False,
+    by: tuple[Rewriter, Limits] = (in_this_process, Limits()),
 ) -> Compacted:
-    """Compact the small files of the newest snapshot; see ``streamsink.maintenance.compact``.
+    """Compact the small files of the newest snapshot; see ``streamsink.maintenance.compact``. by: who writes.
 
     Idempotent: a second call finds nothing left to do. After a crash each COMPACT snapshot is there or not; what the
     dead call has left is deleted by a compaction an hour later. Raises what ``Compactor`` raises.
@@ -53,7 +54,8 @@ def compact(
     table = open_table(under_lock(file_io, path, options), path, for_writing=True)
     is_wanted = _wanted(table, partitions)
     packing: Packing = pack_all if full else pack
-    compactor = Compactor(table, options)
+    rewriter, limits = by
+    compactor = Compactor(table, options, rewriter=rewriter, limits=limits)
     if dry_run:
         table.snapshots.latest()
         return _would(path, compactor.plan(packing, is_wanted))

@@ -27,11 +27,34 @@ from streamsink.table.read.evolved import check_casts
 from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import Table
 
-# Tasks are committed together until they have so many bytes, or are so many: a snapshot for each small partition would
-# push others' snapshots out of what is retained, and one for all of them would lose all work with one conflict.
-_COMMIT_BYTES, _COMMIT_TASKS = 256 * 2**20, 64
 # Others may roll the table back, or let its files expire, while it is looked at. The newer snapshot is looked at then.
 _LOOKS = 3
+
+
+# Writes the rows of tasks again, one after another: yields the entries of each task's new files. Tasks and how, as of
+# ``rewrite``.
+Rewriter = Callable[[Table, Sequence[Task], Rewriting], Iterator[Sequence[ManifestEntry]]]
+
+
+def in_this_process(table: Table, tasks: Sequence[Task], how: Rewriting) -> Iterator[Sequence[ManifestEntry]]:
+    """The plain way."""
+    for task in tasks:
+        yield rewrite(table, task, how)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much is committed together at most, and which attempts are forgotten at once.
+
+    A snapshot for each small partition would push others' snapshots out of what is retained, and one for all of them
+    would lose all work with one conflict.
+    forgets: whether no process can write for an attempt any more when its rewriting has ended. Else its announcement
+    stays, and a later sweep deletes what came late.
+    """
+
+    bytes: int = 256 * 2**20
+    tasks: int = 64
+    forgets: bool = True
 
 
 @dataclass(frozen=True)
@@ -74,8 +97,11 @@ class Compactor:
         *,
         pace: Callable[[], None] = lambda: None,
         abandoned_ms: int = attempts.ABANDONED_MS,
+        rewriter: Rewriter = in_this_process,
+        limits: Limits = Limits(),
     ):
         """options: of the commit, the lock and the store. pace: as of ``Rewriting``. abandoned_ms: as of ``sweep``."""
+        self._rewriter, self._limits = rewriter, limits
         self._table = table
         self._options = options
         self._commit = TableCommit(table, options)
@@ -137,7 +163,7 @@ class Compactor:
         After a crash each group is committed or not; what is left of it goes with a later ``settle``. Raises what the
         rewriting raises, and what the commit raises but Conflict, which is counted.
         """
-        for group in _groups(tasks):
+        for group in _groups(tasks, self._limits):
             self._do_group(group)
 
     # -- parts -----------------------------------------------------------------------------------------------------
@@ -185,8 +211,8 @@ class Compactor:
         how = Rewriting(attempt.of_names, attempt.since, schema, sizes.target_bytes, self._pace)
         done = list[Done]()
         try:
-            for task in tasks:
-                done.append(Done(task, tuple(rewrite(table, task, how))))
+            for task, entries in zip(tasks, self._rewriter(table, tasks, how)):
+                done.append(Done(task, tuple(entries)))
         except (StreamsinkError, OSError, Stopped) as failed:
             with contextlib.suppress(StreamsinkError, OSError):  # the error of the rewriting is the one to be seen
                 attempts.end(table, attempt)
@@ -223,8 +249,9 @@ class Compactor:
             attempts.end(self._table, attempt)  # who has taken this compaction for dead knows that nothing of it comes
             raise
         self._count(done, snapshot_id)
-        attempts.forget(self._table, attempt.id)
-        self._own.discard(attempt.id)
+        if self._limits.forgets:
+            attempts.forget(self._table, attempt.id)
+            self._own.discard(attempt.id)
 
     def _commit_once(self, attempt: Attempt, done: Sequence[Done], guard: AttemptGuard) -> int:
         deletes = [entry.deleting for each in done for entry in each.task.files]
@@ -278,10 +305,10 @@ class Compactor:
         totals.snapshots.append(snapshot_id)
 
 
-def _groups(tasks: Sequence[Task]) -> Iterator[list[Task]]:
+def _groups(tasks: Sequence[Task], most: Limits) -> Iterator[list[Task]]:
     group = list[Task]()
     for task in tasks:
-        if group and (len(group) == _COMMIT_TASKS or sum(t.bytes for t in group) + task.bytes > _COMMIT_BYTES):
+        if group and (len(group) == most.tasks or sum(t.bytes for t in group) + task.bytes > most.bytes):
             yield group
             group = []
         group.append(task)

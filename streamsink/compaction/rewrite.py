@@ -1,4 +1,4 @@
-"""The rows of a task's files, in order, become new files under names of their own. Driver.
+"""The rows of a task's files, in order, become new files under names of their own. Driver and executor.
 
 What is in memory does not grow with the files: a piece of a row group that is read, what the writer buffers, and where
 a store gives no part of a file, one small file.

@@ -192,8 +192,8 @@ class CompactionOptions:
     """Compaction of small files beside the query: [COMPACTION.md](COMPACTION.md)."""
 
     compaction: bool = option(False)
-    """A thread of the driver lets small files of the table become few, while batches are written. Batches never wait
-    for it. Paimon's options of the table say what small is."""
+    """A thread of the driver lets small files of the table become few, while a streaming query writes batches, which
+    never wait for it. Paimon's options of the table say what small is. A bounded job has no such thread."""
     compaction_interval_ms: int = option(60_000, least=1)
     """Time in ms between two looks at the table."""
     compaction_bytes_per_hour: int = option(16 * 2**30, least=1)

@@ -11,10 +11,12 @@ from streamsink.compaction.budget import Bytes, Core
 from streamsink.compaction.compactor import Compactor
 from streamsink.compaction.rewrite import Stopped
 from streamsink.errors import Corrupt, Retryable
+from streamsink.events import CheckpointPublished
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.read.scan import read_arrow
 from streamsink.table.table import open_table
-from tests.compaction.beside import BEFORE, left, opened, small_files
+from streamsink.testing.crashing import CrashingCalls
+from tests.compaction.beside import BEFORE, compact, left, opened, small_files
 from tests.compaction.test_by_hand import Query, files_of_path
 from tests.crash.world import expected
 
@@ -181,3 +183,25 @@ def test_a_stream_and_its_compaction_at_the_same_time(tmp_path):
     assert not beside._thread.is_alive() and told
     table = open_table(local_file_io(False), path, for_writing=False)
     assert sorted(read_arrow(table).column("id").to_pylist()) == list(range(10 * batches))
+
+
+def test_a_stream_loses_at_most_one_try_to_each_compaction():
+    """Compactions commit between any two calls of a batch: it is published by its second try at the latest."""
+    world = small_files()
+    calls = CrashingCalls(world.calls)
+    at, batches = [40], len(world.checkpoint.ends)
+
+    def now_and_then():
+        if calls.count >= at[0]:
+            at[0] = 10**9  # one compaction a batch
+            compact(world)
+
+    calls.before_call = now_and_then
+    for number in range(12):
+        at[0] = calls.count + 5 * number
+        world.driver.events.clear()
+        ends = [*world.checkpoint.ends, world.checkpoint.ends[-1] + 3]
+        world.driver.run(world.file_io(calls), world.checkpoint, ends)
+        [published] = [e for e in world.driver.events if isinstance(e, CheckpointPublished)]
+        assert published.attempts <= 2
+    assert len(world.checkpoint.ends) == batches + 12 and world.ids() == expected((world.checkpoint.ends[-1],))

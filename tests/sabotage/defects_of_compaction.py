@@ -3,6 +3,7 @@
 from tests.sabotage.defect import Defect
 
 _COMPACTOR = "tests/compaction/test_compactor.py"
+_DEATHS = "tests/compaction/test_deaths.py"
 _BY_HAND = "tests/compaction/test_by_hand.py"
 _PLAN = "tests/compaction/test_plan.py"
 _BESIDE = "tests/compaction/test_beside.py"
@@ -10,10 +11,10 @@ _BESIDE = "tests/compaction/test_beside.py"
 OF_COMPACTION = (
     Defect("a dead compaction's snapshot stays above a free number", "compaction/compactor.py:Compactor.settle",
            "self._take_back_above(newest, users)", "pass",
-           (f"{_COMPACTOR}::test_a_rollback_at_the_instant_of_its_commit_counts_although_it_dies_then",)),
+           (f"{_DEATHS}::test_a_rollback_at_the_instant_of_its_commit_counts_although_it_dies_then",)),
     Defect("nobody checks the snapshot of a dead compaction", "compaction/compactor.py:Compactor.settle",
            "if newest is not None and newest.commit_user in users:", "if False:",
-           (f"{_COMPACTOR}::test_a_snapshot_of_a_dead_compaction_in_another_history_is_taken_back",)),
+           (f"{_DEATHS}::test_a_snapshot_of_a_dead_compaction_in_another_history_is_taken_back",)),
     Defect("an input of a compaction stays in the table", "compaction/compactor.py:Compactor._commit_once",
            "for entry in each.task.files]", "for entry in each.task.files[1:]]", (_COMPACTOR,)),
     Defect("an input of a compaction is written twice", "compaction/rewrite.py:_written",
@@ -37,7 +38,7 @@ OF_COMPACTION = (
            " or not io.exists(_path(self._table, self._attempt.id))", "",
            (f"{_COMPACTOR}::test_a_try_that_may_come_is_not_swept",)),
     Defect("new files are deleted although a snapshot names them", "table/history/deletion.py:delete_of_compaction",
-           "if paths and not _is_named(table, {os.path.basename(path) for path in paths}, since):", "if paths:",
+           "for manifest in _manifests_since(table, since) if unnamed else ():", "for manifest in ():",
            (f"{_COMPACTOR}::test_what_was_committed_and_not_forgotten_stays",)),
     Defect("what a dead compaction has left stays for ever", "compaction/compactor.py:Compactor.settle",
            "attempts.sweep(table, self._own, self._abandoned_ms)", "pass",

@@ -44,7 +44,7 @@ OF_STORES = (
     Defect("a hold outlives its query", "spark/query/ended.py:_watch", "if run.is_over():", "if False:", (_HOLDS,)),
     # -- files that have their final names at once
     Defect("what an older copy of the journal takes for nobody's goes", "table/history/deletion.py:_is_named",
-           "if manifest in names:", "if True:\n                continue\n            if False:", (_FINAL_NAMES,)),
+           "manifest in names or any(entry.file.file_name in names for entry in table.manifests.read(manifest))", "False", (_FINAL_NAMES,)),
     Defect("what a paused driver may yet record is swept", "journal/announced.py:Announcement.may_get_its_record",
            "not self.asks or any(", "any(", (_FINAL_NAMES, _SLEEPERS)),
     Defect("an incomplete attempt of many rows stays", "journal/announced.py:Announcement.may_get_its_record",
@@ -173,7 +173,7 @@ OF_STORES = (
            "self._of.kept = {}", "pass", (_ASKED_AHEAD,)),
     Defect("some answers of an earlier look count beside new ones", "storage/reading.py:AskedAhead.recent",
            "self._are_recent(now_ms) and every.keys() >= asks", "self._are_recent(now_ms)", (_ASKED_AHEAD,)),
-    Defect("what an attempt began on is told by its number alone", "table/history/deletion.py:_is_named",
+    Defect("what an attempt began on is told by its number alone", "table/history/deletion.py:_manifests_since",
            "before is None or not uuid or before.uuid != uuid", "False", (_FINAL_NAMES,)),
     Defect("files of a folder that has many are taken for those that tasks have written", "sinks/paimon/promise.py:see",
            "_found(file_io, sizes), sizes", "sizes, sizes", ("tests/test_grows.py",)),

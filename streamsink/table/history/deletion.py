@@ -243,7 +243,16 @@ def _named_by_retained(table: "Table", first: int, listed: bool) -> Iterator[str
 
 
 def _is_named(table: "Table", names: Collection[str], since: tuple[int, str]) -> bool:
-    """Whether a snapshot, changelog or tag of any branch behind this one names one of the files.
+    """Whether a snapshot, changelog or tag of any branch behind this one names one of the files."""
+    return any(
+        manifest in names or any(entry.file.file_name in names for entry in table.manifests.read(manifest))
+        for manifest in _manifests_since(table, since)
+    )
+
+
+def _manifests_since(table: "Table", since: tuple[int, str]) -> Iterator[str]:
+    """Names of all manifests, each once, that a snapshot, changelog or tag of any branch behind this one names, and it
+    does not.
 
     When the table went back, numbers come again, so all are searched unless this very snapshot is there still.
     """
@@ -254,12 +263,9 @@ def _is_named(table: "Table", names: Collection[str], since: tuple[int, str]) ->
     known = {meta.file_name for meta in table.manifests.all_of(before)}
     for root in roots(table, number + 1):
         for manifest in _manifests_of(table, root.snapshot):
-            if manifest in names:
-                return True
-            if manifest not in known and any(entry.file.file_name in names for entry in table.manifests.read(manifest)):
-                return True
-            known.add(manifest)
-    return False
+            if manifest not in known:
+                yield manifest
+                known.add(manifest)
 
 
 def _manifests_of(table: "Table", snapshot: Snapshot) -> Iterator[str]:
@@ -274,14 +280,15 @@ def _manifests_of(table: "Table", snapshot: Snapshot) -> Iterator[str]:
 
 
 def delete_of_compaction(table: "Table", paths: Sequence[str], since: tuple[int, str]) -> bool:
-    """Delete new files of a compaction that cannot be committed any more, unless something retained names them.
+    """Delete those new files of a compaction that nothing retained names, when it cannot be committed any more.
 
     since: number and uuid of a snapshot; none up to it can name them. Idempotent. Returns False, and deletes nothing,
     where that cannot be told.
     """
+    unnamed = {os.path.basename(path) for path in paths}
     try:
-        if paths and not _is_named(table, {os.path.basename(path) for path in paths}, since):
-            table.file_io.delete_all(paths)
+        for manifest in _manifests_since(table, since) if unnamed else ():
+            unnamed -= {entry.file.file_name for entry in table.manifests.read(manifest)}
     except (Corrupt, OSError) as unreadable:
         log.warning(
             "%s: %d files of a compaction that has ended stay, because it cannot be told whether a snapshot names "
@@ -291,4 +298,5 @@ def delete_of_compaction(table: "Table", paths: Sequence[str], since: tuple[int,
             unreadable,
         )
         return False
+    table.file_io.delete_all([path for path in paths if os.path.basename(path) in unnamed])
     return True
