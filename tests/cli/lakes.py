@@ -1,5 +1,7 @@
 """A small lake for the commands, made without Spark: lake/shop.db/orders, with a query whose driver died."""
 
+import importlib
+import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,6 +59,10 @@ def make_lake(folder: Path) -> Path:
     root, checkpoint = folder / "lake" / "shop.db" / "orders", SparkCheckpoint("q1")
     dying(root, checkpoint, [*PUBLISHED, PENDING])
     make_letters(root.parent)
+    if importlib.util.find_spec("streamsink.maintenance") is not None:
+        maintenance = importlib.import_module("streamsink.maintenance")
+        maintenance.create_tag(root, "release-1", 1)
+        maintenance.create_branch(root, "work", snapshot_id="latest")
     return root
 
 
