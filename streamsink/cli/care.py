@@ -8,13 +8,14 @@ import importlib
 import json
 import re
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import click
 
 from streamsink.cli.frame import SETTINGS, At, command, confirmed, of_path, of_query
 from streamsink.cli.output import Answer, Rows
+from streamsink.clock import Clock
 
 _MODULE = "streamsink.maintenance"
 _UNITS = {"min": "minutes", "h": "hours", "d": "days"}
@@ -47,31 +48,24 @@ def _answer(at: At, result: Any, yes: bool, **said: Any) -> Answer:
     return Answer({"table": at.root, "done": yes, "text": str(result), **said}, [str(result), *last])
 
 
-class _Moment(click.ParamType):
-    name = "AGE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        if isinstance(value, datetime):
-            return value
-        found = _DURATION.fullmatch(value)
-        if found:
-            return datetime.now().astimezone() - timedelta(**{_UNITS[found[2]]: int(found[1])})
-        try:
-            return datetime.fromisoformat(value).astimezone()
-        except ValueError:
-            self.fail(f"'{value}' is no age, expected {_AGE}", param, ctx)
+def _moment(text: str) -> datetime:
+    """The time that an age, or a time, stands for. Raises click's usage error."""
+    found = _DURATION.fullmatch(text)
+    if found:
+        age = timedelta(**{_UNITS[found[2]]: int(found[1])})
+        return datetime.fromtimestamp(Clock().now_ms() / 1000, timezone.utc) - age
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        raise click.BadParameter(f"'{text}' is no age, expected {_AGE}") from None
 
 
-class _Duration(click.ParamType):
-    name = "DURATION"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        found = _DURATION.fullmatch(value) if isinstance(value, str) else None
-        if isinstance(value, timedelta):
-            return value
-        if found is None:
-            self.fail(f"'{value}' is no duration, expected one such as 7d, 12h or 30min", param, ctx)
-        return timedelta(**{_UNITS[found[2]]: int(found[1])})
+def _duration(text: str) -> timedelta:
+    """The duration that a text says. Raises click's usage error."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"'{text}' is no duration, expected one such as 7d, 12h or 30min")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 @command(
@@ -84,7 +78,7 @@ class _Duration(click.ParamType):
 @of_path()
 @click.option("--retain-max", type=click.IntRange(1), help="How many snapshots stay at most.")
 @click.option("--retain-min", type=click.IntRange(1), help="How many stay at least.")
-@click.option("--older-than", type=_Moment(), help=f"Only older ones expire: {_AGE}.")
+@click.option("--older-than", type=_moment, metavar="AGE", help=f"Only older ones expire: {_AGE}.")
 @click.option("--max-deletes", type=click.IntRange(1), help="How many expire at most in this call.")
 @_journals
 @of_query
@@ -123,7 +117,12 @@ def expire(
     "expire-partitions", "$ streamsink expire-partitions lake/shop.db/orders --older-than 365d --formatter yyyy-MM-dd"
 )
 @of_path()
-@click.option("--older-than", type=_Duration(), help="How old a partition may be; else as the table's options say.")
+@click.option(
+    "--older-than",
+    type=_duration,
+    metavar="DURATION",
+    help="How old a partition may be; else as the table's options say.",
+)
 @click.option("--formatter", metavar="FORMAT", help="How its values tell a time, such as yyyy-MM-dd.")
 @click.option("--pattern", metavar="PATTERN", help="How that text is made of its columns, such as '$dt'.")
 @click.option(
@@ -160,7 +159,7 @@ def expire_partitions(
 
 @command("orphans", "$ streamsink orphans lake/shop.db/orders --older-than 2d")
 @of_path()
-@click.option("--older-than", type=_Moment(), help=f"Only older files, by default than a day: {_AGE}.")
+@click.option("--older-than", type=_moment, metavar="AGE", help=f"Only older files, by default than a day: {_AGE}.")
 @click.option("--without-journal", multiple=True, metavar="NAME", help="A query whose journal is gone for good.")
 @_journals
 @of_query
@@ -272,7 +271,9 @@ def list_tags(at: At) -> Answer:
 @of_path()
 @click.argument("name")
 @click.option("--snapshot", type=click.IntRange(1), metavar="ID", help="Of this snapshot; else of the newest one.")
-@click.option("--retained", type=_Duration(), help="For how long; else as the table's options say, or for ever.")
+@click.option(
+    "--retained", type=_duration, metavar="DURATION", help="For how long; else as the table's options say, or for ever."
+)
 @of_query
 def create_tag(
     *, at: At, name: str, snapshot: int | None, retained: timedelta | None, given: tuple[str, ...]
@@ -298,7 +299,7 @@ def delete_tag(
 
 @command("expire", "$ streamsink tag expire lake/shop.db/orders --older-than 90d")
 @of_path()
-@click.option("--older-than", type=_Moment(), help=f"Those that were made before it too: {_AGE}.")
+@click.option("--older-than", type=_moment, metavar="AGE", help=f"Those that were made before it too: {_AGE}.")
 @_journals
 @of_query
 @confirmed
