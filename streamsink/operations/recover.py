@@ -11,7 +11,7 @@ from streamsink import events
 from streamsink.clock import IdSource
 from streamsink.commands.own_sinks import check_of_tables, open_sink
 from streamsink.journal.file_journal import FileJournal
-from streamsink.operations.journals import OF_TABLES, look_at_journals
+from streamsink.operations.journals import OF_TABLES, journals_at, look_at_journals
 from streamsink.options import RESTORE_AND_CONTINUE, SYNC, SinkOptions
 from streamsink.protocol.journal import Journal
 from streamsink.protocol.run.two_phase import TwoPhaseCommit
@@ -51,7 +51,7 @@ def recover(
     lives; Misuse and Corrupt for what a person must decide, with the same ways on.
     """
     [look] = look_at_journals(file_io, path, options.application)
-    check_of_tables(file_io, path, options.application, "recover")
+    check_of_tables(file_io, journals_at(file_io, path), options.application, "recover")
     options = of_no_batch(options)
     if look.of != OF_TABLES:
         opened = open_one(file_io, path, options, 0, tuple)

@@ -32,10 +32,10 @@ def driver(root: Path | str, **settings) -> MicroBatchDriver:
     return MicroBatchDriver(str(root), SCHEMA, rows, options)
 
 
-def dying(root, checkpoint: SparkCheckpoint, ends, step: str = "precommit.saved", file_io=None, **settings) -> None:
+def dying(root, checkpoint: SparkCheckpoint, ends, step: str = "precommit.saved", file_io=None, sink=None, **settings):
     """Run the query up to the last batch, in which its driver dies at this step, and does nothing more.
 
-    file_io: of the store; else the local disk.
+    file_io: of the store; else the local disk. sink: what it writes to; else the table.
     """
     left = [len(ends) - checkpoint.committed]
 
@@ -46,7 +46,10 @@ def dying(root, checkpoint: SparkCheckpoint, ends, step: str = "precommit.saved"
 
     faults.arm(die)
     try:
-        driver(root, **settings).run(file_io or local_file_io(False), checkpoint, ends)
+        query = driver(root, **settings)
+        if sink is not None:
+            query.destination = lambda: sink
+        query.run(file_io or local_file_io(False), checkpoint, ends)
     except InjectedCrash:
         return
     finally:
