@@ -216,7 +216,9 @@ def _answering(function: Callable[..., Answer]) -> Callable[..., None]:
             try:
                 answer = function(**given)
             except (errors.StreamsinkError, OSError) as failed:
+                progress("")
                 fail(failed, as_json)
+            progress("")
             if watch is not None and not as_json and sys.stdout.isatty():
                 sys.stdout.write(_CLEAR)
             show(answer, as_json)
@@ -224,6 +226,13 @@ def _answering(function: Callable[..., Answer]) -> Callable[..., None]:
         raise click.exceptions.Exit(code)
 
     return run
+
+
+def progress(text: str) -> None:
+    """Show how far a command has come that takes long, where somebody looks: on a terminal, beside its answer."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}" if text else "\r\x1b[K")
+        sys.stderr.flush()
 
 
 def fail(failed: BaseException, as_json: bool) -> NoReturn:

@@ -11,7 +11,7 @@ from streamsink.errors import Corrupt, Misuse
 from streamsink.format.snapshot import OVERWRITE
 from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.journal.identity import newest_id
-from streamsink.operations.journals import applications_of
+from streamsink.operations.journals import applications_of, journals_at
 from streamsink.options import SinkOptions
 from streamsink.protocol import ways
 from streamsink.protocol.admission.renamed import word_without_journal
@@ -50,7 +50,8 @@ def meanings(file_io: FileIO, root: str, application: str | None = None) -> list
 
 
 def _of_application(file_io: FileIO, root: str, name: str) -> Iterator[Meaning]:
-    journal = FileJournal(file_io, root, name, 2, of_table=True)
+    place = journals_at(file_io, root)
+    journal = FileJournal(file_io, place, name, 2, of_table=True)
     journal.read_listing()
     table = open_table(file_io, root, for_writing=False) if is_table(file_io, root) else None
     states = table.states.read(table.snapshots.latest()).by_application if table is not None else {}
@@ -63,7 +64,7 @@ def _of_application(file_io: FileIO, root: str, name: str) -> Iterator[Meaning]:
             continue
         if record is not None and (sequence > base or not journal.is_marked(sequence)):
             yield from _of_record(root, name, record)
-    journal_id = newest_id(file_io, journal_dir(root, name))
+    journal_id = newest_id(file_io, journal_dir(place, name))
     if table is not None and journal_id:
         options = SinkOptions(application=name)
         yield Meaning(

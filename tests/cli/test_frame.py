@@ -110,6 +110,24 @@ def test_a_table_on_a_terminal_has_lines(orders):
     assert "dt=2026-11-01" in shown and "┏" in shown
 
 
+def test_how_far_a_command_has_come_is_shown_on_a_terminal_alone(orders):
+    """Beside the answer, which stays one document."""
+    ours, theirs = pty.openpty()
+    call = "from streamsink.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", call, "verify", orders, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        check=True,
+        timeout=60,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert "2 of 3 snapshots are checked" in shown and json.loads(done.stdout)["ok"]
+    assert run("verify", orders).stderr == ""
+
+
 @pytest.mark.parametrize(("ms", "text"), [(5, "5 ms"), (61_000, "1 min"), (7_200_000, "2 h"), (None, None)])
 def test_ages_are_in_their_largest_unit(ms, text):
     assert age(ms) == text
