@@ -57,21 +57,24 @@ class Consumer:
 
 
 def roots(table: "Table", first: int = 0, *, but: Callable[[int], bool] = lambda number: False) -> Iterator[Root]:
-    """All that is retained whose snapshot has this number or a higher one. What is deleted meanwhile may be left out.
+    """All that is retained whose snapshot has this number or a higher one, and all that other branches retain. What is
+    deleted meanwhile may be left out.
 
     but: says of a number that the main branch's snapshot is not wanted; it is not read then. Raises Corrupt, naming the
     file, where one cannot be read.
     """
     for branch, root in branches(table):
+        # Another branch counts for itself: what it takes over gets a number of its own, which may be a lower one.
+        least = first if branch == table.layout.branch else 0
         for kind in (Kind.SNAPSHOT, Kind.CHANGELOG):
             folder = os.path.join(root, kind.value)
             for name in table.file_io.names(folder):
                 begins, _, number = name.partition("-")
-                is_one = begins == kind.value and number.isdigit() and int(number) >= first
+                is_one = begins == kind.value and number.isdigit() and int(number) >= least
                 if is_one and (branch or kind is not Kind.SNAPSHOT or not but(int(number))):
                     path = os.path.join(folder, name)
                     yield from (Root(kind, branch, path, name, found) for found in _read(table.file_io, path))
-        yield from (tag for tag in _tags_below(table.file_io, branch, root) if tag.snapshot.id >= first)
+        yield from (tag for tag in _tags_below(table.file_io, branch, root) if tag.snapshot.id >= least)
 
 
 def tags(table: "Table") -> list[Root]:
