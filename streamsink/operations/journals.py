@@ -143,9 +143,10 @@ class _Look:
         self._journal.read_listing()
         retained = self._journal.retained()
         loaded = {sequence: self._load(sequence) for sequence in retained}
-        published = self._published(retained)
+        published, is_known = self._published(retained)
         behind = [sequence for sequence in retained if sequence > published]
-        missing = next((number for number, s in enumerate(behind, published + 1) if s != number), None)
+        first = published + 1 if is_known or not behind else behind[0]
+        missing = next((number for number, s in enumerate(behind, first) if s != number), None)
         newest = next((found for s in reversed(retained) if isinstance(found := loaded[s], Committable)), None)
         kind = self._kind(newest)
         return JournalLook(
@@ -156,15 +157,16 @@ class _Look:
             published,
             len(retained),
             [self._record(sequence, loaded[sequence], kind) for sequence in behind],
-            missing if published or len(behind) > 1 else None,
+            missing,
         )
 
-    def _published(self, retained: Sequence[int]) -> int:
+    def _published(self, retained: Sequence[int]) -> tuple[int, bool]:
+        """(number of the last published record as far as it is known, whether it is known)."""
         said = self._states.by_application.get(self._name) if self._states is not None else None
         if said is not None:
-            return AppState.from_json(said).sequence
+            return AppState.from_json(said).sequence, True
         marked = [sequence for sequence in retained if is_certain(self._journal, sequence)]
-        return max(marked, default=0)
+        return max(marked, default=0), bool(marked) or self._states is not None and self._states.complete
 
     def _load(self, sequence: int) -> Committable | Exception | None:
         try:

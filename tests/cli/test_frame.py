@@ -13,7 +13,9 @@ from streamsink import errors
 from streamsink.cli.frame import fail
 from streamsink.cli.main import cli
 from streamsink.cli.output import Rows, age, plain
+from streamsink.testing.driver import SparkCheckpoint
 from tests.cli.conftest import run, said
+from tests.cli.lakes import dying
 
 
 def test_a_look_is_repeated_as_often_as_it_is_wanted(orders):
@@ -34,6 +36,22 @@ def test_the_numbers_of_looks_agree_with_the_table(orders):
     assert said("files", orders, "--snapshot", "1")["files"] == 3
     found = said("partitions", orders)["partitions"]
     assert [(each["partition"], each["rows"]) for each in found] == [(f"dt=2026-11-0{day}", 10) for day in (1, 2, 3)]
+
+
+def test_a_record_that_is_missing_is_named_only_where_that_is_known(tmp_path):
+    """The first record of a table, and one between two; not where the table has forgotten what came before."""
+    table = str(tmp_path / "orders")
+    dying(table, SparkCheckpoint("q1"), [10, 20, 30], publish_every_batches=9)
+    folder = tmp_path / "orders" / "streamsink" / "streamsink"
+    (folder / "record-2.json").unlink()
+    assert said("pending", table, code=1)["journals"][0]["missing"] == 2
+    (folder / "record-1.json").unlink()
+    assert said("pending", table, code=1)["journals"][0]["missing"] == 1
+    warehouse = tmp_path / "elsewhere"
+    (warehouse / "streamsink").mkdir(parents=True)
+    folder.rename(warehouse / "streamsink" / "streamsink")
+    [journal] = said("pending", str(warehouse))["journals"]
+    assert journal["missing"] is None and len(journal["pending"]) == 1
 
 
 def test_positions_and_offsets_say_where_the_query_is(orders):
