@@ -126,14 +126,6 @@ def owner_of(file_io: FileIO, folder: str) -> Owner | None:
         return Owner(max(epochs), "", "", 0)  # its file is damaged, or it was pruned since the listing
 
 
-def written_ms(path: str) -> int | None:
-    """When a file was written, in ms since the epoch; None where it does not lie on a local disk, or is gone."""
-    try:
-        return os.stat(path).st_mtime_ns // 1_000_000
-    except OSError:
-        return None
-
-
 class _Look:
     def __init__(self, file_io: FileIO, root: str, application: str, table: Table | None, states: States | None):
         self._io, self._root, self._name, self._table, self._states = file_io, root, application, table, states
@@ -184,7 +176,7 @@ class _Look:
         path = os.path.join(self._journal.place, f"{_RECORD}{sequence}.json")
         if not isinstance(found, Committable):
             problem = str(found) if found is not None else "it is gone"
-            return Record(sequence, "", path, written_ms=written_ms(path), problem=problem)
+            return Record(sequence, "", path, written_ms=self._io.modified_ms(path), problem=problem)
         return Record(
             sequence,
             found.state.checkpoint_name,
@@ -192,7 +184,7 @@ class _Look:
             found.rows,
             len(found.files),
             found.bytes,
-            written_ms(path),
+            self._io.modified_ms(path),
             self._gone(found, kind),
             is_certain(self._journal, sequence),
         )

@@ -117,6 +117,13 @@ def test_branches_are_of_the_table_and_each_has_a_name_of_its_own(plain):
     assert maintenance.create_branch(path, "audit", snapshot_id="latest").newest.id == 2
 
 
+@follows("branch.given")
+def test_care_is_taken_of_the_table_and_not_of_a_branch(plain):
+    made = maintenance.create_branch(plain.driver.root, "audit", snapshot_id="latest")
+    said = told("branch.given", lambda: maintenance.expire_snapshots(made.path))
+    assert maintenance.expire_snapshots(said.find(r"Call it for (\S+): "), dry_run=True).table == plain.driver.root
+
+
 @follows("branch.empty")
 def test_a_branch_without_a_snapshot_is_written_first(plain):
     path = plain.driver.root

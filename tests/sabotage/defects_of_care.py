@@ -9,7 +9,7 @@ _PLAN, _REMOVAL = "table/care/expire_snapshots.py", "table/care/removal.py"
 
 OF_CARE = (
     Defect("tags of the table keep nothing", "table/history/retained.py:roots",
-           "yield from (tag for tag in _tags_below(table.file_io, branch, root) if tag.snapshot.id >= first)", "yield from ()", (_EXPIRY,)),
+           "yield from (tag for tag in _tags_below(table.file_io, branch, root) if tag.snapshot.id >= least)", "yield from ()", (_EXPIRY,)),
     Defect("what is in branches keeps nothing", "table/history/retained.py:branches",
            '[name for name in table.file_io.names(folder) if name.startswith(_BRANCH)]', "[]", (_EXPIRY,)),
     Defect("a consumer keeps nothing", f"{_PLAN}:_needed", "() if only_changelogs else consumers(table)", "()", (_EXPIRY,)),

@@ -82,7 +82,7 @@ ALLOWED = {
     "streamsink/sinks/delta/states.py:prune": "the same, of earlier starts, and temporary files of tries that died",
     "streamsink/sinks/iceberg/file_io.py:create": "a file of this very commit, whose name has its id",
     "streamsink/sinks/iceberg/file_io.py:delete": "the calls of pyiceberg, handed on",
-    "streamsink/sinks/iceberg/exchange.py:_delete": "metadata of this very commit, which the catalog has refused",
+    "streamsink/sinks/iceberg/exchange.py:exchange": "metadata of this very commit, which the catalog has refused",
     "streamsink/sinks/lake_tables/attempts.py:sweep": "files of an attempt that no record and no snapshot can name",
     "streamsink/sinks/lake_tables/writing.py:abort": "this writer's own data files",
     "streamsink/sinks/transactions/staged_rows.py:drop": "this writer's own staged rows",
