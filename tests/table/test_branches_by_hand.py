@@ -11,10 +11,13 @@ from streamsink.commands.branches import delete_branch
 from streamsink.errors import Fenced, Misuse
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import table_path
-from streamsink.table.branching import branches
+from streamsink.table.application_states import States
+from streamsink.table.branching import branches, fast_forward
 from streamsink.table.branching.targets import find
+from streamsink.table.commit.changes import Changes
 from streamsink.table.table import open_table
 from tests.crash.world import BOUNDARIES, World, memory_world, posix_world
+from tests.table.entries import add, commit, part
 
 NAME = "audit"
 
@@ -95,3 +98,16 @@ def test_a_branch_is_not_deleted_under_a_query():
     running.close()
     assert [each.name for each in branches.branches(_table(world))] == [NAME]
     delete_branch(_io(world), world.driver.root, NAME)
+
+
+def test_what_a_branch_does_not_know_of_its_writers_main_does_not_know_either():
+    """History of the branch has expired that nobody had read: an application may have written there."""
+    world = memory_world()
+    world.run(boundaries=BOUNDARIES[:1])
+    branch = open_table(_io(world), branches.create(_table(world), NAME, None).path, for_writing=True)
+    for number in (1, 2):
+        commit(branch, Changes((add(f"data-{number}-0.parquet", part("a")),)))
+    assert fast_forward.plan_fast_forward(_table(world), NAME, ("streamsink",)).is_complete
+    world.calls.unlink(branch.snapshots.path(1))
+    plan = fast_forward.plan_fast_forward(_table(world), NAME, ("streamsink",))
+    assert not fast_forward._AsPlanned(_table(world), plan).carried(States({}, True)).complete

@@ -7,6 +7,8 @@ from streamsink.errors import Corrupt, Misuse, StreamsinkError
 from streamsink.format.snapshot import APPEND, COMPACT, OVERWRITE
 from streamsink.options import SinkOptions
 from streamsink.sinks.paimon.care.needed import needed_by_journals, needed_of_all
+from streamsink.table.branching.rollback import roll_back
+from streamsink.table.branching.targets import find
 from streamsink.table.care.expire_snapshots import Retention, expire
 from streamsink.table.care.orphan_files import remove_orphans
 from streamsink.table.care.tags import delete_tags
@@ -162,6 +164,23 @@ def rollback(walk, to, clean):
     ids = world.others.snapshot_ids()
     if len(ids) > 1:
         world.go_back_to(ids[to % (len(ids) - 1)], clean=clean % 3 > 0)
+
+
+@event(2)
+def own_rollback(walk, to):
+    """The table goes back on purpose, by a new snapshot: what leaves it stays away, and every stream goes on."""
+    world = walk.world
+    ids = world.others.snapshot_ids()
+    if len(ids) < 2:
+        return
+    table, before = open_table(world.others.io, world.others.root, for_writing=True), world.in_table()
+    options = SinkOptions.of(table.root, {"commit_min_wait_ms": 0, "commit_max_wait_ms": 0})
+    with contextlib.suppress(Corrupt):
+        roll_back(table, find(table, ids[to % (len(ids) - 1)]), options, "somebody")
+    after = world.in_table()
+    world.overwritten([row for row in before if not after[row]])
+    world.model.accepted_as_seen([row for row in after if after[row] != before[row]], after)
+    world.accident("others")
 
 
 @event(2)

@@ -52,6 +52,7 @@ _OF_A_TABLE = {
     "own_expiry": 2,
     "tag": 1,
     "rollback": 3,
+    "own_rollback": 2,
 }
 KINDS: dict[str, Kind] = {name: OF_ONE_TABLE[name] for name in _SAME}
 _STEPS = [step for step in STEPS if not step.startswith(("letters.", "spark.", "fan-out."))]

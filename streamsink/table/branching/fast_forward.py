@@ -42,7 +42,7 @@ class FastForwardPlan:
     newest: main's, as of which the plan is made. base: number of main's snapshot up to which the branch has all of it.
     writers: by name, in how many snapshots of main since then each application, or other writer, has changed rows,
     which leave the table. leaving, arriving: data files. states: by name, those that come with the branch. runs: as in
-    ``PROPERTY``.
+    ``PROPERTY``. is_complete: whether the branch knows of all applications that have written to it.
     """
 
     table: str
@@ -55,6 +55,7 @@ class FastForwardPlan:
     changes: Changes
     states: Mapping[str, Mapping[str, Any]]
     runs: tuple[str, ...]
+    is_complete: bool
 
     @property
     def is_done(self) -> bool:
@@ -131,6 +132,7 @@ def plan_fast_forward(table: Table, name: str, discard: Collection[str] = ()) ->
         _changes(table, other, newest, head, [*leaving, *arriving]),
         states,
         _runs(other, both[1] if both else None),
+        other.states.read(head).complete,
     )
 
 
@@ -226,7 +228,7 @@ class _AsPlanned(Guard):
     def carried(self, states: States) -> States:
         for application, state in self._plan.states.items():
             states = states.with_state(application, state)
-        return states
+        return states if self._plan.is_complete else replace(states, complete=False)
 
 
 def _base(table: Table, other: Table, newest: Snapshot | None, name: str) -> tuple[Snapshot, Snapshot] | None:
