@@ -60,8 +60,8 @@ def roots(table: "Table", first: int = 0, *, but: Callable[[int], bool] = lambda
     """All that is retained whose snapshot has this number or a higher one, and all that other branches retain. What is
     deleted meanwhile may be left out.
 
-    but: says of a number that the main branch's snapshot is not wanted; it is not read then. Raises Corrupt, naming the
-    file, where one cannot be read.
+    but: says of a number that the snapshot of this table, or branch, is not wanted; it is not read then. Raises
+    Corrupt, naming the file, where one cannot be read.
     """
     for branch, root in branches(table):
         # Another branch counts for itself: what it takes over gets a number of its own, which may be a lower one.
@@ -71,7 +71,7 @@ def roots(table: "Table", first: int = 0, *, but: Callable[[int], bool] = lambda
             for name in table.file_io.names(folder):
                 begins, _, number = name.partition("-")
                 is_one = begins == kind.value and number.isdigit() and int(number) >= least
-                if is_one and (branch or kind is not Kind.SNAPSHOT or not but(int(number))):
+                if is_one and (branch != table.layout.branch or kind is not Kind.SNAPSHOT or not but(int(number))):
                     path = os.path.join(folder, name)
                     yield from (Root(kind, branch, path, name, found) for found in _read(table.file_io, path))
         yield from (tag for tag in _tags_below(table.file_io, branch, root) if tag.snapshot.id >= least)

@@ -15,6 +15,7 @@ from streamsink.journal.others import is_certain
 from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable
 from streamsink.sinks.paimon.past.place import SUFFIX
 from streamsink.table.care.removal import Needed, Needing
+from streamsink.table.history.retained import branches
 from streamsink.table.table import Table
 
 # How many folders above a table a query of several tables may keep its journal.
@@ -83,15 +84,15 @@ def _unknown(table: Table, missing: Sequence[str]) -> Misuse:
 
 
 def _places(table: Table, states: Iterable[str], *, everywhere: bool) -> Iterator[str]:
-    yield table.root
-    above = table.root
+    yield from (path for _, path in branches(table))  # the table itself first
+    above = table.layout.main
     for _ in range(_ABOVE):
         above, _, name = above.rpartition("/")
         if not name or not above or above.endswith("/"):
             break
         yield above
     if everywhere or any("@" in name and not name.endswith(SUFFIX) for name in states):
-        folder = table.root.rpartition("/")[0]
+        folder = table.layout.main.rpartition("/")[0]
         yield from (f"{folder}/{e.name}" for e in table.file_io.entries(folder) if e.is_dir and e.name != JOURNAL_DIR)
 
 
