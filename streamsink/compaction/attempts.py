@@ -13,6 +13,7 @@ first, as ``compact-<id>-<k>`` with the number of the snapshot that it is to cre
 """
 
 import json
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -25,6 +26,7 @@ from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.table.commit.tries import Guard
 from streamsink.table.history import leftovers
 from streamsink.table.history.deletion import Look, delete, delete_of_compaction
+from streamsink.table.history.retained import branches
 from streamsink.table.table import Table
 from streamsink.table.write.spec import beginning_of
 
@@ -134,6 +136,15 @@ def announced(table: Table) -> Iterator[Attempt]:
         attempt = _load(table, attempt_id) if files.is_announced else None
         if attempt is not None:
             yield attempt
+
+
+def announced_ids(table: Table) -> frozenset[str]:
+    """The ids of these, and of all that cannot be read, of the table and of its branches. They are in all names of new
+    files, which nothing names before the commit.
+    """
+    places = (os.path.join(root, JOURNAL_DIR) for _, root in branches(table))
+    found = (_FILE.fullmatch(name) for place in places for name in table.file_io.names(place))
+    return frozenset(match[1] for match in found if match is not None)
 
 
 def _can_come_no_more(table: Table, attempt: Attempt, last: int) -> bool:

@@ -6,11 +6,11 @@ from streamsink.clock import IdSource
 from streamsink.sinks.paimon.care.needed import needed_by_journals, needed_of_all
 from streamsink.storage.file_io import FileIO
 from streamsink.table.branching import branches
-from streamsink.table.care.expire_snapshots import Retention, expire
-from streamsink.table.care.orphan_files import remove_orphans
 from streamsink.table.branching.rollback import roll_back
 from streamsink.table.branching.targets import find
 from streamsink.table.care import orphan_files
+from streamsink.table.care.expire_snapshots import Retention, expire
+from streamsink.table.care.orphan_files import remove_orphans
 from streamsink.table.history.integrity import TableCheck
 from streamsink.table.table import open_table
 from tests.crash.world import BOUNDARIES, World, die_at_step, expected, memory_world
