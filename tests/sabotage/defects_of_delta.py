@@ -57,7 +57,7 @@ OF_DELTA = (
            (f"{_REPLACED}::test_files_of_a_record_that_the_journal_has_lost_stay",)),
     Defect("what dead attempts left beside a Delta table stays", f"{_LOOKING}.may_name",
            "if entry.txns.get(own, number) < number:\n                return False", "if entry.txns.get(own, number) < number:\n                return True",
-           (_ACCIDENTS,)),
+           (_ELSEWHERE,)),
     Defect("entries of the log are not flushed", f"{_COMMITTER}._done", "self._log.flush(version, since=max(0, version - _FLUSHED))",
            "pass", (f"{_REPLACED}::test_entries_are_flushed_before_a_record_is_marked",)),
     Defect("entries that a dead driver committed are not flushed", f"{_COMMITTER}.sweep",
