@@ -21,13 +21,17 @@ PYTEST = $(BOOTSTRAP) exec --for test -- -m pytest
 WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadfile
 
-.PHONY: run run-postgres run-kafka run-iceberg chaos archive test test-fast soak sabotage bench accidents env clean
+.PHONY: run streamsink run-postgres run-kafka run-iceberg chaos archive test test-fast soak sabotage bench accidents env clean
 
 run:
 	$(JOB) $(ARGS)
 
 chaos:
 	$(JOB) --chaos $(ARGS)
+
+# the command line of the package: make streamsink ARGS='snapshots lake/shop.db/orders'
+streamsink:
+	@$(BOOTSTRAP) exec --for run -- -m streamsink $(ARGS)
 
 # the same events into PostgreSQL, a server of the job's own unless ARGS='--postgres URL' names one; ARGS=--chaos kills
 run-postgres:

@@ -9,11 +9,15 @@ from support.ending import Ending
 from support.generated import GeneratedOrders, generated
 from support.places import Places
 from support.progress import Progress, say
-from support.report import close
+from support.report import close, commands_for
 from support.topic import KafkaOrders, Topic, TopicError
 
 import streamsink
 from streamsink.testing.faults import arm_from_env
+
+# What a table that a stream writes into needs from the first day: old snapshots expire, by Paimon's options of the
+# table and their defaults, and small files become few. Both beside the batches.
+CARE = {"maintenance": True, "compaction": True}
 
 
 def main() -> int:
@@ -33,7 +37,7 @@ def main() -> int:
         source = GeneratedOrders(spark, places, args.rows_per_batch, args.up_to)
     progress = Progress(source.lag)
     store = {"store_options": args.store_options}
-    sink = streamsink.to_table(places.table, progress, partition_by=["dt"], **source.table_options, **store)
+    sink = streamsink.to_table(places.table, progress, partition_by=["dt"], **source.table_options, **store, **CARE)
     ending = Ending(spark)
     publish = source.until_done(sink, ending)
 
@@ -44,7 +48,9 @@ def main() -> int:
     ending.run(start)
     interrupted_after = progress.last_batch if ending.by_signal else None
     outcome = source.outcome(streamsink.read(spark, places.table, **store), interrupted_after)
-    return close(outcome, progress)
+    code = close(outcome, progress)
+    say(commands_for(places.table))
+    return code
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """The closing table: what the source gave, what the table holds, and whether the two are the same."""
 
+import os
+import shlex
 from dataclasses import dataclass
 
 from support.progress import Progress, say
@@ -28,6 +30,13 @@ def close(outcome: Outcome, progress: Progress) -> int:
     }
     say(_closing_table(outcome, more))
     return 0 if outcome.exactly_once else 1
+
+
+def commands_for(table: str) -> str:
+    """The commands that look at the table, as they are typed where this job was started."""
+    typed = "make streamsink ARGS='{}'" if "MAKELEVEL" in os.environ else "streamsink {}"
+    looks = [typed.format(f"{command} {shlex.quote(table)}") for command in ("snapshots", "files", "doctor")]
+    return "\n".join(["look at the table:", *(f"  {each}" for each in looks)])
 
 
 def _closing_table(outcome: Outcome, more: dict[str, str]) -> str:

@@ -1,7 +1,6 @@
 """The group of all commands. Each command's module is imported when it is called, so that the help comes at once."""
 
 import importlib
-import importlib.util
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -34,8 +33,6 @@ COMMANDS = {
     "retire": _Entry("mending", _MEND, "Take a query out of a table for good."),
     "drop-missing": _Entry("mending", _MEND, "Take data files that are gone out of a table."),
     "dead-letters": _Entry("letters", _MEND, "Rows that did not fit: list, count, replay after a fix."),
-}
-_OF_CARE = {
     "expire": _Entry("care", _CARE, "Let old snapshots expire, with the files that only they need."),
     "expire-partitions": _Entry("care", _CARE, "Drop partitions that are too old."),
     "tag": _Entry("care", _CARE, "Names for snapshots: list, create, delete, expire."),
@@ -43,10 +40,6 @@ _OF_CARE = {
     "rollback": _Entry("care", _CARE, "Give a table the rows that it had as of a snapshot."),
     "compact": _Entry("care", _CARE, "Let small files become few."),
     "orphans": _Entry("care", _CARE, "Files that nothing names."),
-}
-if importlib.util.find_spec("streamsink.maintenance") is not None:
-    COMMANDS |= _OF_CARE
-COMMANDS |= {
     "demo": _Entry("demo", _TRY, "A stream, an accident, and the account."),
     "bench": _Entry("demo", _TRY, "How long a micro-batch takes on your store."),
 }
