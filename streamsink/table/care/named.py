@@ -19,7 +19,11 @@ from streamsink.table.table import Table
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file that may go. partition: as BinaryRow bytes. paths: its own, and those of files that belong to it."""
+    """A data file that may go. partition: as BinaryRow bytes.
+
+    paths: its own, and those of files that belong to it, relative to the table: a copy of a table has a list of such
+    files as well, and those of the original are none of it.
+    """
 
     name: str
     partition: bytes
@@ -27,7 +31,7 @@ class DataFile:
 
     @classmethod
     def of(cls, table: Table, entry: ManifestEntry) -> "DataFile":
-        path = data_file_path(table, table.known_schema, entry)
+        path = table.layout.relative(data_file_path(table, table.known_schema, entry))
         folder = path.rpartition("/")[0]
         beside = tuple(f"{folder}/{name}" for name in entry.file.extra_files)
         return cls(entry.file.file_name, entry.partition, (path, *beside))

@@ -14,6 +14,7 @@ changes name what is to go, the next run can finish. Here the list names it.
 import base64
 import json
 import os
+import re
 import zlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,10 @@ from streamsink.table.table import Table
 
 # A list has such a name, in the folder of the journals, which Paimon never lists.
 _BEGINS = "removal-"
+# What a list may name, relative to the table. Anything else is not deleted, whoever has written the list.
+_DATA = re.compile(r"(?:[^/]+=[^/]*/)*bucket-[^/]+/[^/]+")
+_METADATA = re.compile(r"(?:manifest|index|statistics)/[^/]+")
+_SNAPSHOT, _TAG = re.compile(r"snapshot/snapshot-([0-9]+)"), re.compile(r"tag/tag-[^/]+")
 
 
 @dataclass(frozen=True)
@@ -98,18 +103,33 @@ class Removal:
             if whole["version"] != 1 or zlib.crc32(whole["body"].encode()) != whole["crc32"]:
                 raise ValueError("another version, or the checksum differs")
             body: dict[str, Any] = json.loads(whole["body"])
-            return cls(
+            found = cls(
                 tuple(Head(*head) for head in body["heads"]),
                 tuple(body["end"]) if body["end"] is not None else None,
                 tuple(DataFile(name, base64.b64decode(part), tuple(paths)) for name, part, paths in body["data"]),
                 tuple(body["metadata"]),
             )
+            found._check()
+            return found
         except (ValueError, KeyError, TypeError, AttributeError) as broken:
             raise Corrupt(
                 f"{path}: the list of what an expiry was deleting cannot be read. Nothing was deleted. Remove this "
                 "file: what it named stays, and remove_orphan_files finds it",
                 kind="removal.corrupt",
             ) from broken
+
+    def _check(self) -> None:
+        """Raises ValueError for a path that no list of this table has, and for a snapshot that no number protects."""
+        odd = [path for file in self.data for path in file.paths if not _DATA.fullmatch(path)]
+        odd += [file.name for file in self.data if [os.path.basename(path) for path in file.paths[:1]] != [file.name]]
+        odd += [path for path in self.metadata if not _METADATA.fullmatch(path)]
+        for head in self.heads:
+            number = _SNAPSHOT.fullmatch(head.path)
+            is_before = self.end is not None and head.number is not None and head.number < self.end[0]
+            is_one = is_before and number is not None and int(number[1]) == head.number
+            odd += [] if is_one or head.number is None and _TAG.fullmatch(head.path) else [head.path]
+        if odd:
+            raise ValueError(f"no list names such a file: {odd[0]}")
 
 
 @dataclass(frozen=True)
@@ -160,7 +180,7 @@ def _folder(table: Table) -> str:
 def _carry_out(table: Table, removal: Removal, path: str, needing: Needing) -> Removed:
     gone = _Heads(table, removal, needing()).delete()
     data, metadata = unnamed(table, removal, protecting(table, removal.end), needing().files)
-    table.file_io.delete_all([each for file in data for each in file.paths])
+    table.file_io.delete_all([table.layout.within(each) for file in data for each in file.paths])
     table.file_io.delete_all([table.layout.within(name) for name in metadata])
     if any(head.number is not None for head in removal.heads):
         _move_earliest(table)
