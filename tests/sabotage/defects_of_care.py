@@ -4,7 +4,7 @@ from tests.sabotage.defect import Defect
 
 _EXPIRY, _TAGS = "tests/table/test_expire_snapshots.py", "tests/table/test_tags.py"
 _BESIDE, _BACKGROUND = "tests/crash/test_expire_beside.py", "tests/protocol/test_maintenance.py"
-_ORPHANS = "tests/crash/test_orphan_files.py"
+_ORPHANS, _LISTS = "tests/crash/test_orphan_files.py", "tests/table/test_removal.py"
 _PLAN, _REMOVAL = "table/care/expire_snapshots.py", "table/care/removal.py"
 
 OF_CARE = (
@@ -15,7 +15,10 @@ OF_CARE = (
     Defect("a consumer keeps nothing", f"{_PLAN}:_needed", "() if only_changelogs else consumers(table)", "()", (_EXPIRY,)),
     Defect("the newest state of applications expires", f"{_PLAN}:_needed",
            "return needed.with_other(Needed(stated, why))", "return needed", (_EXPIRY,)),
-    Defect("files that a pending record names go", f"{_REMOVAL}:unnamed", "set(needed)", "set()", (_EXPIRY,)),
+    Defect("files that a pending record names go", f"{_REMOVAL}:unnamed", "needed | staying.names", "staying.names", (_EXPIRY,)),
+    Defect("what comes back for a while keeps nothing", f"{_REMOVAL}:protecting", "frozenset(between)", "frozenset()", (_LISTS,)),
+    Defect("a list names files of the table that was copied", "table/care/named.py:DataFile.of",
+           "table.layout.relative(data_file_path(table, table.known_schema, entry))", "data_file_path(table, table.known_schema, entry)", (_LISTS,)),
     Defect("snapshots since a pending record was made expire", "sinks/paimon/care/needed.py:_pending",
            "Needed(_base(table, place, record), ", "Needed(None, ", (_BESIDE,)),
     Defect("a record that comes again needs nothing", "sinks/paimon/care/needed.py:_pending",

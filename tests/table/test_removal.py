@@ -6,15 +6,19 @@ import pytest
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
+from streamsink.format.manifest import FileKind
 from streamsink.storage.file_io import FileIO
-from streamsink.table.care.expire_snapshots import expire
+from streamsink.table.care.expire_snapshots import expire, plan
 from streamsink.table.care.named import DataFile
 from streamsink.table.care.removal import Head, Removal, finish, unfinished
+from streamsink.table.care.tags import delete_tags
+from streamsink.table.commit.changes import Changes
 from streamsink.table.table import Table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash
-from tests.table.entries import ROOT
-from tests.table.test_expire_snapshots import check_whole, files, history, keep, nobody, over, rolls_back
+from streamsink.testing.memory import MemoryCalls
+from tests.table.entries import ROOT, add, commit, new_table, part
+from tests.table.test_expire_snapshots import change, check_whole, files, history, keep, nobody, over, rolls_back, tag
 
 _COPY = "/lake/shop.db/copy"
 
@@ -89,3 +93,75 @@ def test_a_list_that_names_what_no_list_names(odd):
     with pytest.raises(Corrupt, match="removal-x.json"):
         expire(over(table), keep(1), nobody)
     assert files(table) == before
+
+
+def _back(table, added, deleted):
+    """A commit that adds files of the past, which are there still, and deletes others."""
+    gone = tuple(dataclasses.replace(add(name, part("x")), kind=FileKind.DELETE) for name in deleted)
+    commit(table, Changes((*gone, *(add(name, part("x")) for name in added))), kind="OVERWRITE")
+
+
+# Each commit merges the manifests before it, so that no DELETE hides a file that comes back.
+_MERGED = {"manifest.full-compaction-threshold-size": "1 b"}
+
+
+@pytest.mark.parametrize("keeps", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("tagged", [False, True])
+def test_a_file_that_comes_back_for_a_while(keeps, tagged):
+    """A rollback as latest brings it; neither the first snapshot that stays nor the newest one names it."""
+    table = new_table(MemoryCalls(), options=_MERGED)
+    for added, deleted, kind in [
+        ("ab", "", "APPEND"),
+        ("c", "ab", "COMPACT"),
+        ("d", "", "APPEND"),
+        ("e", "", "APPEND"),
+        ("a", "c", "back"),
+        ("f", "", "APPEND"),
+        ("g", "ad", "COMPACT"),
+        ("h", "", "APPEND"),
+    ]:
+        _back(table, added, deleted) if kind == "back" else change(table, added, deleted, kind)
+    kept = ["cd", "cde", "ade", "adef", "efg", "efgh"][-keeps:]
+    if tagged:
+        tag(table, 2)
+    opened = over(table)
+    for number in (7, keeps):  # the second time what was read is known
+        expire(opened, keep(number), nobody)
+        found = check_whole(table)
+    wanted = {f"snapshot-{8 - keeps + n}": live for n, live in enumerate(kept, 1)}
+    assert found == wanted | ({"t": "c"} if tagged else {})
+    expire(over(table), keep(1), nobody)
+    if tagged:
+        delete_tags(over(table), ["t"], nobody)
+    assert {path.rpartition("/")[2] for path in files(table) if "/bucket-0/" in path} == set("efgh")
+
+
+def test_a_manifest_that_comes_back_for_a_while():
+    """Who publishes a record again has its manifest already."""
+    table = new_table(MemoryCalls(), options=_MERGED)
+    made = change(table, "ab").snapshot
+    [again] = table.manifests.delta_of(made)
+    change(table, "c", "ab", "OVERWRITE")
+    change(table, "d")
+    commit(table, Changes(), manifests=(again,))
+    change(table, "e", "a", "OVERWRITE")
+    change(table, "f")
+    expire(over(table), keep(4), nobody)
+    assert check_whole(table)["snapshot-4"] == "abcd"
+
+
+def test_what_is_known_of_snapshots_is_forgotten_when_the_table_goes_back():
+    """The same numbers come again, and bring other files."""
+    table = new_table(MemoryCalls(), options=_MERGED)
+    change(table, "ab")
+    change(table, "c", "ab", "COMPACT")
+    for name in "defg":
+        change(table, name)
+    opened = over(table)
+    assert {file.name for file in plan(opened, keep(5), nobody).removal.data} == {"a", "b"}
+    rolls_back(table, 3)
+    again = over(table)
+    _back(again, "a", "d")
+    change(again, "x", "a", "OVERWRITE")
+    change(again, "y")
+    assert {file.name for file in plan(opened, keep(5), nobody).removal.data} == {"b"}

@@ -24,7 +24,7 @@ from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
 from streamsink.journal.file_journal import JOURNAL_DIR
-from streamsink.table.care.named import DataFile, Named, metadata_of
+from streamsink.table.care.named import DataFile, Named, added_between, metadata_of
 from streamsink.table.history.retained import Root, roots
 from streamsink.table.table import Table
 
@@ -262,15 +262,23 @@ def is_there(table: Table, end: tuple[int, str] | None) -> bool:
     return found is not None and found.base_manifest_list == end[1]
 
 
+@dataclass(frozen=True)
+class Staying:
+    """What stays: roots that are asked what they name, and names of data files and metadata that others name."""
+
+    roots: tuple[Root, ...]
+    names: frozenset[str] = frozenset()
+
+
 def unnamed(
-    table: Table, removal: Removal, staying: Sequence[Root], needed: frozenset[str]
+    table: Table, removal: Removal, staying: Staying, needed: frozenset[str]
 ) -> tuple[list[DataFile], list[str]]:
     """What of the list nothing of ``staying`` names. Raises Corrupt where that cannot be told.
 
     needed: names of further files that stay.
     """
-    search, named = Named(table, removal.data), set(needed)
-    for root in staying:
+    search, named = Named(table, removal.data), set(needed | staying.names)
+    for root in staying.roots:
         try:
             named |= search.live_in(root)
             named |= metadata_of(table, root) if removal.metadata else set()
@@ -284,18 +292,20 @@ def unnamed(
     )
 
 
-def protecting(table: Table, end: tuple[int, str] | None, without: Collection[str] = ()) -> list[Root]:
+def protecting(table: Table, end: tuple[int, str] | None, without: Collection[str] = ()) -> Staying:
     """What stays, as of now, and may name something of a list. without: paths of heads that are about to go.
 
-    Snapshots behind the first one that stays descend from it: what neither it nor the newest one names, none of them
-    names. Where it is not there any more, all that is retained is asked.
+    Snapshots behind the first one that stays descend from it: of those before the newest one only what they have added
+    is asked. Where it is not there any more, all that is retained is asked in full. Raises Corrupt.
     """
-    newest = table.snapshots.latest()
-    if end is None or newest is None or not is_there(table, end):
-        found = roots(table)
+    newest, between = table.snapshots.latest(), None
+    if end is not None and newest is not None and is_there(table, end):
+        between = added_between(table, end[0], newest)
+    if end is None or newest is None or between is None:
+        found, between = list(roots(table)), set()
     else:
-        found = roots(table, but=lambda number: end[0] < number < newest.id)
-    return [root for root in found if root.path not in without]
+        found = list(roots(table, but=lambda number: end[0] < number < newest.id))
+    return Staying(tuple(root for root in found if root.path not in without), frozenset(between))
 
 
 def _move_earliest(table: Table) -> None:
