@@ -5,17 +5,20 @@ import threading
 
 import pytest
 
+from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Misuse
 from streamsink.events import Maintained
 from streamsink.options import SinkOptions
 from streamsink.sinks.paimon.care.background import BackgroundCare
+from streamsink.storage.s3 import S3FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.history.retained import tags
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
 from tests.crash.letters_world import LettersWorld
 from tests.crash.many_world import ManyWorld, check_complete
-from tests.crash.world import memory_world
+from tests.crash.world import World, memory_world
+from tests.storage.memory_s3 import MemoryS3Calls
 from tests.table.entries import commit
 
 _THREAD = "streamsink-maintenance"
@@ -54,6 +57,14 @@ def test_snapshots_expire_while_a_query_runs(way):
     ids = _table(world).snapshots.ids()
     assert expired and sorted(expired) == list(range(1, ids[0])) and all(event.elapsed_ms > 0 for event in done)
     assert done[0].table == world.driver.root and done[0].application == "streamsink"
+
+
+def test_it_runs_on_a_distant_store_too():
+    """Its thread asks the store beside the one of the batches."""
+    root = "s3://bucket/shop.db/orders"
+    world = World(MemoryS3Calls(), root, make_io=lambda over: S3FileIO(over, IdSource().new_id, root), small=True, **ON)
+    world.run(boundaries=ENDS)
+    assert world.ids() == list(range(ENDS[-1])) and _table(world).snapshots.ids()[0] > 3
 
 
 def test_nothing_is_done_without_the_option_or_before_something_is_published():

@@ -178,6 +178,18 @@ def test_a_consumer_keeps_what_it_reads_next():
     assert min(table.snapshots.ids()) == 3, "what cannot be read keeps everything"
 
 
+def test_who_keeps_many_snapshots_is_named(caplog):
+    """A consumer that reads no more, or a query that was given up, lets the table grow."""
+    table = history()
+    consume(table, 1)
+    assert plan(over(table), keep(1, limit=7), nobody).notes == ()
+    planned = plan(over(table), keep(1, limit=6), nobody)
+    said = "6 snapshots from 1 on, or more, would expire, and stay: consumer c reads snapshot 1 next"
+    assert planned.notes == (said,) and said in str(planned)
+    expire(over(table), keep(1, limit=6), nobody)
+    assert said in caplog.text
+
+
 def test_the_newest_state_of_applications_stays():
     """Others have committed since; the walk back to the states must find them."""
     table = history()

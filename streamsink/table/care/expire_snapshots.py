@@ -99,14 +99,14 @@ class ExpiryPlan:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        if not self.snapshots:
-            return f"{self.table}: no snapshot expires: {self.held}"
         files = f"{len(self.removal.data)} data files and {len(self.removal.metadata)} files of metadata"
-        lines = [
-            f"{self.table}: snapshots {self.snapshots[0]} to {self.snapshots[-1]} expire ({len(self.snapshots)}), with "
-            f"{files}; from {self.first_kept} on they stay: {self.held}"
-        ]
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+        said = f"{self.table}: no snapshot expires: {self.held}"
+        if self.snapshots:
+            said = (
+                f"{self.table}: snapshots {self.snapshots[0]} to {self.snapshots[-1]} expire ({len(self.snapshots)}), "
+                f"with {files}; from {self.first_kept} on they stay: {self.held}"
+            )
+        return "\n".join([said, *(f"  {note}" for note in self.notes)])
 
 
 def plan(table: Table, retention: Retention, needing: Needing, now_ms: int | None = None) -> ExpiryPlan:
@@ -116,16 +116,18 @@ def plan(table: Table, retention: Retention, needing: Needing, now_ms: int | Non
         return ExpiryPlan(table.root, (), 0, "it has no snapshot")
     ids = [number for number in ids if number <= newest.id]
     end, held = _end(table, retention, ids, Clock().now_ms() if now_ms is None else now_ms)
-    needed = _needed(table, newest, needing())
+    needed, kept = _needed(table, newest, needing()), tuple[str, ...]()
     if needed.since is not None and needed.since < end:
+        if needed.since <= ids[0] and end - ids[0] >= retention.limit:
+            kept = (f"{end - ids[0]} snapshots from {ids[0]} on, or more, would expire, and stay: {needed.why}",)
         end, held = needed.since, needed.why
     going, first = [number for number in ids if number < end], next(number for number in ids if number >= end)
     last = table.snapshots.load(first)
     if not going or last is None:
-        return ExpiryPlan(table.root, (), ids[0], held)
+        return ExpiryPlan(table.root, (), ids[0], held, notes=kept)
     doomed = [found for number in going if (found := table.snapshots.load(number)) is not None]
     removal, notes = _removal(table, doomed, last, needed.files)
-    return ExpiryPlan(table.root, tuple(s.id for s in doomed), first, held, removal, notes)
+    return ExpiryPlan(table.root, tuple(s.id for s in doomed), first, held, removal, (*kept, *notes))
 
 
 def expire(table: Table, retention: Retention, needing: Needing) -> ExpiryPlan:

@@ -105,9 +105,11 @@ def _pending(table: Table, place: str, application: str, states: Mapping[str, Ma
     journal.read_listing()
     said = states.get(application)
     published = AppState.told(said).sequence if said is not None and place == table.root else 0
+    of_tables = f"{application}{SUFFIX}" in states
     for sequence in journal.retained():
-        # The mark of a record that the table says it has is no mark of one that comes again.
-        if journal.is_marked(sequence) and (sequence <= published or is_certain(journal, sequence)):
+        # A mark is read only where it may be that of a record that comes again: not of one that the table says it has,
+        # nor of one of several tables.
+        if journal.is_marked(sequence) and (sequence <= published or of_tables or is_certain(journal, sequence)):
             continue
         record = journal.load(sequence)
         if record is not None:
