@@ -147,8 +147,12 @@ class Removed:
 
 
 def remove(table: Table, removal: Removal, needing: Needing) -> Removed:
-    """Carry the removal out, from the list on."""
-    if not (removal.heads or removal.data or removal.metadata):
+    """Carry the removal out, from the list on.
+
+    A tag with which nothing else goes needs no list, and one would outlive it: the same tag may be made again.
+    """
+    if not (removal.data or removal.metadata) and all(head.number is None for head in removal.heads):
+        _Heads(table, removal, needing()).delete()
         return Removed()
     path = os.path.join(_folder(table), f"{_BEGINS}{IdSource().new_id()}.json")
     table.file_io.create_if_absent(path, removal.to_json())
