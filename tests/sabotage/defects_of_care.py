@@ -46,5 +46,5 @@ OF_CARE = (
     Defect("an error of maintenance in the background is not told", "sinks/paimon/care/background.py:BackgroundCare.check",
            "self._error is not None", "False", (_BACKGROUND,)),
     Defect("a query that stops soon never looks after its table", "sinks/paimon/care/background.py:BackgroundCare._wait",
-           "return is_due and self._error is None", "return is_due and not self._is_stopping and self._error is None", (_BACKGROUND,)),
+           "self._is_due and self._error is None", "self._is_due and not self._is_stopping and self._error is None", (_BACKGROUND,)),
 )

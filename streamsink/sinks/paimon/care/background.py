@@ -42,7 +42,8 @@ class BackgroundCare(Care):
     """Runs maintenance after publishing, at most one run at a time and not more often than the options say.
 
     What was published last is followed by a run as well: a stop waits for that one, so that queries which run for a
-    moment now and then look after their tables too.
+    moment now and then look after their tables too. The thread is there while a run is due or under way, so nothing is
+    left of a query that ends without telling.
     """
 
     def __init__(
@@ -121,14 +122,15 @@ class BackgroundCare(Care):
         return self._maintainers[path]
 
     def _wait(self) -> bool:
-        """Until the next run is due; False when there is to be none. At the end what is due does not wait any more."""
+        """Until the next run may begin; False, and the thread ends, when none is due. A stop lets it begin at once."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_due or self._is_stopping or self._error is not None)
             left_ms = self._left_ms()
-            if left_ms > 0:
+            if self._is_due and left_ms > 0:
                 self._changed.wait_for(lambda: self._is_stopping, left_ms / 1000)
-            is_due, self._is_due = self._is_due, False
-            return is_due and self._error is None
+            is_due, self._is_due = self._is_due and self._error is None, False
+            if not is_due:
+                self._thread = None
+            return is_due
 
     def _left_ms(self) -> float:
         if self._begun_ms is None:
