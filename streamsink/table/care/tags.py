@@ -20,7 +20,7 @@ from streamsink.table.history.retained import Root, tag_path, tags
 from streamsink.table.table import Table
 
 _CREATED, _RETAINED = "tagCreateTime", "tagTimeRetained"
-_DEFAULT_TIME = "tag.default-time-retained"
+DEFAULT_TIME = "tag.default-time-retained"
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ def past_their_time(table: Table, now_ms: int | None = None, older_than_ms: floa
 
 def default_time_ms(table: Table) -> float | None:
     """For how long a tag is kept that says nothing of it; None for always. Raises Misuse ``option.value``."""
-    given = table.known_schema.options.get(_DEFAULT_TIME)
-    return parse_duration(table.root, _DEFAULT_TIME, given) if given is not None else None
+    given = table.known_schema.options.get(DEFAULT_TIME)
+    return parse_duration(table.root, DEFAULT_TIME, given) if given is not None else None
 
 
 def _removal(table: Table, tag: Root, going: set[str], needed: frozenset[str]) -> Removal:
