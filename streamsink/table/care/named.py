@@ -106,7 +106,7 @@ def _added_by(table: Table, number: int) -> frozenset[str] | None:
     if snapshot is None:
         return None
     try:
-        found = _own_metadata(table, snapshot, Kind.SNAPSHOT)
+        found = own_metadata(table, snapshot, Kind.SNAPSHOT)
         for meta in table.manifests.delta_of(snapshot):
             found.add(f"manifest/{meta.file_name}")
             entries = table.manifests.read(meta.file_name) if meta.num_added_files else ()
@@ -124,15 +124,18 @@ def metadata_of(table: Table, root: Root, *, gone_ok: bool = False) -> set[str]:
     gone_ok: whether lists may be missing, as of a snapshot whose deletion had begun. Raises Corrupt for one that cannot
     be read.
     """
-    snapshot, found = root.snapshot, set[str]()
     kind = Kind.CHANGELOG if gone_ok else root.kind
-    changelog = [snapshot.changelog_manifest_list] if snapshot.changelog_manifest_list else []
-    for name in (*_lists(snapshot), *changelog):
-        found |= {f"manifest/{meta.file_name}" for meta in _list_of(table.manifests, name, kind)}
-    return found | _own_metadata(table, snapshot, kind)
+    found = {f"manifest/{name}" for name in manifests_of(table, root.snapshot, kind)}
+    return found | own_metadata(table, root.snapshot, kind)
 
 
-def _own_metadata(table: Table, snapshot: Snapshot, kind: Kind) -> set[str]:
+def manifests_of(table: Table, snapshot: Snapshot, kind: Kind) -> set[str]:
+    """Names of the manifests in all lists of the snapshot, which may be called anything. Raises Corrupt."""
+    lists = (*_lists(snapshot), snapshot.changelog_manifest_list)
+    return {meta.file_name for name in lists if name for meta in _list_of(table.manifests, name, kind)}
+
+
+def own_metadata(table: Table, snapshot: Snapshot, kind: Kind) -> set[str]:
     """As ``metadata_of``, without what its lists name."""
     lists = (*_lists(snapshot), snapshot.changelog_manifest_list)
     found = {f"manifest/{name}" for name in lists if name}

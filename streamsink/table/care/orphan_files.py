@@ -12,7 +12,7 @@ from streamsink.clock import Clock
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.manifest import FileKind
 from streamsink.table.care.expire_snapshots import everybody_needing
-from streamsink.table.care.named import metadata_of
+from streamsink.table.care.named import manifests_of, own_metadata
 from streamsink.table.care.removal import Needed, Needing, finish
 from streamsink.table.history.retained import roots
 from streamsink.table.table import Table
@@ -110,12 +110,11 @@ def _named(table: Table) -> set[str]:
     found, read = set[str](), set[str]()
     for root in roots(table):
         try:
-            metadata = metadata_of(table, root)
-            for name in metadata:
-                manifest = os.path.basename(name)
-                if name.startswith("manifest/manifest-") and not manifest.startswith("manifest-list-"):
-                    found |= _added(table, manifest) if manifest not in read else set()
-                    read.add(manifest)
+            manifests = manifests_of(table, root.snapshot, root.kind)
+            metadata = {f"manifest/{name}" for name in manifests} | own_metadata(table, root.snapshot, root.kind)
+            for manifest in manifests - read:
+                found |= _added(table, manifest)
+                read.add(manifest)
         except Corrupt:
             if table.file_io.exists(root.path):
                 raise

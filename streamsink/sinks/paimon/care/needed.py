@@ -11,6 +11,7 @@ from typing import Any
 from streamsink.errors import Misuse
 from streamsink.journal.announced import announced_in
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
+from streamsink.journal.identity import is_of
 from streamsink.journal.others import is_certain
 from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable
 from streamsink.sinks.paimon.past.place import SUFFIX
@@ -51,17 +52,17 @@ def needed_of_all(table: Table, places: Sequence[str] = (), without: Collection[
 
     def needed() -> Needed:
         states = table.states.read(table.snapshots.latest()).by_application
-        found, missing = Needed(), {_journal_of(name) for name in states} - set(without)
+        found, missing = Needed(), {name for name in states if _journal_of(name) not in without}
         for place in dict.fromkeys([*_places(table, states, everywhere=True), *places]):
             applications = _applications(table, place)
-            missing -= set(applications)
+            missing -= {name for name in missing if _is_of(table, place, applications, name, states[name])}
             journals = [os.path.join(place, JOURNAL_DIR, name) for name in applications]
             found = found.with_other(Needed(attempts=frozenset(announced_in(table.file_io, journals))))
             for application in applications:
                 for part in _pending(table, place, application, states):
                     found = found.with_other(part)
         if missing:
-            raise _unknown(table, sorted(missing))
+            raise _unknown(table, sorted(set(map(_journal_of, missing))))
         return found
 
     return needed
@@ -70,6 +71,18 @@ def needed_of_all(table: Table, places: Sequence[str] = (), without: Collection[
 def _journal_of(name: str) -> str:
     """The application whose journal it is. name: as the table's states have it."""
     return name.partition("@")[0]
+
+
+def _is_of(table: Table, place: str, applications: Sequence[str], name: str, said: Mapping[str, Any]) -> bool:
+    """Whether the journal that wrote this state lies there. Those of other tables may have the same name."""
+    application, state = _journal_of(name), AppState.told(said)
+    if application not in applications:
+        return False
+    if is_of(table.file_io, os.path.join(place, JOURNAL_DIR, application), state):
+        return True
+    journal = FileJournal(table.file_io, place, application, 2)  # earlier code gave it no identity
+    journal.read_listing()
+    return not state.journal_id and bool(journal.retained())
 
 
 def _unknown(table: Table, missing: Sequence[str]) -> Misuse:
