@@ -155,7 +155,7 @@ def test_a_moment_within_the_last_hour_is_refused():
 
 
 def test_a_journal_of_the_same_name_is_not_that_of_the_table():
-    """Most queries have the default name. Such a journal lies beside, of another table, and knows nothing of this one."""
+    """Most queries have the default name. Such a journal lies beside, of another table, and knows nothing of it."""
     world = memory_world()
     world.run()
     [table] = _tables(world)

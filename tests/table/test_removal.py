@@ -1,5 +1,6 @@
 """Lists of what goes, in places and at times that nobody thought of when they were written."""
 
+import copy
 import dataclasses
 
 import pytest
@@ -165,3 +166,22 @@ def test_what_is_known_of_snapshots_is_forgotten_when_the_table_goes_back():
     change(again, "x", "a", "OVERWRITE")
     change(again, "y")
     assert {file.name for file in plan(opened, keep(5), nobody).removal.data} == {"b"}
+
+
+def test_what_a_run_asks_does_not_grow_with_the_snapshots_that_stay():
+    """Counted in calls: a run that finds nothing to do, and one that lets one snapshot expire. The first run of an
+    opening reads besides what each of those has added."""
+    table, asked = history(), {}
+    for many in (10, 40):
+        while table.snapshots.latest().id < many:
+            change(table, application="streamsink", state={"sequence": 1})
+        for what, retention in (("nothing", keep(many)), ("one", keep(many - 1))):
+            calls = CrashingCalls(copy.deepcopy(table.file_io._calls))
+            opened = over(table, calls)
+            plan(opened, keep(many - 1), nobody)
+            calls.log.clear()
+            count = calls.count
+            assert len(expire(opened, retention, nobody).snapshots) == (what == "one")
+            asked[what, many] = calls.by_name["read"], calls.count - count
+    print(f"\n[calls of a run (reads, all): {asked}]")
+    assert (asked["nothing", 10], asked["one", 10]) == (asked["nothing", 40], asked["one", 40])
