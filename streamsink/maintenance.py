@@ -230,7 +230,9 @@ def remove_orphan_files(
     before_ms = older_than.timestamp() * 1000 if older_than is not None else None
 
     def do(table: "Table", needing: "Needing") -> "OrphanPlan":
-        needing = needed_of_all(table, tuple(map(table_path, journals)), without_journals)
+        needing = needed_of_all(
+            table, tuple(map(table_path, [journals] if isinstance(journals, str) else journals)), without_journals
+        )
         return plan(table, needing, before_ms) if dry_run else remove_orphans(table, needing, before_ms)
 
     return _with_table(path, "remove_orphan_files", do, (), SinkOptions.of(str(path), settings, options))
@@ -248,4 +250,7 @@ def _with_table(path: Any, name: str, do: Any, journals: Sequence[str], options:
     with told_of(root, name):
         io = under_lock(Store(root, options.store_options, options.flush).open(), root, options)
         table = open_table(io, root, for_writing=True)
-        return do(table, needed_by_journals(table, tuple(map(table_path, journals))))
+        return do(
+            table,
+            needed_by_journals(table, tuple(map(table_path, [journals] if isinstance(journals, str) else journals))),
+        )

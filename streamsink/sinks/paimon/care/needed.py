@@ -33,7 +33,7 @@ def needed_by_journals(table: Table, places: Sequence[str] = ()) -> Needing:
     def needed() -> Needed:
         states = table.states.read(table.snapshots.latest()).by_application
         found = Needed()
-        for place in dict.fromkeys([*_places(table, states, everywhere=False), *places]):
+        for place in dict.fromkeys([*_places(table, states, everywhere=False), *_given(table, places)]):
             for application in _applications(table, place):
                 for part in _pending(table, place, application, states):
                     found = found.with_other(part)
@@ -53,7 +53,7 @@ def needed_of_all(table: Table, places: Sequence[str] = (), without: Collection[
     def needed() -> Needed:
         states = table.states.read(table.snapshots.latest()).by_application
         found, missing = Needed(), {name for name in states if _journal_of(name) not in without}
-        for place in dict.fromkeys([*_places(table, states, everywhere=True), *places]):
+        for place in dict.fromkeys([*_places(table, states, everywhere=True), *_given(table, places)]):
             applications = _applications(table, place)
             missing -= {name for name in missing if _is_of(table, place, applications, name, states[name])}
             journals = [os.path.join(place, JOURNAL_DIR, name) for name in applications]
@@ -96,16 +96,40 @@ def _unknown(table: Table, missing: Sequence[str]) -> Misuse:
 
 
 def _places(table: Table, states: Iterable[str], *, everywhere: bool) -> Iterator[str]:
-    yield table.root
-    above = table.root
-    for _ in range(_ABOVE):
-        above, _, name = above.rpartition("/")
-        if not name or not above or above.endswith("/"):
-            break
-        yield above
-    if everywhere or any("@" in name and not name.endswith(SUFFIX) for name in states):
-        folder = table.root.rpartition("/")[0]
-        yield from (f"{folder}/{e.name}" for e in table.file_io.entries(folder) if e.is_dir and e.name != JOURNAL_DIR)
+    """Where journals may lie: as the table's path says it, and where that leads by links."""
+    beside = everywhere or any("@" in name and not name.endswith(SUFFIX) for name in states)
+    for root in dict.fromkeys((table.root, _real(table.root))):
+        yield root
+        above = root
+        for _ in range(_ABOVE):
+            above, _, name = above.rpartition("/")
+            if not name or not above or above.endswith("/"):
+                break
+            yield above
+        folder = root.rpartition("/")[0]
+        entries = table.file_io.entries(folder) if beside else ()
+        yield from (f"{folder}/{e.name}" for e in entries if e.is_dir and e.name != JOURNAL_DIR)
+
+
+def _real(path: str) -> str:
+    """Without symbolic links, which only a local disk has."""
+    return path if "://" in path else os.path.realpath(path)
+
+
+def _is_at(table: Table, path: str) -> bool:
+    return path == table.root or _real(path) == _real(table.root)
+
+
+def _given(table: Table, places: Sequence[str]) -> Sequence[str]:
+    """The same. Raises Misuse for one in which no journal lies: then it is another one that is meant."""
+    for place in places:
+        if not _applications(table, place):
+            raise Misuse(
+                f"{table.root}: journals names {place}, and no journal lies there, expected a table or folder that has "
+                f"a folder '{JOURNAL_DIR}' with the journal of an application. Nothing was deleted. Give that one",
+                kind="journals.none",
+            )
+    return places
 
 
 def _applications(table: Table, place: str) -> list[str]:
@@ -117,7 +141,7 @@ def _pending(table: Table, place: str, application: str, states: Mapping[str, Ma
     journal = FileJournal(table.file_io, place, application, 2, of_table=True)
     journal.read_listing()
     said = states.get(application)
-    published = AppState.told(said).sequence if said is not None and place == table.root else 0
+    published = AppState.told(said).sequence if said is not None and _is_at(table, place) else 0
     of_tables = f"{application}{SUFFIX}" in states
     for sequence in journal.retained():
         # A mark is read only where it may be that of a record that comes again: not of one that the table says it has,
@@ -132,7 +156,8 @@ def _pending(table: Table, place: str, application: str, states: Mapping[str, Ma
 def _why(place: str, record: Committable) -> str:
     return (
         f"record {record.state.sequence} of application '{record.application}' in {place} is not marked as published; "
-        "the query's next batch, or its next start, marks it"
+        "the query's next batch, or its next start, marks it; where the query is no more, "
+        f"streamsink.retire({place!r}, application='{record.application}') takes it out"
     )
 
 
@@ -140,11 +165,11 @@ def _base(table: Table, place: str, record: Committable) -> int | None:
     """Number of the snapshot on which the record was made; None where it has no part for this table."""
     payload, found = record.payload, list[int | None]()
     letters = payload.get(DEAD_LETTERS)
-    if letters is not None and f"{place.rpartition('/')[0]}/{letters['name']}" == table.root:
+    if letters is not None and _is_at(table, f"{place.rpartition('/')[0]}/{letters['name']}"):
         found.append(letters.get("base"))
     if "tables" in payload:
-        found += [e.get("base") for e in payload["tables"] if os.path.join(place, e["path"]) == table.root]
-    elif place == table.root and record.state.table_id == table.table_id:
+        found += [e.get("base") for e in payload["tables"] if _is_at(table, os.path.join(place, e["path"]))]
+    elif _is_at(table, place) and record.state.table_id == table.table_id:
         found.append(payload.get("base"))
     return min((base or 0 for base in found), default=None)
 
