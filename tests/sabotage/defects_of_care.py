@@ -22,7 +22,7 @@ OF_CARE = (
     Defect("snapshots since a pending record was made expire", "sinks/paimon/care/needed.py:_pending",
            "Needed(_base(table, place, record), ", "Needed(None, ", (_BESIDE,)),
     Defect("a record that comes again needs nothing", "sinks/paimon/care/needed.py:_pending",
-           "(sequence <= published or is_certain(journal, sequence))", "True", (_BESIDE,)),
+           "(sequence <= published or of_tables or is_certain(journal, sequence))", "True", (_BESIDE,)),
     Defect("journals of several tables are not asked", "sinks/paimon/care/needed.py:_places",
            "yield above", "pass", (_BESIDE,)),
     Defect("the journal of dead letters is not asked", "sinks/paimon/care/needed.py:_places",

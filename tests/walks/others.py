@@ -6,8 +6,11 @@ from streamsink.commands.retire import retire as retire_application
 from streamsink.errors import Corrupt, Misuse, StreamsinkError
 from streamsink.format.snapshot import APPEND, COMPACT, OVERWRITE
 from streamsink.options import SinkOptions
-from streamsink.sinks.paimon.care.needed import needed_by_journals
+from streamsink.sinks.paimon.care.needed import needed_by_journals, needed_of_all
 from streamsink.table.care.expire_snapshots import Retention, expire
+from streamsink.table.care.orphan_files import remove_orphans
+from streamsink.table.care.tags import delete_tags
+from streamsink.table.history.retained import tags
 from streamsink.table.table import open_table
 from tests.walks.events import event, query_of
 from tests.walks.foreign import Others
@@ -77,6 +80,34 @@ def own_expiry(walk, keep):
         world.others.changes += 1
         world.accident("expiry-ever")
         world.forget_rollbacks()
+
+
+@event(1)
+def own_untag(walk, which):
+    """A tag is deleted by streamsink's own hand, with what only it needs."""
+    world = walk.world
+    if not world.others.is_table():
+        return
+    table = open_table(world.others.io, world.others.root, for_writing=True)
+    names = sorted(tag.name for tag in tags(table))
+    if names:
+        with contextlib.suppress(Corrupt):
+            delete_tags(table, [names[which % len(names)]], needed_by_journals(table))
+        world.others.changes += 1
+
+
+@event(2, 0)
+def own_cleaning(walk):
+    """Two days pass, and orphan files are removed by streamsink's own hand."""
+    world = walk.world
+    if not world.others.is_table():
+        return
+    for file in getattr(world.store, "_names", {}).values():
+        file.modified_ms -= 2 * 86_400_000
+    table = open_table(world.others.io, world.others.root, for_writing=True)
+    with contextlib.suppress(Corrupt, Misuse):
+        if remove_orphans(table, needed_of_all(table)).paths:
+            world.others.changes += 1
 
 
 @event(2, 2)
