@@ -7,6 +7,7 @@ import pytest
 
 import streamsink
 from streamsink.errors import Misuse
+from streamsink.sinks.paimon.care import needed as journals
 from streamsink.sinks.paimon.care.needed import needed_by_journals
 from streamsink.storage.calls import PosixCalls
 from streamsink.table.care.expire_snapshots import Retention, expire, plan
@@ -174,3 +175,12 @@ def test_a_query_that_is_no_more_is_retired(tmp_path):
     streamsink.retire(world.driver.root, application="streamsink")
     newest = table.snapshots.latest().id
     assert plan(table, _ALL, needed_by_journals(table)).snapshots == tuple(range(1, newest))
+
+
+def test_the_journal_of_several_tables_is_found_far_above_them(monkeypatch):
+    """A table's path may lie deep below the folder of its query."""
+    world = ManyWorld()
+    assert die_at_step("precommit.saved", 4, world)
+    table = open_table(world.file_io(world.calls), f"{world.root}/a", for_writing=True)
+    monkeypatch.setattr(journals, "_ABOVE", 0)
+    assert needed_by_journals(table)().since == table.snapshots.latest().id

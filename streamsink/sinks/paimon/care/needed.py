@@ -4,6 +4,7 @@ A restart asks the snapshots since such a record was made whether they name it (
 snapshot on which its own is built is that one still (``table/commit/late.py``). So these snapshots stay.
 """
 
+import itertools
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from streamsink.sinks.paimon.past.place import SUFFIX
 from streamsink.table.care.removal import Needed, Needing
 from streamsink.table.table import Table
 
-# How many folders above a table a query of several tables may keep its journal.
+# In how many folders above a table the journal of a query of several tables is looked for that the table does not know.
 _ABOVE = 3
 
 
@@ -100,15 +101,22 @@ def _places(table: Table, states: Iterable[str], *, everywhere: bool) -> Iterato
     beside = everywhere or any("@" in name and not name.endswith(SUFFIX) for name in states)
     for root in dict.fromkeys((table.root, _real(table.root))):
         yield root
-        above = root
-        for _ in range(_ABOVE):
-            above, _, name = above.rpartition("/")
-            if not name or not above or above.endswith("/"):
-                break
-            yield above
+        yield from _above(table, root, states)
         folder = root.rpartition("/")[0]
         entries = table.file_io.entries(folder) if beside else ()
         yield from (f"{folder}/{e.name}" for e in entries if e.is_dir and e.name != JOURNAL_DIR)
+
+
+def _above(table: Table, root: str, states: Iterable[str]) -> Iterator[str]:
+    """The folders above, further up only while the journal of a query of several tables has not been found."""
+    missing = {_journal_of(name) for name in states if name.endswith(SUFFIX)}
+    above, _, name = root.rpartition("/")
+    for depth in itertools.count():
+        if not name or not above or above.endswith("/") or depth >= _ABOVE and not missing:
+            return
+        yield above
+        missing -= set(_applications(table, above)) if missing else set()
+        above, _, name = above.rpartition("/")
 
 
 def _real(path: str) -> str:
