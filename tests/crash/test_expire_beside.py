@@ -23,7 +23,7 @@ from tests.table.entries import commit
 # Nothing stays but what somebody needs.
 _ALL = Retention(num_min=1, num_max=1, time_ms=10**15, limit=100)
 # The gate tries each so-manieth state, and the soak all.
-_STRIDES = pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.soak)])
+_STRIDES = pytest.mark.parametrize("stride", [91, pytest.param(1, marks=pytest.mark.soak)])
 
 
 def _expires(world) -> int:

@@ -42,7 +42,7 @@ def _cleans(world) -> int:
     return sum(len(remove_orphans(table, needed_of_all(table)).paths) for table in _tables(world))
 
 
-@pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("stride", [151, pytest.param(1, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("make", [memory_world, ManyWorld, LettersWorld], ids=["one", "many", "letters"])
 def test_cleaning_after_a_death(make, stride, rng):
     """Days later. The restart finds all that it needs."""
