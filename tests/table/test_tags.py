@@ -130,6 +130,14 @@ def test_tags_whose_time_is_over():
     assert past_their_time(table, None, now + DAY) == ["long", "short"]
 
 
+@pytest.mark.parametrize("days", [10**7, 10**12])
+def test_a_time_beyond_all_dates_is_for_ever(days):
+    """Such a tag does not end the query that looks after the table."""
+    table = history()
+    create_tag(over(table), "t", 3, days * float(DAY))
+    assert past_their_time(table) == []
+
+
 def test_a_tag_that_is_made_again_after_a_deletion_that_died():
     """Its list names a tag of this name and this snapshot, and is not finished yet."""
     for number in (3, 7):
