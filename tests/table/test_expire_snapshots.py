@@ -378,6 +378,8 @@ def test_what_cannot_be_read_of_what_stays_keeps_everything():
         ({"snapshot.num-retained.min": "0"}, {}),
         ({"snapshot.num-retained.max": "3"}, {}),
         ({}, {"limit": 0}),
+        ({"snapshot.num-retained.min": "1"}, {"num_max": "3"}),
+        ({"snapshot.num-retained.min": "1"}, {"num_min": True}),
         ({"changelog.time-retained": "2 h"}, {}),
     ],
 )
