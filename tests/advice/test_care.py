@@ -20,8 +20,8 @@ from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import advice, follows, told
 from tests.crash.world import posix_world
-from tests.table.entries import commit
-from tests.table.test_expire_snapshots import ROOT, check_whole, consume, history, keep, nobody, over
+from tests.table.caring import check_whole, consume, history, keep, nobody, over
+from tests.table.entries import ROOT, commit
 
 
 def _refused(table) -> Corrupt:

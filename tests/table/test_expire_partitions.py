@@ -15,8 +15,8 @@ from streamsink.table.commit.changes import Changes
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash
 from streamsink.testing.memory import MemoryCalls
+from tests.table.caring import nobody, over
 from tests.table.entries import OPTIONS, add, commit, live, new_table, part
-from tests.table.test_expire_snapshots import nobody, over
 
 NOW = int(datetime(2024, 3, 10, 12).timestamp() * 1000)
 DAYS = ["2024-03-01", "2024-03-08 13:00:00", "2024-03-09", "2024-03-10", None, "soon", "2024-3-2", "2024-03-01 x"]

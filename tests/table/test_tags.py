@@ -17,18 +17,8 @@ from streamsink.table.care.tags import create_tag, delete_tags, deletion_of, pas
 from streamsink.table.history.retained import tag_path, tags
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash
+from tests.table.caring import HISTORY_OF, change, check_whole, consume, files, history, keep, nobody, over
 from tests.table.entries import ROOT
-from tests.table.test_expire_snapshots import (
-    HISTORY_OF,
-    change,
-    check_whole,
-    consume,
-    files,
-    history,
-    keep,
-    nobody,
-    over,
-)
 
 DAY = 86_400_000
 
