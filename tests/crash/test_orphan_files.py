@@ -19,8 +19,8 @@ from tests.crash.many_world import ManyWorld, check_complete
 from tests.crash.sweeps import deaths
 from tests.crash.world import World, die_at_step, ends_right, expected, memory_world
 from tests.storage.memory_s3 import MemoryS3Calls
+from tests.table.caring import change, check_whole, over
 from tests.table.entries import new_table
-from tests.table.test_expire_snapshots import change, check_whole, over
 
 DAY = 86_400_000
 

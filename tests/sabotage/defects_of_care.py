@@ -24,7 +24,7 @@ OF_CARE = (
     Defect("a record that comes again needs nothing", "sinks/paimon/care/needed.py:_pending",
            "(sequence <= published or of_tables or is_certain(journal, sequence))", "True", (_BESIDE,)),
     Defect("journals of several tables are not asked", "sinks/paimon/care/needed.py:_places",
-           "yield above", "pass", (_BESIDE,)),
+           "yield from _above(table, root, states)", "pass", (_BESIDE,)),
     Defect("the journal of dead letters is not asked", "sinks/paimon/care/needed.py:_places",
            'everywhere or any("@" in name and not name.endswith(SUFFIX) for name in states)', "everywhere", (_BESIDE,)),
     Defect("what is retained is not asked again when the snapshots are gone", f"{_REMOVAL}:_carry_out",

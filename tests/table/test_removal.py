@@ -18,8 +18,8 @@ from streamsink.table.table import Table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash
 from streamsink.testing.memory import MemoryCalls
+from tests.table.caring import change, check_whole, files, history, keep, nobody, over, rolls_back, tag
 from tests.table.entries import ROOT, add, commit, new_table, part
-from tests.table.test_expire_snapshots import change, check_whole, files, history, keep, nobody, over, rolls_back, tag
 
 _COPY = "/lake/shop.db/copy"
 
