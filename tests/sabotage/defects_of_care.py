@@ -49,6 +49,8 @@ OF_CARE = (
            "in {name for name in manifests - read if name.startswith('manifest-') and 'list' not in name}", (_ORPHANS,)),
     Defect("a list outlives the tag that goes with nothing", "table/care/removal.py:remove",
            "not (removal.data or removal.metadata) and", "False and", (_TAGS,)),
+    Defect("a table without snapshots keeps nothing of what it went back to", f"{_REMOVAL}:_has_snapshots",
+           "not heads or table.snapshots.ids()", "True", (_LISTS,)),
     Defect("journals behind a link are not asked", "sinks/paimon/care/needed.py:_real", "os.path.realpath(path)", "path", (_BESIDE,)),
     Defect("an error of maintenance in the background is not told", "sinks/paimon/care/background.py:BackgroundCare.check",
            "self._error is not None", "False", (_BACKGROUND,)),

@@ -18,7 +18,7 @@ from streamsink.table.table import Table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash
 from streamsink.testing.memory import MemoryCalls
-from tests.table.caring import change, check_whole, files, history, keep, nobody, over, rolls_back, tag
+from tests.table.caring import HISTORY_OF, change, check_whole, files, history, keep, nobody, over, rolls_back, tag
 from tests.table.entries import ROOT, add, commit, new_table, part
 
 _COPY = "/lake/shop.db/copy"
@@ -185,3 +185,33 @@ def test_what_a_run_asks_does_not_grow_with_the_snapshots_that_stay():
             asked[what, many] = calls.by_name["read"], calls.count - count
     print(f"\n[calls of a run (reads, all): {asked}]")
     assert (asked["nothing", 10], asked["one", 10]) == (asked["nothing", 40], asked["one", 40])
+
+
+@pytest.mark.parametrize("hint", [True, False])
+def test_a_rollback_to_a_snapshot_whose_deletion_dies(hint):
+    """The table has no snapshot then. The next run puts it back, or deletes nothing until somebody else has done so."""
+    for number in range(1, 5):
+        table = history()
+        mortal = CrashingCalls(table.file_io._calls)
+
+        def goes(path, table=table, mortal=mortal, number=number, unlink=mortal.unlink):
+            unlink_rolled = path.endswith(f"/snapshot-{number}")
+            if unlink_rolled:
+                rolls_back(over(table), number)
+            unlink(path)
+            if unlink_rolled:
+                mortal.dead = True
+                raise InjectedCrash("after the head")
+
+        mortal.unlink = goes
+        with pytest.raises(InjectedCrash):
+            expire(over(table, mortal), keep(2), nobody)
+        assert over(table).snapshots.ids() == [] and unfinished(over(table))
+        if not hint:
+            table.file_io.delete(table.layout.latest_hint)
+            before = files(table)
+            expire(over(table), keep(1), nobody)
+            assert files(table) == before
+            table.file_io.replace(table.layout.latest_hint, str(number).encode(), "x")
+        expire(over(table), keep(1), nobody)
+        assert check_whole(table) == {f"snapshot-{number}": HISTORY_OF[number]} and unfinished(over(table)) == []

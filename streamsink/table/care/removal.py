@@ -22,6 +22,7 @@ from typing import Any
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
+from streamsink.events import log
 from streamsink.format.snapshot import Snapshot
 from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.table.care.named import DataFile, Named, added_between, metadata_of
@@ -65,12 +66,14 @@ Needing = Callable[[], Needed]
 class Head:
     """A snapshot or a tag that goes. path: relative to the table. base_list: no other snapshot has a list of this name.
 
-    number: of a snapshot; None for a tag, which no number protects.
+    number: of a snapshot; None for a tag, which no number protects. content: of a snapshot's file, packed, to put
+    it back.
     """
 
     path: str
     base_list: str
     number: int | None
+    content: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class Removal:
     def to_json(self) -> bytes:
         """The list's bytes, with a checksum: what a crash has torn deletes nothing."""
         body = {
-            "heads": [[head.path, head.base_list, head.number] for head in self.heads],
+            "heads": [[head.path, head.base_list, head.number, head.content] for head in self.heads],
             "end": self.end,
             "data": [[f.name, base64.b64encode(f.partition).decode(), list(f.paths)] for f in self.data],
             "metadata": list(self.metadata),
@@ -183,6 +186,8 @@ def _folder(table: Table) -> str:
 
 def _carry_out(table: Table, removal: Removal, path: str, needing: Needing) -> Removed:
     gone = _Heads(table, removal, needing()).delete()
+    if not _has_snapshots(table, removal):
+        return Removed(gone)
     data, metadata = unnamed(table, removal, protecting(table, removal.end), needing().files)
     table.file_io.delete_all([table.layout.within(each) for file in data for each in file.paths])
     table.file_io.delete_all([table.layout.within(name) for name in metadata])
@@ -190,6 +195,36 @@ def _carry_out(table: Table, removal: Removal, path: str, needing: Needing) -> R
         _move_earliest(table)
     table.file_io.delete(path)
     return Removed(gone, len(data), len(metadata))
+
+
+def _has_snapshots(table: Table, removal: Removal) -> bool:
+    """Whether the table has snapshots, or is none any more.
+
+    Where it has none although lists of heads are there, it went back to a head at the moment at which that was deleted,
+    and whoever did so has died: the head is put back, by the hint.
+    """
+    io, layout = table.file_io, table.layout
+    heads = {head.number: head for head in removal.heads if head.number is not None}
+    if not heads or table.snapshots.ids():
+        return True
+    left = {number: head for number, head in heads.items() if io.exists(layout.manifest(head.base_list))}
+    if not left:
+        return True
+    try:
+        hint = io.read(layout.latest_hint).decode().strip()
+    except FileNotFoundError:
+        hint = ""
+    head = left.get(int(hint)) if hint.isdecimal() else None
+    if head is None or not head.content:
+        log.warning(
+            "%s: there is no snapshot, so nothing that is to go is deleted. A rollback may have gone back to one that "
+            "was just expiring: restore it from a backup",
+            table.root,
+        )
+        return False
+    io.create_if_absent(layout.within(head.path), zlib.decompress(base64.b64decode(head.content)), IdSource().new_id())
+    log.warning("%s: snapshot %d is put back, since the table went back to it when it expired", table.root, head.number)
+    return True
 
 
 class _Heads:
@@ -321,4 +356,9 @@ def _move_earliest(table: Table) -> None:
 def head_of(table: Table, snapshot: Snapshot) -> Head:
     """The snapshot as something that goes."""
     path = table.layout.relative(table.layout.snapshot(snapshot.id))
-    return Head(path, snapshot.base_manifest_list, snapshot.id)
+    return Head(path, snapshot.base_manifest_list, snapshot.id, _packed(snapshot.to_json()))
+
+
+def _packed(data: bytes) -> str:
+    """States of applications may be large, and a list has many snapshots."""
+    return base64.b64encode(zlib.compress(data, 1)).decode()
