@@ -1,15 +1,17 @@
 """Orphan files go, and nothing else: whatever is pending, being made, or retained stays, after any death of a query."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from streamsink.clock import IdSource
+from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.manifest_list import write_manifest_list
 from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.sinks.paimon.care.needed import needed_of_all
 from streamsink.storage.s3 import S3FileIO
+from streamsink.table.care import orphan_files
 from streamsink.table.care.orphan_files import plan, remove_orphans
 from streamsink.table.care.removal import Needed
 from streamsink.table.table import is_table, open_table
@@ -182,3 +184,19 @@ def test_files_in_manifests_of_any_name_stay(name):
         file.modified_ms -= 2 * DAY
     assert check_whole(table)["snapshot-1"] == "ab"
     assert plan(over(table), Needed).paths == ()
+
+
+def test_a_clock_that_is_ahead_makes_no_file_old(monkeypatch):
+    """The store tells how old its files are; files of other programs that are about to be committed are young."""
+    world = memory_world()
+    world.run()
+    [table] = _tables(world)
+    young = f"{table.root}/part=a/bucket-0/data-x"
+    table.file_io.write(young, b"12")
+    now = Clock().now_ms()
+    monkeypatch.setattr(orphan_files, "Clock", lambda: SimpleNamespace(now_ms=lambda: now + 2 * DAY))
+    before = set(world.calls._names)
+    assert remove_orphans(table, needed_of_all(table)).paths == ()
+    with pytest.raises(Misuse, match="less than an hour"):
+        remove_orphans(table, needed_of_all(table), now + DAY)
+    assert set(world.calls._names) == before and young in before

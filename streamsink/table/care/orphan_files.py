@@ -4,13 +4,15 @@ Dead writers of other programs leave them, and accidents do. As in Paimon they a
 manifests, indexes, statistics, snapshots, changelogs and data. The journals' own folder is none of them.
 """
 
+import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from streamsink.clock import Clock
+from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.manifest import FileKind
+from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.table.care.expire_snapshots import everybody_needing
 from streamsink.table.care.named import manifests_of, own_metadata
 from streamsink.table.care.removal import Needed, Needing, finish
@@ -46,13 +48,14 @@ class OrphanPlan:
         return "\n".join(lines)
 
 
-def plan(table: Table, needing: Needing, before_ms: float | None = None) -> OrphanPlan:
+def plan(table: Table, needing: Needing, before_ms: float | None = None, now_ms: float | None = None) -> OrphanPlan:
     """The orphan files. Changes nothing.
 
-    before_ms: only files that are older than this moment; by default than a day ago. Raises Misuse for a moment within
+    before_ms: only files that are older than this moment; by default than a day ago. now_ms: by default what the clock
+    of this machine says; that of the store counts for its files. Raises Misuse for a moment within
     the last hour, Corrupt where something that is retained, or a journal, cannot be read.
     """
-    now = Clock().now_ms()
+    now = Clock().now_ms() if now_ms is None else now_ms
     limit = now - DEFAULT_AGE_MS if before_ms is None else before_ms
     if limit > now - _LEAST_AGE_MS:
         raise Misuse(
@@ -73,11 +76,25 @@ def plan(table: Table, needing: Needing, before_ms: float | None = None) -> Orph
 
 
 def remove_orphans(table: Table, needing: Needing, before_ms: float | None = None) -> OrphanPlan:
-    """Delete them. Idempotent. Returns what was deleted. Raises as ``plan``."""
+    """Delete them. Idempotent. Returns what was deleted. Raises as ``plan``.
+
+    Where the clock of this machine is ahead of the store's, that of the store counts.
+    """
     finish(table, everybody_needing(table, needing))
-    planned = plan(table, needing, before_ms)
+    planned = plan(table, needing, before_ms, min(Clock().now_ms(), _now_of_store(table)))
     table.file_io.delete_all(planned.paths)
     return planned
+
+
+def _now_of_store(table: Table) -> float:
+    """The time of a file that is written now."""
+    name, folder = IdSource().new_id(), table.layout.within(JOURNAL_DIR)
+    path = f"{folder}/clock-{name}"
+    table.file_io.make_dir(folder)
+    table.file_io.replace(path, b"", name)
+    at_ms = table.file_io.modified_ms(path)
+    table.file_io.delete(path)
+    return math.inf if at_ms is None else at_ms
 
 
 def _candidates(table: Table) -> Iterator[tuple[str, int]]:
