@@ -82,7 +82,9 @@ def test_only_what_nothing_names_and_is_old_goes():
         table.file_io.write(f"{root}/{path}", b"12")
         orphans.add(f"{root}/{path}")
     table.file_io.make_dir(f"{root}/other")
-    for path in ("other/file", f"{JOURNAL_DIR}/file", "file"):
+    strange = ("bucket-0/file", "part=a/bucket-old/file", "year=1/bucket-0/file", "part=a/part=a/bucket-0/file")
+    for path in ("other/file", f"{JOURNAL_DIR}/file", "file", *strange):
+        table.file_io.make_dir(f"{root}/{path}".rpartition("/")[0])
         table.file_io.write(f"{root}/{path}", b"x")
         before.add(f"{root}/{path}")
     planned = plan(table, needed_of_all(table))

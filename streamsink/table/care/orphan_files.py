@@ -6,12 +6,14 @@ manifests, indexes, statistics, snapshots, changelogs and data. The journals' ow
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.manifest import FileKind
+from streamsink.format.paths import escape
 from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.table.care.expire_snapshots import everybody_needing
 from streamsink.table.care.named import manifests_of, own_metadata
@@ -24,6 +26,7 @@ DEFAULT_AGE_MS = 86_400_000
 _LEAST_AGE_MS = 3_600_000
 _METADATA = ("manifest", "index", "statistics")
 _NAMED_BY_THEMSELVES = ("snapshot", "changelog")
+_BUCKET = re.compile(r"bucket-(?:[0-9]+|postpone)")
 _HINTS = {"LATEST", "EARLIEST"}
 
 
@@ -106,16 +109,20 @@ def _candidates(table: Table) -> Iterator[tuple[str, int]]:
             kind, _, number = os.path.basename(path).partition("-")
             if not (kind == name and number.isdigit()) and os.path.basename(path) not in _HINTS:
                 yield path, size
-    yield from _data_files(table, table.root)
+    yield from _data_files(table, table.root, table.known_schema.partition_keys)
 
 
-def _data_files(table: Table, folder: str) -> Iterator[tuple[str, int]]:
+def _data_files(table: Table, folder: str, keys: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Of the buckets below this folder. keys: partition columns of which no folder is in its path yet.
+
+    Other folders are not the table's, whatever they are called.
+    """
     for entry in table.file_io.entries(folder):
         path = f"{folder}/{entry.name}"
-        if entry.is_dir and entry.name.startswith("bucket-"):
+        if entry.is_dir and keys and entry.name.startswith(f"{escape(keys[0])}="):
+            yield from _data_files(table, path, keys[1:])
+        elif entry.is_dir and not keys and _BUCKET.fullmatch(entry.name):
             yield from _files_in(table, path)
-        elif entry.is_dir and "=" in entry.name:
-            yield from _data_files(table, path)
 
 
 def _files_in(table: Table, folder: str) -> Iterator[tuple[str, int]]:
