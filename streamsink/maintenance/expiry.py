@@ -213,14 +213,13 @@ def remove_orphan_files(
     """
     from streamsink.compaction.attempts import announced_ids
     from streamsink.sinks.paimon.care.needed import needed_of_all
-    from streamsink.storage.stores import table_path
     from streamsink.table.care.orphan_files import plan, remove_orphans
     from streamsink.table.care.removal import Needed
 
     before_ms = older_than.timestamp() * 1000 if older_than is not None else None
 
     def do(table: "Table", _: "Needing") -> "OrphanPlan":
-        of_journals = needed_of_all(table, tuple(map(table_path, journals)), without_journals)
+        of_journals = needed_of_all(table, _paths(journals), without_journals)
 
         def needing() -> Needed:
             return of_journals().with_other(Needed(attempts=announced_ids(table)))
@@ -235,11 +234,16 @@ def _with_table(
 ) -> T:
     """Call ``do`` with the open table, and what the journals need of it."""
     from streamsink.sinks.paimon.care.needed import needed_by_journals
-    from streamsink.storage.stores import table_path
     from streamsink.table.history.retained import check_main
 
     def with_needed(table: "Table") -> T:
-        check_main(table, name)
-        return do(table, needed_by_journals(table, tuple(map(table_path, journals))))
+        check_main(table.root, name)
+        return do(table, needed_by_journals(table, _paths(journals)))
 
     return on_table(path, name, options, with_needed)
+
+
+def _paths(journals: str | Sequence[str]) -> tuple[str, ...]:
+    from streamsink.storage.stores import table_path
+
+    return tuple(map(table_path, [journals] if isinstance(journals, str) else journals))

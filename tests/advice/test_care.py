@@ -164,3 +164,14 @@ def test_an_older_moment_is_given(tmp_path):
     said.says("Give an older moment, or leave it out")
     assert maintenance.remove_orphan_files(path, recent - timedelta(hours=1)).paths == ()
     assert maintenance.remove_orphan_files(path).paths == ()
+
+
+@follows("journals.none")
+def test_the_place_that_has_the_journal_is_given(tmp_path):
+    """By hand, and as one text as well."""
+    world = posix_world(tmp_path)
+    world.run()
+    mistyped = f"{world.driver.root}s"
+    said = told("journals.none", lambda: maintenance.expire_snapshots(world.driver.root, journals=mistyped))
+    assert said.find(r"journals names (\S+),") == mistyped
+    assert maintenance.expire_snapshots(world.driver.root, journals=world.driver.root).snapshots == ()

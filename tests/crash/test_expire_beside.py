@@ -5,7 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
+import streamsink
+from streamsink.errors import Misuse
+from streamsink.sinks.paimon.care import needed as journals
 from streamsink.sinks.paimon.care.needed import needed_by_journals
+from streamsink.storage.calls import PosixCalls
 from streamsink.table.care.expire_snapshots import Retention, expire, plan
 from streamsink.table.commit.changes import Changes
 from streamsink.table.table import is_table, open_table
@@ -13,7 +17,7 @@ from streamsink.testing.crashing import CrashingCalls
 from tests.crash.letters_world import LettersWorld
 from tests.crash.many_world import ManyWorld, check_complete
 from tests.crash.sweeps import deaths
-from tests.crash.world import BOUNDARIES, WAYS, die_at_step, ends_right, expected, memory_world
+from tests.crash.world import BOUNDARIES, WAYS, die_at_step, ends_right, expected, memory_world, posix_world
 from tests.table.entries import commit
 
 # Nothing stays but what somebody needs.
@@ -84,6 +88,7 @@ def test_a_pending_record_keeps_the_snapshots_since_it_was_made():
     assert planned.snapshots == () and "record 2 of application 'streamsink'" in str(planned)
     assert die_at_step("commit.published", 1, world), "it is published, and nobody has marked it"
     assert needing().since == 1 and plan(table, _ALL, needing).snapshots == ()
+    assert f"streamsink.retire('{table.root}', application='streamsink')" in plan(table, _ALL, needing).held
     ends_right(world, "restarted")
     assert needing().since is None and plan(table, _ALL, needing).snapshots == (1, 2, 3, 4, 5)
 
@@ -131,3 +136,51 @@ def test_a_record_of_several_tables_is_needed_in_each(make, names):
                 assert needed.files and needed.since == (table.snapshots.latest() or SimpleNamespace(id=0)).id
                 since[name] = needed.since
     assert names <= since.keys(), since
+
+
+@pytest.mark.parametrize("linked", ["table", "warehouse"])
+def test_a_table_behind_a_link_has_the_journals_of_both_its_places(tmp_path, linked):
+    """The journal of several tables lies above the place that the link leads to, or above the link."""
+    world = ManyWorld(PosixCalls(), str(tmp_path / "shop.db"))
+    assert die_at_step("precommit.saved", 4, world)
+    at = tmp_path / "link"
+    if linked == "table":
+        at.symlink_to(tmp_path / "shop.db" / "a")
+    else:
+        (tmp_path / "shop.db" / "a").rename(at)
+        (tmp_path / "shop.db" / "a").symlink_to(at)
+        at = tmp_path / "shop.db" / "a"
+    table = open_table(world.file_io(world.calls), str(at), for_writing=True)
+    needed = needed_by_journals(table)()
+    assert needed.files and needed.since == table.snapshots.latest().id
+
+
+def test_a_place_without_journals_is_refused():
+    """It is mistyped, or another one is meant."""
+    world = memory_world()
+    world.run()
+    table = open_table(world.file_io(world.calls), world.driver.root, for_writing=True)
+    assert needed_by_journals(table, [table.root])().since is None
+    with pytest.raises(Misuse, match="/lake/elsewhere"):
+        needed_by_journals(table, ["/lake/elsewhere"])()
+
+
+def test_a_query_that_is_no_more_is_retired(tmp_path):
+    """As the plan says it; then nothing needs the snapshots any more."""
+    world = posix_world(tmp_path)
+    assert die_at_step("commit.published", 3, world)
+    table = open_table(world.file_io(world.calls), world.driver.root, for_writing=True)
+    held = plan(table, _ALL, needed_by_journals(table)).held
+    assert "streamsink.retire(" in held
+    streamsink.retire(world.driver.root, application="streamsink")
+    newest = table.snapshots.latest().id
+    assert plan(table, _ALL, needed_by_journals(table)).snapshots == tuple(range(1, newest))
+
+
+def test_the_journal_of_several_tables_is_found_far_above_them(monkeypatch):
+    """A table's path may lie deep below the folder of its query."""
+    world = ManyWorld()
+    assert die_at_step("precommit.saved", 4, world)
+    table = open_table(world.file_io(world.calls), f"{world.root}/a", for_writing=True)
+    monkeypatch.setattr(journals, "_ABOVE", 0)
+    assert needed_by_journals(table)().since == table.snapshots.latest().id

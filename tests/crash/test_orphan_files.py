@@ -1,19 +1,28 @@
 """Orphan files go, and nothing else: whatever is pending, being made, or retained stays, after any death of a query."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 
-from streamsink.clock import IdSource
+from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt, Misuse
+from streamsink.format.manifest_list import write_manifest_list
 from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.sinks.paimon.care.needed import needed_of_all
 from streamsink.storage.s3 import S3FileIO
+from streamsink.table.care import orphan_files
 from streamsink.table.care.orphan_files import plan, remove_orphans
+from streamsink.table.care.removal import Needed
 from streamsink.table.table import is_table, open_table
+from streamsink.testing.memory import MemoryCalls
 from tests.crash.letters_world import LettersWorld
 from tests.crash.many_world import ManyWorld, check_complete
 from tests.crash.sweeps import deaths
 from tests.crash.world import World, die_at_step, ends_right, expected, memory_world
 from tests.storage.memory_s3 import MemoryS3Calls
+from tests.table.caring import change, check_whole, over
+from tests.table.entries import new_table
 
 DAY = 86_400_000
 
@@ -73,7 +82,9 @@ def test_only_what_nothing_names_and_is_old_goes():
         table.file_io.write(f"{root}/{path}", b"12")
         orphans.add(f"{root}/{path}")
     table.file_io.make_dir(f"{root}/other")
-    for path in ("other/file", f"{JOURNAL_DIR}/file", "file"):
+    strange = ("bucket-0/file", "part=a/bucket-old/file", "year=1/bucket-0/file", "part=a/part=a/bucket-0/file")
+    for path in ("other/file", f"{JOURNAL_DIR}/file", "file", *strange):
+        table.file_io.make_dir(f"{root}/{path}".rpartition("/")[0])
         table.file_io.write(f"{root}/{path}", b"x")
         before.add(f"{root}/{path}")
     planned = plan(table, needed_of_all(table))
@@ -145,3 +156,49 @@ def test_a_moment_within_the_last_hour_is_refused():
     [table] = _tables(world)
     with pytest.raises(Misuse, match="less than an hour"):
         plan(table, needed_of_all(table), before_ms=2**53)
+
+
+def test_a_journal_of_the_same_name_is_not_that_of_the_table():
+    """Most queries have the default name. Such a journal lies beside, of another table, and knows nothing of it."""
+    world = memory_world()
+    world.run()
+    [table] = _tables(world)
+    other = World(world.calls, f"{table.root}-2")
+    other.run()
+    assert needed_of_all(table)().since is None
+    table.file_io.delete_tree(f"{table.root}/{JOURNAL_DIR}/streamsink")
+    with pytest.raises(Misuse, match="the journal of 'streamsink' is not"):
+        needed_of_all(table)()
+    assert needed_of_all(table, without=["streamsink"])().since is None
+
+
+@pytest.mark.parametrize("name", ["of-others", "manifest-list-of-others"])
+def test_files_in_manifests_of_any_name_stay(name):
+    """Other writers name theirs as they like."""
+    table = new_table(MemoryCalls())
+    made = change(table, "ab").snapshot
+    [meta] = table.manifests.delta_of(made)
+    io, at = table.file_io, table.layout.manifest
+    io.write(at(name), io.read(at(meta.file_name)))
+    io.replace(at(made.delta_manifest_list), write_manifest_list([replace(meta, file_name=name)]), "x")
+    io.delete(at(meta.file_name))
+    for file in io._calls._names.values():
+        file.modified_ms -= 2 * DAY
+    assert check_whole(table)["snapshot-1"] == "ab"
+    assert plan(over(table), Needed).paths == ()
+
+
+def test_a_clock_that_is_ahead_makes_no_file_old(monkeypatch):
+    """The store tells how old its files are; files of other programs that are about to be committed are young."""
+    world = memory_world()
+    world.run()
+    [table] = _tables(world)
+    young = f"{table.root}/part=a/bucket-0/data-x"
+    table.file_io.write(young, b"12")
+    now = Clock().now_ms()
+    monkeypatch.setattr(orphan_files, "Clock", lambda: SimpleNamespace(now_ms=lambda: now + 2 * DAY))
+    before = set(world.calls._names)
+    assert remove_orphans(table, needed_of_all(table)).paths == ()
+    with pytest.raises(Misuse, match="less than an hour"):
+        remove_orphans(table, needed_of_all(table), now + DAY)
+    assert set(world.calls._names) == before and young in before

@@ -2,6 +2,7 @@
 
 import errno
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from streamsink.sinks.paimon.care.background import BackgroundCare
 from streamsink.storage.s3 import S3FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.history.retained import tags
-from streamsink.table.table import open_table
+from streamsink.table.table import is_table, open_table
 from streamsink.testing.crashing import CrashingCalls
 from tests.crash.letters_world import LettersWorld
 from tests.crash.many_world import ManyWorld, check_complete
@@ -177,3 +178,40 @@ def test_tags_are_made_by_the_query_or_by_nobody():
     world = memory_world(**ON | {"table_options": options})
     world.run(boundaries=ENDS)
     assert len(tags(_table(world))) == 1 and world.ids() == list(range(ENDS[-1]))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"snapshot.num-retained.min": "x"},
+        {"changelog.time-retained": "9 d"},
+        {"tag.automatic-creation": "process-time", "tag.creation-period": "weekly"},
+        {"tag.default-time-retained": "never"},
+        {"consumer.expiration-time": "soon"},
+        {"partition.expiration-time": "7 d", "partition.expiration-check-interval": "x"},
+    ],
+    ids=str,
+)
+def test_options_that_maintenance_would_stop_at(said):
+    """They are refused before anything is written, of one table and of several, new or there already."""
+    option = list(said)[-1].split(".")[0]
+    for world in (memory_world(**ON | {"table_options": said}), ManyWorld(**ON | {"table_options": said})):
+        before = set(world.calls._names)
+        with pytest.raises(Misuse, match=option):
+            world.run()
+        assert set(world.calls._names) == before
+    world = memory_world(table_options=said if "tag.automatic-creation" not in said else {}, restore=ON["restore"])
+    world.run(boundaries=(3,))
+    if "tag.automatic-creation" not in said:
+        world.driver.options = replace(world.driver.options, maintenance=True)
+        with pytest.raises(Misuse, match=option):
+            world.run(boundaries=(3, 6))
+        assert world.ids() == [0, 1, 2]
+
+
+def test_tags_by_period_without_maintenance_make_no_table():
+    """Nobody would make them."""
+    world = memory_world(table_options={"tag.automatic-creation": "process-time"})
+    with pytest.raises(Misuse, match="maintenance=True"):
+        world.run()
+    assert not is_table(world.file_io(world.calls), world.driver.root)

@@ -171,3 +171,10 @@ def test_without_the_option_none_expires():
     made = new_table(MemoryCalls(), partition_by=())
     commit(made, Changes((add("a"),)))
     assert plan(over(made), rule(), NOW).partitions == ()
+
+
+def test_times_that_no_partition_can_have():
+    """Beyond all dates none expires; one that is negative would drop partitions of the future, and is refused."""
+    assert plan(table_of(DAYS), PartitionRule(timedelta.max), NOW).partitions == ()
+    with pytest.raises(Misuse, match="not negative"):
+        PartitionRule.of("t", {}, time=timedelta(days=-1))

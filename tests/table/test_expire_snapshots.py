@@ -295,6 +295,8 @@ def test_what_cannot_be_read_of_what_stays_keeps_everything():
         ({"snapshot.num-retained.min": "0"}, {}),
         ({"snapshot.num-retained.max": "3"}, {}),
         ({}, {"limit": 0}),
+        ({"snapshot.num-retained.min": "1"}, {"num_max": "3"}),
+        ({"snapshot.num-retained.min": "1"}, {"num_min": True}),
         ({"changelog.time-retained": "2 h"}, {}),
     ],
 )
@@ -310,24 +312,3 @@ def test_the_table_s_options_and_arguments():
     options = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "5", "snapshot.time-retained": "1 min"}
     assert Retention.of("t", options | {"snapshot.expire.limit": "7"}) == Retention(2, 5, 60_000, 7)
     assert Retention.of("t", options, num_max=9, time_ms=1) == Retention(2, 9, 1, 50)
-
-
-def test_what_a_run_asks_does_not_grow_with_the_snapshots_that_stay():
-    """Counted in calls: a run that finds nothing to do, and one that lets one snapshot expire."""
-    table, asked = history(), {}
-    for many in (10, 40):
-        while table.snapshots.latest().id < many:
-            change(table, application="streamsink", state={"sequence": 1})
-        for what, retention in (("nothing", keep(many)), ("one", keep(many - 1))):
-            calls = CrashingCalls(copy.deepcopy(table.file_io._calls))
-            opened = over(table, calls)
-            calls.log.clear()
-            assert len(_expired(opened, retention)) == (what == "one")
-            asked[what, many] = calls.by_name["read"], calls.count
-    print(f"\n[calls of a run (reads, all): {asked}]")
-    assert (asked["nothing", 10], asked["one", 10]) == (asked["nothing", 40], asked["one", 40])
-
-
-def _expired(table, retention) -> tuple[int, ...]:
-    """The numbers of snapshots that one expiry lets expire."""
-    return expire(table, retention, nobody).snapshots

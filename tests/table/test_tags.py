@@ -120,6 +120,37 @@ def test_tags_whose_time_is_over():
     assert past_their_time(table, None, now + DAY) == ["long", "short"]
 
 
+@pytest.mark.parametrize("days", [10**7, 10**12])
+def test_a_time_beyond_all_dates_is_for_ever(days):
+    """Such a tag does not end the query that looks after the table."""
+    table = history()
+    create_tag(over(table), "t", 3, days * float(DAY))
+    assert past_their_time(table) == []
+
+
+def test_a_tag_that_is_made_again_after_a_deletion_that_died():
+    """Its list names a tag of this name and this snapshot, and is not finished yet."""
+    for number in (3, 7):
+        left = history()
+        create_tag(over(left), "t", number)
+        for n in itertools.count(1):
+            store = copy.deepcopy(left.file_io._calls)
+            mortal = CrashingCalls(store, n)
+            try:
+                delete_tags(over(left, mortal), ["t"], nobody)
+            except InjectedCrash:
+                store.process_death()
+            if not mortal.dead:
+                break
+            if tags(over(left, store)):
+                continue
+            create_tag(over(left, store), "t", number)
+            expire(over(left, store), keep(1), nobody)
+            assert check_whole(over(left, store))["t"] == HISTORY_OF[number], f"call {n}"
+            assert unfinished(over(left, store)) == []
+        assert n > 5
+
+
 @pytest.mark.parametrize("name", ["", " ", "a/b", ".x", None])
 def test_names_that_cannot_be(name):
     """The message says what a name is."""

@@ -15,7 +15,7 @@ from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, SinkOption
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.sink import OF_TABLES, Destination, Sink
-from streamsink.sinks.paimon.care.background import care_of, check_tags
+from streamsink.sinks.paimon.care.background import care_of, check_care, check_tags
 from streamsink.sinks.paimon.letters import TableAndLetters, TableCommitter
 from streamsink.sinks.paimon.many_tables import ManyTables
 from streamsink.sinks.paimon.opened import OpenTable, OpenTables
@@ -169,6 +169,9 @@ def open_many(
 ) -> OpenTables:
     """The tables below a warehouse, as the rules name them; each is created when its first rows come."""
     path = routing.root
+    for key, rule in routing.rules.items():
+        if rule.options.create:
+            check_care(f"{path}/{key}", rule.options.table_options, options)
     place = open_place(file_io, path, options.application, IdSource().new_id)
     file_io.soon(file_io.sweep_probes)
     deleting = functools.partial(delete_unrecorded, file_io, functools.partial(_table_at, file_io, None))
@@ -223,4 +226,5 @@ def _open_or_create(
             f"adopt_from_batch={batch_id}",
             kind="table.gone",
         )
+    check_care(path, options.table_options, options)
     return create_table(file_io, path, new_schema(fields(), options.partition_by, options.table_options))

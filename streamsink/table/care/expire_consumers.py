@@ -13,7 +13,7 @@ from streamsink.table.commit.retry import parse_duration
 from streamsink.table.history.retained import Consumer, consumers
 from streamsink.table.table import Table
 
-_OPTION = "consumer.expiration-time"
+EXPIRATION_TIME = "consumer.expiration-time"
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ def silent(table: Table, now_ms: int | None = None) -> ConsumerPlan:
 
     One of which the store does not tell the time stays. Changes nothing. Raises Misuse ``option.value``, Corrupt.
     """
-    given = table.known_schema.options.get(_OPTION)
+    given = table.known_schema.options.get(EXPIRATION_TIME)
     if given is None:
         return _plan(table, [])
-    before = (Clock().now_ms() if now_ms is None else now_ms) - parse_duration(table.root, _OPTION, given)
+    before = (Clock().now_ms() if now_ms is None else now_ms) - parse_duration(table.root, EXPIRATION_TIME, given)
     found = [(each, table.file_io.modified_ms(each.path)) for each in consumers(table)]
     return _plan(table, [each for each, at_ms in found if at_ms is not None and at_ms < before])
 

@@ -63,6 +63,8 @@ class PartitionRule:
         most = options.get(f"{_OPTION}max-num", str(_DEFAULT_MOST)).strip()
         if not most.isdecimal():
             _refuse(table, f"{_OPTION}max-num", most, "a whole number")
+        if time is not None and time < timedelta():
+            _refuse(table, "expiration_time", str(time), "a time that is not negative")
         given = options.get("partition.timestamp-formatter", "")
         return cls(
             time if time is not None else timedelta(milliseconds=parse_duration(table, _TIME, options[_TIME])),
@@ -107,7 +109,8 @@ def plan(table: Table, rule: PartitionRule | None, now_ms: int | None = None) ->
     by_partition: dict[bytes, list[ManifestEntry]] = {}
     for entry in table.manifests.entries_of(newest):
         by_partition.setdefault(entry.partition, []).append(entry)
-    before = datetime.fromtimestamp((Clock().now_ms() if now_ms is None else now_ms) / 1000) - rule.time
+    now = datetime.fromtimestamp((Clock().now_ms() if now_ms is None else now_ms) / 1000)
+    before = now - min(rule.time, now - datetime.min)
     found, unreadable = dict[str, list[ManifestEntry]](), list[str]()
     fields, default_name = schema.partition_fields, schema.options.get("partition.default-name", DEFAULT_PARTITION_NAME)
     legacy = schema.options.get("partition.legacy-name", "true").strip().lower() == "true"

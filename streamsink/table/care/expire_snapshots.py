@@ -56,6 +56,9 @@ class Retention:
         def duration(key: str, default: float) -> float:
             return parse_duration(table, key, options[key]) if key in options else default
 
+        for key, argument in ((_MIN, num_min), (_MAX, num_max), (_LIMIT, limit)):
+            if argument is not None and (not isinstance(argument, int) or isinstance(argument, bool)):
+                _refuse(table, key, repr(argument), "a whole number")
         own = cls(number(_MIN, _DEFAULT_MIN), number(_MAX, _NO_MAX), duration(_TIME, _DEFAULT_TIME_MS))
         longer = (
             number("changelog.num-retained.min", own.num_min) > own.num_min

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from streamsink.clock import Clock
 from streamsink.options import SinkOptions
-from streamsink.table.care.auto_tags import TagCreation
-from streamsink.table.care.expire_consumers import delete_consumers, silent
+from streamsink.table.care.auto_tags import AutoTags, TagCreation
+from streamsink.table.care.expire_consumers import EXPIRATION_TIME, delete_consumers, silent
 from streamsink.table.care.expire_partitions import PartitionRule, expire_partitions
 from streamsink.table.care.expire_snapshots import Retention, expire
 from streamsink.table.care.removal import Needing
-from streamsink.table.care.tags import delete_tags, past_their_time
+from streamsink.table.care.tags import DEFAULT_TIME, delete_tags, past_their_time
 from streamsink.table.commit.retry import parse_duration
 from streamsink.table.table import Table
 
@@ -32,6 +32,16 @@ class Maintenance:
 
     def __bool__(self) -> bool:
         return any((self.snapshots, self.tags_made, self.tags_expired, self.consumers, self.partitions))
+
+
+def check_options(table: str, options: Mapping[str, str]) -> None:
+    """Raises Misuse for an option that a run would stop at. options: the table's, whether it is there yet or not."""
+    AutoTags.of(table, options)
+    for key in (EXPIRATION_TIME, DEFAULT_TIME, _CHECK):
+        if key in options:
+            parse_duration(table, key, options[key])
+    PartitionRule.of(table, options)
+    Retention.of(table, options)
 
 
 class Maintainer:

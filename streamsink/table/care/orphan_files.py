@@ -4,15 +4,19 @@ Dead writers of other programs leave them, and accidents do. As in Paimon they a
 manifests, indexes, statistics, snapshots, changelogs and data. The journals' own folder is none of them.
 """
 
+import math
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from streamsink.clock import Clock
+from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.manifest import FileKind
+from streamsink.format.paths import escape
+from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.table.care.expire_snapshots import everybody_needing
-from streamsink.table.care.named import metadata_of
+from streamsink.table.care.named import manifests_of, own_metadata
 from streamsink.table.care.removal import Needed, Needing, finish
 from streamsink.table.history.retained import roots
 from streamsink.table.table import Table
@@ -22,6 +26,7 @@ DEFAULT_AGE_MS = 86_400_000
 _LEAST_AGE_MS = 3_600_000
 _METADATA = ("manifest", "index", "statistics")
 _NAMED_BY_THEMSELVES = ("snapshot", "changelog")
+_BUCKET = re.compile(r"bucket-(?:[0-9]+|postpone)")
 _HINTS = {"LATEST", "EARLIEST"}
 
 
@@ -46,13 +51,14 @@ class OrphanPlan:
         return "\n".join(lines)
 
 
-def plan(table: Table, needing: Needing, before_ms: float | None = None) -> OrphanPlan:
+def plan(table: Table, needing: Needing, before_ms: float | None = None, now_ms: float | None = None) -> OrphanPlan:
     """The orphan files. Changes nothing.
 
-    before_ms: only files that are older than this moment; by default than a day ago. Raises Misuse for a moment within
+    before_ms: only files that are older than this moment; by default than a day ago. now_ms: by default what the clock
+    of this machine says; that of the store counts for its files. Raises Misuse for a moment within
     the last hour, Corrupt where something that is retained, or a journal, cannot be read.
     """
-    now = Clock().now_ms()
+    now = Clock().now_ms() if now_ms is None else now_ms
     limit = now - DEFAULT_AGE_MS if before_ms is None else before_ms
     if limit > now - _LEAST_AGE_MS:
         raise Misuse(
@@ -73,11 +79,25 @@ def plan(table: Table, needing: Needing, before_ms: float | None = None) -> Orph
 
 
 def remove_orphans(table: Table, needing: Needing, before_ms: float | None = None) -> OrphanPlan:
-    """Delete them. Idempotent. Returns what was deleted. Raises as ``plan``."""
+    """Delete them. Idempotent. Returns what was deleted. Raises as ``plan``.
+
+    Where the clock of this machine is ahead of the store's, that of the store counts.
+    """
     finish(table, everybody_needing(table, needing))
-    planned = plan(table, needing, before_ms)
+    planned = plan(table, needing, before_ms, min(Clock().now_ms(), _now_of_store(table)))
     table.file_io.delete_all(planned.paths)
     return planned
+
+
+def _now_of_store(table: Table) -> float:
+    """The time of a file that is written now."""
+    name, folder = IdSource().new_id(), table.layout.within(JOURNAL_DIR)
+    path = f"{folder}/clock-{name}"
+    table.file_io.make_dir(folder)
+    table.file_io.replace(path, b"", name)
+    at_ms = table.file_io.modified_ms(path)
+    table.file_io.delete(path)
+    return math.inf if at_ms is None else at_ms
 
 
 def _candidates(table: Table) -> Iterator[tuple[str, int]]:
@@ -89,16 +109,20 @@ def _candidates(table: Table) -> Iterator[tuple[str, int]]:
             kind, _, number = os.path.basename(path).partition("-")
             if not (kind == name and number.isdigit()) and os.path.basename(path) not in _HINTS:
                 yield path, size
-    yield from _data_files(table, table.root)
+    yield from _data_files(table, table.root, table.known_schema.partition_keys)
 
 
-def _data_files(table: Table, folder: str) -> Iterator[tuple[str, int]]:
+def _data_files(table: Table, folder: str, keys: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Of the buckets below this folder. keys: partition columns of which no folder is in its path yet.
+
+    Other folders are not the table's, whatever they are called.
+    """
     for entry in table.file_io.entries(folder):
         path = f"{folder}/{entry.name}"
-        if entry.is_dir and entry.name.startswith("bucket-"):
+        if entry.is_dir and keys and entry.name.startswith(f"{escape(keys[0])}="):
+            yield from _data_files(table, path, keys[1:])
+        elif entry.is_dir and not keys and _BUCKET.fullmatch(entry.name):
             yield from _files_in(table, path)
-        elif entry.is_dir and "=" in entry.name:
-            yield from _data_files(table, path)
 
 
 def _files_in(table: Table, folder: str) -> Iterator[tuple[str, int]]:
@@ -110,12 +134,11 @@ def _named(table: Table) -> set[str]:
     found, read = set[str](), set[str]()
     for root in roots(table):
         try:
-            metadata = metadata_of(table, root)
-            for name in metadata:
-                manifest = os.path.basename(name)
-                if name.startswith("manifest/manifest-") and not manifest.startswith("manifest-list-"):
-                    found |= _added(table, manifest) if manifest not in read else set()
-                    read.add(manifest)
+            manifests = manifests_of(table, root.snapshot, root.kind)
+            metadata = {f"manifest/{name}" for name in manifests} | own_metadata(table, root.snapshot, root.kind)
+            for manifest in manifests - read:
+                found |= _added(table, manifest)
+                read.add(manifest)
         except Corrupt:
             if table.file_io.exists(root.path):
                 raise

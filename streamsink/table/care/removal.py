@@ -14,6 +14,7 @@ changes name what is to go, the next run can finish. Here the list names it.
 import base64
 import json
 import os
+import re
 import zlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -21,14 +22,19 @@ from typing import Any
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
+from streamsink.events import log
 from streamsink.format.snapshot import Snapshot
 from streamsink.journal.file_journal import JOURNAL_DIR
-from streamsink.table.care.named import DataFile, Named, metadata_of
+from streamsink.table.care.named import DataFile, Named, added_between, metadata_of
 from streamsink.table.history.retained import Root, roots
 from streamsink.table.table import Table
 
 # A list has such a name, in the folder of the journals, which Paimon never lists.
 _BEGINS = "removal-"
+# What a list may name, relative to the table. Anything else is not deleted, whoever has written the list.
+_DATA = re.compile(r"(?:[^/]+=[^/]*/)*bucket-[^/]+/[^/]+")
+_METADATA = re.compile(r"(?:manifest|index|statistics)/[^/]+")
+_SNAPSHOT, _TAG = re.compile(r"snapshot/snapshot-([0-9]+)"), re.compile(r"tag/tag-[^/]+")
 
 
 @dataclass(frozen=True)
@@ -60,12 +66,14 @@ Needing = Callable[[], Needed]
 class Head:
     """A snapshot or a tag that goes. path: relative to the table. base_list: no other snapshot has a list of this name.
 
-    number: of a snapshot; None for a tag, which no number protects.
+    number: of a snapshot; None for a tag, which no number protects. content: of a snapshot's file, packed, to put
+    it back.
     """
 
     path: str
     base_list: str
     number: int | None
+    content: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ class Removal:
     def to_json(self) -> bytes:
         """The list's bytes, with a checksum: what a crash has torn deletes nothing."""
         body = {
-            "heads": [[head.path, head.base_list, head.number] for head in self.heads],
+            "heads": [[head.path, head.base_list, head.number, head.content] for head in self.heads],
             "end": self.end,
             "data": [[f.name, base64.b64encode(f.partition).decode(), list(f.paths)] for f in self.data],
             "metadata": list(self.metadata),
@@ -98,18 +106,33 @@ class Removal:
             if whole["version"] != 1 or zlib.crc32(whole["body"].encode()) != whole["crc32"]:
                 raise ValueError("another version, or the checksum differs")
             body: dict[str, Any] = json.loads(whole["body"])
-            return cls(
+            found = cls(
                 tuple(Head(*head) for head in body["heads"]),
                 tuple(body["end"]) if body["end"] is not None else None,
                 tuple(DataFile(name, base64.b64decode(part), tuple(paths)) for name, part, paths in body["data"]),
                 tuple(body["metadata"]),
             )
+            found._check()
+            return found
         except (ValueError, KeyError, TypeError, AttributeError) as broken:
             raise Corrupt(
                 f"{path}: the list of what an expiry was deleting cannot be read. Nothing was deleted. Remove this "
                 "file: what it named stays, and remove_orphan_files finds it",
                 kind="removal.corrupt",
             ) from broken
+
+    def _check(self) -> None:
+        """Raises ValueError for a path that no list of this table has, and for a snapshot that no number protects."""
+        odd = [path for file in self.data for path in file.paths if not _DATA.fullmatch(path)]
+        odd += [file.name for file in self.data if [os.path.basename(path) for path in file.paths[:1]] != [file.name]]
+        odd += [path for path in self.metadata if not _METADATA.fullmatch(path)]
+        for head in self.heads:
+            number = _SNAPSHOT.fullmatch(head.path)
+            is_before = self.end is not None and head.number is not None and head.number < self.end[0]
+            is_one = is_before and number is not None and int(number[1]) == head.number
+            odd += [] if is_one or head.number is None and _TAG.fullmatch(head.path) else [head.path]
+        if odd:
+            raise ValueError(f"no list names such a file: {odd[0]}")
 
 
 @dataclass(frozen=True)
@@ -127,8 +150,12 @@ class Removed:
 
 
 def remove(table: Table, removal: Removal, needing: Needing) -> Removed:
-    """Carry the removal out, from the list on."""
-    if not (removal.heads or removal.data or removal.metadata):
+    """Carry the removal out, from the list on.
+
+    A tag with which nothing else goes needs no list, and one would outlive it: the same tag may be made again.
+    """
+    if not (removal.data or removal.metadata) and all(head.number is None for head in removal.heads):
+        _Heads(table, removal, needing()).delete()
         return Removed()
     path = os.path.join(_folder(table), f"{_BEGINS}{IdSource().new_id()}.json")
     table.file_io.create_if_absent(path, removal.to_json())
@@ -159,13 +186,45 @@ def _folder(table: Table) -> str:
 
 def _carry_out(table: Table, removal: Removal, path: str, needing: Needing) -> Removed:
     gone = _Heads(table, removal, needing()).delete()
+    if not _has_snapshots(table, removal):
+        return Removed(gone)
     data, metadata = unnamed(table, removal, protecting(table, removal.end), needing().files)
-    table.file_io.delete_all([each for file in data for each in file.paths])
+    table.file_io.delete_all([table.layout.within(each) for file in data for each in file.paths])
     table.file_io.delete_all([table.layout.within(name) for name in metadata])
     if any(head.number is not None for head in removal.heads):
         _move_earliest(table)
     table.file_io.delete(path)
     return Removed(gone, len(data), len(metadata))
+
+
+def _has_snapshots(table: Table, removal: Removal) -> bool:
+    """Whether the table has snapshots, or is none any more.
+
+    Where it has none although lists of heads are there, it went back to a head at the moment at which that was deleted,
+    and whoever did so has died: the head is put back, by the hint.
+    """
+    io, layout = table.file_io, table.layout
+    heads = {head.number: head for head in removal.heads if head.number is not None}
+    if not heads or table.snapshots.ids():
+        return True
+    left = {number: head for number, head in heads.items() if io.exists(layout.manifest(head.base_list))}
+    if not left:
+        return True
+    try:
+        hint = io.read(layout.latest_hint).decode().strip()
+    except FileNotFoundError:
+        hint = ""
+    head = left.get(int(hint)) if hint.isdecimal() else None
+    if head is None or not head.content:
+        log.warning(
+            "%s: there is no snapshot, so nothing that is to go is deleted. A rollback may have gone back to one that "
+            "was just expiring: restore it from a backup",
+            table.root,
+        )
+        return False
+    io.create_if_absent(layout.within(head.path), zlib.decompress(base64.b64decode(head.content)), IdSource().new_id())
+    log.warning("%s: snapshot %d is put back, since the table went back to it when it expired", table.root, head.number)
+    return True
 
 
 class _Heads:
@@ -242,15 +301,23 @@ def is_there(table: Table, end: tuple[int, str] | None) -> bool:
     return found is not None and found.base_manifest_list == end[1]
 
 
+@dataclass(frozen=True)
+class Staying:
+    """What stays: roots that are asked what they name, and names of data files and metadata that others name."""
+
+    roots: tuple[Root, ...]
+    names: frozenset[str] = frozenset()
+
+
 def unnamed(
-    table: Table, removal: Removal, staying: Sequence[Root], needed: frozenset[str]
+    table: Table, removal: Removal, staying: Staying, needed: frozenset[str]
 ) -> tuple[list[DataFile], list[str]]:
     """What of the list nothing of ``staying`` names. Raises Corrupt where that cannot be told.
 
     needed: names of further files that stay.
     """
-    search, named = Named(table, removal.data), set(needed)
-    for root in staying:
+    search, named = Named(table, removal.data), set(needed | staying.names)
+    for root in staying.roots:
         try:
             named |= search.live_in(root)
             named |= metadata_of(table, root) if removal.metadata else set()
@@ -264,18 +331,20 @@ def unnamed(
     )
 
 
-def protecting(table: Table, end: tuple[int, str] | None, without: Collection[str] = ()) -> list[Root]:
+def protecting(table: Table, end: tuple[int, str] | None, without: Collection[str] = ()) -> Staying:
     """What stays, as of now, and may name something of a list. without: paths of heads that are about to go.
 
-    Snapshots behind the first one that stays descend from it: what neither it nor the newest one names, none of them
-    names. Where it is not there any more, all that is retained is asked.
+    Snapshots behind the first one that stays descend from it: of those before the newest one only what they have added
+    is asked. Where it is not there any more, all that is retained is asked in full. Raises Corrupt.
     """
-    newest = table.snapshots.latest()
-    if end is None or newest is None or not is_there(table, end):
-        found = roots(table)
+    newest, between = table.snapshots.latest(), None
+    if end is not None and newest is not None and is_there(table, end):
+        between = added_between(table, end[0], newest)
+    if end is None or newest is None or between is None:
+        found, between = list(roots(table)), set()
     else:
-        found = roots(table, but=lambda number: end[0] < number < newest.id)
-    return [root for root in found if root.path not in without]
+        found = list(roots(table, but=lambda number: end[0] < number < newest.id))
+    return Staying(tuple(root for root in found if root.path not in without), frozenset(between))
 
 
 def _move_earliest(table: Table) -> None:
@@ -287,4 +356,9 @@ def _move_earliest(table: Table) -> None:
 def head_of(table: Table, snapshot: Snapshot) -> Head:
     """The snapshot as something that goes."""
     path = table.layout.relative(table.layout.snapshot(snapshot.id))
-    return Head(path, snapshot.base_manifest_list, snapshot.id)
+    return Head(path, snapshot.base_manifest_list, snapshot.id, _packed(snapshot.to_json()))
+
+
+def _packed(data: bytes) -> str:
+    """States of applications may be large, and a list has many snapshots."""
+    return base64.b64encode(zlib.compress(data, 1)).decode()

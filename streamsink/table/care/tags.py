@@ -20,7 +20,7 @@ from streamsink.table.history.retained import Root, tag_path, tags
 from streamsink.table.table import Table
 
 _CREATED, _RETAINED = "tagCreateTime", "tagTimeRetained"
-_DEFAULT_TIME = "tag.default-time-retained"
+DEFAULT_TIME = "tag.default-time-retained"
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def past_their_time(table: Table, now_ms: int | None = None, older_than_ms: floa
     found = []
     for tag in tags(table):
         created, kept = _time_of(table, tag)
-        is_over = created is not None and kept is not None and now > created + kept
+        is_over = created is not None and kept is not None and now - created > kept  # the sum may be beyond all dates
         if is_over or before is not None and created is not None and created < before:
             found.append(tag.name)
     return found
@@ -126,8 +126,8 @@ def past_their_time(table: Table, now_ms: int | None = None, older_than_ms: floa
 
 def default_time_ms(table: Table) -> float | None:
     """For how long a tag is kept that says nothing of it; None for always. Raises Misuse ``option.value``."""
-    given = table.known_schema.options.get(_DEFAULT_TIME)
-    return parse_duration(table.root, _DEFAULT_TIME, given) if given is not None else None
+    given = table.known_schema.options.get(DEFAULT_TIME)
+    return parse_duration(table.root, DEFAULT_TIME, given) if given is not None else None
 
 
 def _removal(table: Table, tag: Root, going: set[str], needed: frozenset[str]) -> Removal:
@@ -160,7 +160,7 @@ def _time_of(table: Table, tag: Root) -> tuple[datetime | None, timedelta | None
         said = json.loads(table.file_io.read(tag.path))
         created, kept = said.get(_CREATED), said.get(_RETAINED)
         when = datetime(*created[:6]) if created else None  # what is left out at the end is 0
-        return when, timedelta(seconds=float(kept)) if kept is not None else None
+        return when, _seconds(float(kept)) if kept is not None else None
     except FileNotFoundError:
         return None, None
     except (ValueError, TypeError, AttributeError) as broken:
@@ -169,6 +169,13 @@ def _time_of(table: Table, tag: Root) -> tuple[datetime | None, timedelta | None
             f"not needed: streamsink.maintenance.delete_tag('{table.root}', '{tag.name}')",
             kind="tag.time",
         ) from broken
+
+
+def _seconds(number: float) -> timedelta:
+    try:
+        return timedelta(seconds=number)
+    except OverflowError:
+        return timedelta.max
 
 
 def _local(ms: float) -> datetime:

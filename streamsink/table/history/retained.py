@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
+from streamsink.table.layout import Layout
 
 if TYPE_CHECKING:  # executors import what imports this, and do not need the table
     from streamsink.table.table import Table
@@ -138,14 +139,15 @@ def _next_snapshot(data: bytes, path: str) -> int:
         ) from broken
 
 
-def check_main(table: "Table", name: str) -> None:
+def check_main(root: str, name: str) -> None:
     """Raises Misuse for a branch: all branches have their files in common, so care is taken of them from the main one.
 
-    name: of what was called, or of the option.
+    root: the path that was given. name: of what was called, or of the option.
     """
-    if table.layout.branch:
+    at = Layout(root)
+    if at.branch:
         raise Misuse(
-            f"{table.root}: {name} was given branch '{table.layout.branch}', expected the table itself. Nothing was "
-            f"changed. Call it for {table.layout.main}: what its branches need stays",
+            f"{root}: {name} was given branch '{at.branch}', expected the table itself. Nothing was changed. Call it "
+            f"for {at.main}: what its branches need stays",
             kind="branch.given",
         )

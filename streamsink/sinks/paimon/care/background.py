@@ -5,7 +5,7 @@ and what it deletes nobody needs (``table/care/removal.py``); so no batch waits 
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
 from streamsink.clock import Clock
@@ -16,7 +16,7 @@ from streamsink.protocol.upkeep import Care
 from streamsink.sinks.paimon.care.needed import needed_by_journals
 from streamsink.storage.file_io import FileIO
 from streamsink.table.care.auto_tags import MODE, AutoTags
-from streamsink.table.care.maintain import Maintainer
+from streamsink.table.care.maintain import Maintainer, check_options
 from streamsink.table.history.retained import check_main
 from streamsink.table.table import Table
 
@@ -26,20 +26,27 @@ _MOST_FAILURES = 3
 _PATIENCE_MS = 120_000
 
 
-def check_tags(table: Table, options: SinkOptions) -> Table:
-    """Returns the table. Raises Misuse where it wants tags by period, and nobody here would make them, and for a branch
-    with maintenance.
+def check_care(table: str, said: Mapping[str, str], options: SinkOptions) -> None:
+    """Raises Misuse where the table's options cannot be followed, or want tags by period that nobody here would make,
+    and for a branch with maintenance.
+
+    table: its path. said: its options, whether it is there yet or not.
     """
-    schema = table.known_schema
     if options.maintenance:
         check_main(table, "maintenance=True")
-    if not options.maintenance and AutoTags.of(table.root, schema.options) is not None:
+        check_options(table, said)
+    elif AutoTags.of(table, said) is not None:
         raise Misuse(
-            f"{table.root}: its option {MODE} is {schema.options[MODE]!r}, which asks writers to make tags. Nothing "
-            "was written. Give maintenance=True, so that this query makes them; or take the option off, and call "
+            f"{table}: its option {MODE} is {said[MODE]!r}, which asks writers to make tags. Nothing was written. Give "
+            "maintenance=True, so that this query makes them; or take the option off, and call "
             "streamsink.maintenance.create_tag",
             kind="table.unsupported-option",
         )
+
+
+def check_tags(table: Table, options: SinkOptions) -> Table:
+    """Returns the table. Raises as ``check_care``."""
+    check_care(table.root, table.known_schema.options, options)
     return table
 
 

@@ -4,6 +4,7 @@ A restart asks the snapshots since such a record was made whether they name it (
 snapshot on which its own is built is that one still (``table/commit/late.py``). So these snapshots stay.
 """
 
+import itertools
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from streamsink.errors import Misuse
 from streamsink.journal.announced import announced_in
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
+from streamsink.journal.identity import is_of
 from streamsink.journal.others import is_certain
 from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable
 from streamsink.sinks.paimon.past.place import SUFFIX
@@ -18,7 +20,7 @@ from streamsink.table.care.removal import Needed, Needing
 from streamsink.table.history.retained import branches
 from streamsink.table.table import Table
 
-# How many folders above a table a query of several tables may keep its journal.
+# In how many folders above a table the journal of a query of several tables is looked for that the table does not know.
 _ABOVE = 3
 
 
@@ -33,7 +35,7 @@ def needed_by_journals(table: Table, places: Sequence[str] = ()) -> Needing:
     def needed() -> Needed:
         states = table.states.read(table.snapshots.latest()).by_application
         found = Needed()
-        for place in dict.fromkeys([*_places(table, states, everywhere=False), *places]):
+        for place in dict.fromkeys([*_places(table, states, everywhere=False), *_given(table, places)]):
             for application in _applications(table, place):
                 for part in _pending(table, place, application, states):
                     found = found.with_other(part)
@@ -52,17 +54,17 @@ def needed_of_all(table: Table, places: Sequence[str] = (), without: Collection[
 
     def needed() -> Needed:
         states = table.states.read(table.snapshots.latest()).by_application
-        found, missing = Needed(), {_journal_of(name) for name in states} - set(without)
-        for place in dict.fromkeys([*_places(table, states, everywhere=True), *places]):
+        found, missing = Needed(), {name for name in states if _journal_of(name) not in without}
+        for place in dict.fromkeys([*_places(table, states, everywhere=True), *_given(table, places)]):
             applications = _applications(table, place)
-            missing -= set(applications)
+            missing -= {name for name in missing if _is_of(table, place, applications, name, states[name])}
             journals = [os.path.join(place, JOURNAL_DIR, name) for name in applications]
             found = found.with_other(Needed(attempts=frozenset(announced_in(table.file_io, journals))))
             for application in applications:
                 for part in _pending(table, place, application, states):
                     found = found.with_other(part)
         if missing:
-            raise _unknown(table, sorted(missing))
+            raise _unknown(table, sorted(set(map(_journal_of, missing))))
         return found
 
     return needed
@@ -71,6 +73,18 @@ def needed_of_all(table: Table, places: Sequence[str] = (), without: Collection[
 def _journal_of(name: str) -> str:
     """The application whose journal it is. name: as the table's states have it."""
     return name.partition("@")[0]
+
+
+def _is_of(table: Table, place: str, applications: Sequence[str], name: str, said: Mapping[str, Any]) -> bool:
+    """Whether the journal that wrote this state lies there. Those of other tables may have the same name."""
+    application, state = _journal_of(name), AppState.told(said)
+    if application not in applications:
+        return False
+    if is_of(table.file_io, os.path.join(place, JOURNAL_DIR, application), state):
+        return True
+    journal = FileJournal(table.file_io, place, application, 2)  # earlier code gave it no identity
+    journal.read_listing()
+    return not state.journal_id and bool(journal.retained())
 
 
 def _unknown(table: Table, missing: Sequence[str]) -> Misuse:
@@ -84,16 +98,48 @@ def _unknown(table: Table, missing: Sequence[str]) -> Misuse:
 
 
 def _places(table: Table, states: Iterable[str], *, everywhere: bool) -> Iterator[str]:
+    """Where journals may lie: as the table's path says it, and where that leads by links."""
+    beside = everywhere or any("@" in name and not name.endswith(SUFFIX) for name in states)
     yield from (path for _, path in branches(table))  # the table itself first
-    above = table.layout.main
-    for _ in range(_ABOVE):
-        above, _, name = above.rpartition("/")
-        if not name or not above or above.endswith("/"):
-            break
+    for root in dict.fromkeys((table.layout.main, _real(table.layout.main))):
+        yield root
+        yield from _above(table, root, states)
+        folder = root.rpartition("/")[0]
+        entries = table.file_io.entries(folder) if beside else ()
+        yield from (f"{folder}/{e.name}" for e in entries if e.is_dir and e.name != JOURNAL_DIR)
+
+
+def _above(table: Table, root: str, states: Iterable[str]) -> Iterator[str]:
+    """The folders above, further up only while the journal of a query of several tables has not been found."""
+    missing = {_journal_of(name) for name in states if name.endswith(SUFFIX)}
+    above, _, name = root.rpartition("/")
+    for depth in itertools.count():
+        if not name or not above or above.endswith("/") or depth >= _ABOVE and not missing:
+            return
         yield above
-    if everywhere or any("@" in name and not name.endswith(SUFFIX) for name in states):
-        folder = table.layout.main.rpartition("/")[0]
-        yield from (f"{folder}/{e.name}" for e in table.file_io.entries(folder) if e.is_dir and e.name != JOURNAL_DIR)
+        missing -= set(_applications(table, above)) if missing else set()
+        above, _, name = above.rpartition("/")
+
+
+def _real(path: str) -> str:
+    """Without symbolic links, which only a local disk has."""
+    return path if "://" in path else os.path.realpath(path)
+
+
+def _is_at(table: Table, path: str) -> bool:
+    return path == table.root or _real(path) == _real(table.root)
+
+
+def _given(table: Table, places: Sequence[str]) -> Sequence[str]:
+    """The same. Raises Misuse for one in which no journal lies: then it is another one that is meant."""
+    for place in places:
+        if not _applications(table, place):
+            raise Misuse(
+                f"{table.root}: journals names {place}, and no journal lies there, expected a table or folder that has "
+                f"a folder '{JOURNAL_DIR}' with the journal of an application. Nothing was deleted. Give that one",
+                kind="journals.none",
+            )
+    return places
 
 
 def _applications(table: Table, place: str) -> list[str]:
@@ -105,7 +151,7 @@ def _pending(table: Table, place: str, application: str, states: Mapping[str, Ma
     journal = FileJournal(table.file_io, place, application, 2, of_table=True)
     journal.read_listing()
     said = states.get(application)
-    published = AppState.told(said).sequence if said is not None and place == table.root else 0
+    published = AppState.told(said).sequence if said is not None and _is_at(table, place) else 0
     of_tables = f"{application}{SUFFIX}" in states
     for sequence in journal.retained():
         # A mark is read only where it may be that of a record that comes again: not of one that the table says it has,
@@ -120,7 +166,8 @@ def _pending(table: Table, place: str, application: str, states: Mapping[str, Ma
 def _why(place: str, record: Committable) -> str:
     return (
         f"record {record.state.sequence} of application '{record.application}' in {place} is not marked as published; "
-        "the query's next batch, or its next start, marks it"
+        "the query's next batch, or its next start, marks it; where the query is no more, "
+        f"streamsink.retire({place!r}, application='{record.application}') takes it out"
     )
 
 
@@ -128,11 +175,11 @@ def _base(table: Table, place: str, record: Committable) -> int | None:
     """Number of the snapshot on which the record was made; None where it has no part for this table."""
     payload, found = record.payload, list[int | None]()
     letters = payload.get(DEAD_LETTERS)
-    if letters is not None and f"{place.rpartition('/')[0]}/{letters['name']}" == table.root:
+    if letters is not None and _is_at(table, f"{place.rpartition('/')[0]}/{letters['name']}"):
         found.append(letters.get("base"))
     if "tables" in payload:
-        found += [e.get("base") for e in payload["tables"] if os.path.join(place, e["path"]) == table.root]
-    elif place == table.root and record.state.table_id == table.table_id:
+        found += [e.get("base") for e in payload["tables"] if _is_at(table, os.path.join(place, e["path"]))]
+    elif _is_at(table, place) and record.state.table_id == table.table_id:
         found.append(payload.get("base"))
     return min((base or 0 for base in found), default=None)
 
