@@ -153,7 +153,7 @@ def _can_come_no_more(table: Table, attempt: Attempt, last: int) -> bool:
 def _delete_left(table: Table, attempt: Attempt) -> bool:
     """Delete what nothing names of the attempt. Returns False where that cannot be told."""
     places = [(folder, beginning_of(attempt.of_names)) for folder in attempt.folders]
-    paths = list(files_in(table.file_io, table.root, places))
+    paths = list(files_in(table.file_io, table.layout.main, places))
     if not delete_of_compaction(table, paths, attempt.since):
         return False
     for folder, beginning in places:
