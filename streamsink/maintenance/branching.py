@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from streamsink.errors import Misuse
 from streamsink.maintenance.opened import Path, on_store, on_table, who
 from streamsink.options import SinkOptions
 
@@ -73,6 +74,11 @@ def create_branch(
         if there is not None:
             return there
         newest, target = table.snapshots.latest() if snapshot_id == "latest" else None, None
+        if tag is not None and snapshot_id is not None:
+            raise Misuse(
+                f"{table.root}: give one of tag and snapshot_id, or neither. Nothing was written",
+                kind="rollback.target",
+            )
         if newest is not None:
             target = Target(newest, table.snapshots.path(newest.id))
         elif tag is not None or snapshot_id not in (None, "latest"):
