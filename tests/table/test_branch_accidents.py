@@ -1,6 +1,7 @@
 """Branches where others expire snapshots, write without states, or delete tags meanwhile."""
 
 import copy
+import datetime
 
 import pytest
 
@@ -104,6 +105,31 @@ def test_a_tag_and_a_snapshot_are_one_too_many(snapshot_id, tmp_path):
     with pytest.raises(Misuse) as refused:
         maintenance.create_branch(world.driver.root, NAME, "monday", snapshot_id=snapshot_id)
     assert refused.value.kind == "rollback.target" and maintenance.branches(world.driver.root) == []
+
+
+@pytest.mark.parametrize(
+    "given", [{"snapshot_id": "1"}, {"snapshot_id": True}, {"snapshot_id": 1.0}, {"tag": 5}], ids=str
+)
+@pytest.mark.parametrize(
+    "do", [maintenance.rollback_to, lambda path, **given: maintenance.create_branch(path, NAME, **given)]
+)
+def test_what_is_no_number_and_no_name_is_refused(do, given, tmp_path):
+    """Formerly a number as text was taken for a snapshot that is damaged."""
+    world = posix_world(tmp_path)
+    world.run(boundaries=BOUNDARIES[:1])
+    with pytest.raises(Misuse) as refused:
+        do(world.driver.root, **given)
+    assert refused.value.kind == "rollback.target" and next(iter(given)) in str(refused.value)
+
+
+@pytest.mark.parametrize("moment", [1.5, datetime.date(2026, 11, 27), True, b"2026"], ids=str)
+def test_what_is_no_moment_is_refused(moment, tmp_path):
+    """And nothing is rolled back."""
+    world = posix_world(tmp_path)
+    world.run(boundaries=BOUNDARIES[:1])
+    with pytest.raises(Misuse) as refused:
+        maintenance.rollback_to(world.driver.root, timestamp=moment)
+    assert refused.value.kind == "rollback.target"
 
 
 def test_a_run_of_which_the_branch_has_forgotten_the_snapshot_is_asked_for():

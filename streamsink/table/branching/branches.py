@@ -39,7 +39,8 @@ class Branch:
 def check_name(root: str, name: str) -> None:
     """Raises Misuse for a name that no branch can have."""
     if (
-        not name.strip()
+        not isinstance(name, str)
+        or not name.strip()
         or name != name.strip()
         or name in (MAIN, ".", "..")
         or name.isdigit()
