@@ -3,6 +3,7 @@
 import ast
 import datetime
 import decimal
+import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -147,6 +148,27 @@ def test_all_kinds_of_columns_stay_what_they_are(path):
     before = streamsink.read_arrow(path)
     assert maintenance.compact(path).files_after == 1
     assert streamsink.read_arrow(path).equals(before)
+
+
+def test_files_that_may_have_nulls_where_the_newest_schema_takes_none_stay(path, caplog):
+    """They are no reason to stop a query: those that were written since are compacted."""
+    query = Query(path, partition_by=(), row=lambda n: (n, None))
+    query.write(3)
+    schema = json.loads(_read(f"{path}/schema/schema-0"))
+    schema["id"], schema["fields"][1]["type"] = 1, "STRING NOT NULL"
+    with open(f"{path}/schema/schema-1", "w", encoding="utf-8") as file:
+        json.dump(schema, file)
+    query.row = lambda n: (n, "x")
+    query.driver.schema = pa.schema([("id", pa.int32()), pa.field("part", pa.string(), nullable=False)])
+    query.write(3)
+    assert maintenance.compact(path, full=True).files_before == 3
+    assert sorted(file.schema_id for file in files_of_path(path)) == [0, 0, 0, 1]
+    assert "'part' is NOT NULL now" in caplog.text and streamsink.read_arrow(path)["part"].null_count == 30
+
+
+def _read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 def test_memory_does_not_grow_with_the_rows(path):
