@@ -4,6 +4,7 @@ import ast
 import datetime
 import decimal
 import json
+import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ import pytest
 import streamsink
 from streamsink import maintenance
 from streamsink.clock import IdSource
+from streamsink.compaction.compactor import Compactor
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import local_file_io
@@ -169,6 +171,28 @@ def test_files_that_may_have_nulls_where_the_newest_schema_takes_none_stay(path,
 def _read(path):
     with open(path, encoding="utf-8") as file:
         return file.read()
+
+
+def test_orphan_cleaning_leaves_alone_what_a_compaction_may_yet_publish(path, monkeypatch):
+    """It may sleep for as long as a day between its files and its snapshot. What it forgets is cleaned."""
+    query = Query(path, partition_by=())
+    query.write(5)
+    before, publish, cleaned = streamsink.read_arrow(path), Compactor._publish, []
+
+    def sleeps(compactor, attempt, done):
+        for folder, _, names in os.walk(path):
+            for name in names:
+                os.utime(f"{folder}/{name}", (1, 1))
+        cleaned.append(maintenance.remove_orphan_files(path, dry_run=False).paths)
+        publish(compactor, attempt, done)
+
+    monkeypatch.setattr(Compactor, "_publish", sleeps)
+    assert maintenance.compact(path).files_after == 1
+    assert cleaned == [()] and streamsink.read_arrow(path).equals(before)
+    left = f"{path}/bucket-0/data-compact-{IdSource().new_id()}-0.parquet"
+    with open(left, "wb"):
+        os.utime(left, (1, 1))
+    assert maintenance.remove_orphan_files(path).paths == (left,)
 
 
 def test_memory_does_not_grow_with_the_rows(path):

@@ -2,6 +2,8 @@
 
 import copy
 import datetime
+import itertools
+import os
 
 import pytest
 
@@ -17,6 +19,7 @@ from streamsink.table.read.scan import read_arrow
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import SparkCheckpoint
+from streamsink.testing.faults import InjectedCrash
 from tests.compaction.beside import expired
 from tests.crash.world import BOUNDARIES, World, memory_world, posix_world
 from tests.protocol.bounded_runs import run_job
@@ -194,3 +197,26 @@ def test_a_branch_that_begins_with_a_snapshot_of_another_program(writes):
         world.run(boundaries=BOUNDARIES[:2])
         assert _forward(world, discard=("streamsink",)).plan.writers == {"streamsink": 1}
         assert world.ids() == sorted([*range(6), *range(3), *others])
+
+
+def test_orphan_cleaning_leaves_alone_what_is_pending_in_a_branch(tmp_path, rng):
+    """Its files lie below the table, under their final names, before a snapshot of the branch names them."""
+    rows, tried = sorted([*range(6), *range(5)]), 0
+    for number in itertools.count(120 + rng.randrange(20), 20):
+        world = posix_world(tmp_path / str(number), restore="restore-and-continue")
+        world.run(boundaries=BOUNDARIES[:1])
+        maintenance.create_branch(world.driver.root, NAME, snapshot_id="latest")
+        other = _in_branch(world)
+        try:
+            other.run(CrashingCalls(world.calls, number), boundaries=(3, 5))
+            break
+        except InjectedCrash:
+            pass
+        for folder, _, names in os.walk(world.driver.root):
+            for name in names:
+                os.utime(f"{folder}/{name}", (1, 1))
+        maintenance.remove_orphan_files(world.driver.root, dry_run=False)
+        other.run(boundaries=(3, 5))
+        assert other.ids() == rows, f"call {number}"
+        tried += 1
+    assert tried > 3

@@ -9,12 +9,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from streamsink.errors import Misuse
-from streamsink.journal.announced import announced_in
+from streamsink.journal.announced import announced_in, compactions_in
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
 from streamsink.journal.others import is_certain
 from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable
 from streamsink.sinks.paimon.past.place import SUFFIX
 from streamsink.table.care.removal import Needed, Needing
+from streamsink.table.history.retained import branches
 from streamsink.table.table import Table
 
 # How many folders above a table a query of several tables may keep its journal.
@@ -42,8 +43,9 @@ def needed_by_journals(table: Table, places: Sequence[str] = ()) -> Needing:
 
 
 def needed_of_all(table: Table, places: Sequence[str] = (), without: Collection[str] = ()) -> Needing:
-    """As ``needed_by_journals``, for who deletes what no snapshot names: all tables beside this one are asked, records
-    that are being made count, and each application that the table knows must have its journal where it is looked for.
+    """As ``needed_by_journals``, for who deletes what no snapshot names: branches and all tables beside this one are
+    asked, records that are being made count, and each application that the table knows must have its journal where it
+    is looked for. So do compactions that may yet commit: they are announced until somebody has settled them.
 
     without: names of applications whose journals are gone for good. What it returns raises Misuse
     ``orphans.journal-unknown`` where another one is missing.
@@ -56,7 +58,9 @@ def needed_of_all(table: Table, places: Sequence[str] = (), without: Collection[
             applications = _applications(table, place)
             missing -= set(applications)
             journals = [os.path.join(place, JOURNAL_DIR, name) for name in applications]
-            found = found.with_other(Needed(attempts=frozenset(announced_in(table.file_io, journals))))
+            compactions = compactions_in(table.file_io, os.path.join(place, JOURNAL_DIR))
+            attempts = frozenset(compactions | announced_in(table.file_io, journals))
+            found = found.with_other(Needed(attempts=attempts))
             for application in applications:
                 for part in _pending(table, place, application, states):
                     found = found.with_other(part)
@@ -90,6 +94,8 @@ def _places(table: Table, states: Iterable[str], *, everywhere: bool) -> Iterato
         if not name or not above or above.endswith("/"):
             break
         yield above
+    if everywhere:
+        yield from (path for name, path in branches(table) if name)
     if everywhere or any("@" in name and not name.endswith(SUFFIX) for name in states):
         folder = table.root.rpartition("/")[0]
         yield from (f"{folder}/{e.name}" for e in table.file_io.entries(folder) if e.is_dir and e.name != JOURNAL_DIR)
