@@ -205,8 +205,9 @@ def _create(table: Table, path: str, data: bytes) -> bool:
 
 def _taken_for_dead(table: Table) -> Fenced:
     return Fenced(
-        f"{table.root}: this compaction took so long that another one has taken it for dead. Nothing was changed, and "
-        "its new files are deleted. Compact again",
+        f"{table.root}: this compaction took so long, or its machine's clock is so far behind, that another one has "
+        "taken it for dead. Nothing was changed, and its new files are deleted. Compact again; if it began within "
+        "the last hour, set the clocks right before",
         kind="compact.taken-for-dead",
     )
 

@@ -178,6 +178,18 @@ def test_what_the_branch_has_forgotten_of_its_writers_main_does_not_claim_to_kno
     assert asked.value.kind == "history.incomplete" and world.ids() == sorted([*range(6), *range(5)])
 
 
+def test_a_branch_takes_nothing_over():
+    """Formerly what was told then of main's snapshots was not so."""
+    world = memory_world()
+    world.run(boundaries=BOUNDARIES[:2])
+    _create(world, 1)
+    table = _open(world)
+    branches.create(table, "other", find(table, 2))
+    with pytest.raises(Misuse) as refused:
+        fast_forward.fast_forward(_open(_in_branch(world)), "other", OPTIONS, "a test")
+    assert refused.value.kind == "branch.given" and world.driver.root in str(refused.value)
+
+
 @pytest.mark.parametrize("writes", ["branch", "main"])
 def test_a_branch_that_begins_with_a_snapshot_of_another_program(writes):
     """That one says nothing of a stream's state; a stream that wrote before to one of both did not write to both."""

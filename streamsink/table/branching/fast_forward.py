@@ -26,6 +26,7 @@ from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.table_commit import TableCommit
 from streamsink.table.commit.tries import Guard
+from streamsink.table.history.retained import check_main
 from streamsink.table.table import Table
 
 #: The property of such a snapshot: a JSON object with ``branch``, ``to`` and ``uuid`` (the branch's newest snapshot),
@@ -95,6 +96,7 @@ def plan_fast_forward(table: Table, name: str, discard: Collection[str] = ()) ->
     Misuse where there is no such branch, or nothing in it; Conflict where others have written to main since, where an
     application has written to both, and where the schemas contradict each other.
     """
+    check_main(table, "fast_forward")
     branch = get(table, name)
     other = Table(table.file_io, branch.path)
     head = other.snapshots.latest()
