@@ -4,6 +4,7 @@ from tests.sabotage.defect import Defect
 
 _BACK = "tests/table/test_rollback.py"
 _BRANCHES = "tests/table/test_branches.py"
+_ACCIDENTS = "tests/table/test_branch_accidents.py"
 _SOAK = "tests/crash/test_branches.py"
 
 OF_BRANCHES = (
@@ -35,4 +36,16 @@ OF_BRANCHES = (
            'journal.claim(f"delete-branch-{IdSource().new_id()}", 0)', "pass", (_BRANCHES,)),
     Defect("files of a branch lie in its folder", "table/layout.py:Layout.within",
            "self.main if self.branch and _is_shared(relative) else self.root", "self.root", (_SOAK, _BRANCHES)),
+    Defect("runs that a branch has forgotten are taken for new ones", "sinks/paimon/past/history_of.py:known_run",
+           "are_named = are_named and brought_all_runs(snapshot)", "pass",
+           (f"{_ACCIDENTS}::test_a_run_of_which_the_branch_has_forgotten_the_snapshot_is_asked_for",)),
+    Defect("main claims to know writers that a branch has forgotten", "table/branching/fast_forward.py:_AsPlanned.carried",
+           "states.complete and self._plan.all_states", "states.complete",
+           (f"{_ACCIDENTS}::test_what_the_branch_has_forgotten_of_its_writers_main_does_not_claim_to_know",)),
+    Defect("a branch is made of a snapshot that has expired", "table/branching/branches.py:_kept",
+           "if in_file(table, target.path) is None:", "if False:",
+           (f"{_ACCIDENTS}::test_an_expiry_at_any_call_of_a_creation",)),
+    Defect("what is pending in a branch is an orphan", "sinks/paimon/care/needed.py:_places",
+           "for name, path in branches(table) if name", "for name, path in ()",
+           (f"{_ACCIDENTS}::test_orphan_cleaning_leaves_alone_what_is_pending_in_a_branch",)),
 )
