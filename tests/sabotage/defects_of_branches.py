@@ -40,7 +40,7 @@ OF_BRANCHES = (
            "are_named = are_named and brought_all_runs(snapshot)", "pass",
            (f"{_ACCIDENTS}::test_a_run_of_which_the_branch_has_forgotten_the_snapshot_is_asked_for",)),
     Defect("main claims to know writers that a branch has forgotten", "table/branching/fast_forward.py:_AsPlanned.carried",
-           "states.complete and self._plan.all_states", "states.complete",
+           "states if self._plan.is_complete else replace(states, complete=False)", "states",
            (f"{_ACCIDENTS}::test_what_the_branch_has_forgotten_of_its_writers_main_does_not_claim_to_know",)),
     Defect("a branch is made of a snapshot that has expired", "table/branching/branches.py:_kept",
            "if in_file(table, target.path) is None:", "if False:",

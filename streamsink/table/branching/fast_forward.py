@@ -43,8 +43,8 @@ class FastForwardPlan:
 
     newest: main's, as of which the plan is made. base: number of main's snapshot up to which the branch has all of it.
     writers: by name, in how many snapshots of main since then each application, or other writer, has changed rows,
-    which leave the table. leaving, arriving: data files. states: by name, those that come with the branch. all_states:
-    whether the branch knows each application that wrote to it. runs, all_runs: as in ``PROPERTY``.
+    which leave the table. leaving, arriving: data files. states: by name, those that come with the branch. runs,
+    all_runs: as in ``PROPERTY``. is_complete: whether the branch knows of all applications that have written to it.
     """
 
     table: str
@@ -56,9 +56,9 @@ class FastForwardPlan:
     arriving: Moved
     changes: Changes
     states: Mapping[str, Mapping[str, Any]]
-    all_states: bool
     runs: tuple[str, ...]
     all_runs: bool
+    is_complete: bool
 
     @property
     def is_done(self) -> bool:
@@ -135,8 +135,8 @@ def plan_fast_forward(table: Table, name: str, discard: Collection[str] = ()) ->
         moved(other, arriving),
         _changes(table, other, newest, head, [*leaving, *arriving]),
         states,
-        other.states.read(head).complete,
         *_runs(other, both[1] if both else None),
+        other.states.read(head).complete,
     )
 
 
@@ -237,7 +237,7 @@ class _AsPlanned(Guard):
     def carried(self, states: States) -> States:
         for application, state in self._plan.states.items():
             states = states.with_state(application, state)
-        return replace(states, complete=states.complete and self._plan.all_states)
+        return states if self._plan.is_complete else replace(states, complete=False)
 
 
 def _base(table: Table, other: Table, newest: Snapshot | None, name: str) -> tuple[Snapshot, Snapshot] | None:
