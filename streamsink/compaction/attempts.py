@@ -13,7 +13,6 @@ first, as ``compact-<id>-<k>`` with the number of the snapshot that it is to cre
 """
 
 import json
-import os
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -26,7 +25,6 @@ from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.table.commit.tries import Guard
 from streamsink.table.history import leftovers
 from streamsink.table.history.deletion import Look, delete, delete_of_compaction
-from streamsink.table.history.retained import branches
 from streamsink.table.table import Table
 from streamsink.table.write.spec import beginning_of
 
@@ -138,15 +136,6 @@ def announced(table: Table) -> Iterator[Attempt]:
             yield attempt
 
 
-def announced_ids(table: Table) -> frozenset[str]:
-    """The ids of these, and of all that cannot be read, of the table and of its branches. They are in all names of new
-    files, which nothing names before the commit.
-    """
-    places = (os.path.join(root, JOURNAL_DIR) for _, root in branches(table))
-    found = (_FILE.fullmatch(name) for place in places for name in table.file_io.names(place))
-    return frozenset(match[1] for match in found if match is not None)
-
-
 def _can_come_no_more(table: Table, attempt: Attempt, last: int) -> bool:
     """Whether no snapshot of the attempt can come from now on; it may be there already. last: number of its last note,
     0 without any.
@@ -164,7 +153,7 @@ def _can_come_no_more(table: Table, attempt: Attempt, last: int) -> bool:
 def _delete_left(table: Table, attempt: Attempt) -> bool:
     """Delete what nothing names of the attempt. Returns False where that cannot be told."""
     places = [(folder, beginning_of(attempt.of_names)) for folder in attempt.folders]
-    paths = list(files_in(table.file_io, table.root, places))
+    paths = list(files_in(table.file_io, table.layout.main, places))
     if not delete_of_compaction(table, paths, attempt.since):
         return False
     for folder, beginning in places:
@@ -216,8 +205,9 @@ def _create(table: Table, path: str, data: bytes) -> bool:
 
 def _taken_for_dead(table: Table) -> Fenced:
     return Fenced(
-        f"{table.root}: this compaction took so long that another one has taken it for dead. Nothing was changed, and "
-        "its new files are deleted. Compact again",
+        f"{table.root}: this compaction took so long, or its machine's clock is so far behind, that another one has "
+        "taken it for dead. Nothing was changed, and its new files are deleted. Compact again; if it began within "
+        "the last hour, set the clocks right before",
         kind="compact.taken-for-dead",
     )
 

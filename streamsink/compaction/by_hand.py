@@ -86,7 +86,8 @@ def _wanted(table: Table, partitions: Sequence[Mapping[str, Any]] | None) -> Cal
     """The test whether a partition is to be compacted. Raises Misuse, naming the column."""
     if partitions is None:
         return lambda partition: True
-    if isinstance(partitions, (str, Mapping)) or not all(isinstance(each, Mapping) for each in partitions):
+    is_list = isinstance(partitions, Sequence) and not isinstance(partitions, str)
+    if not is_list or not all(isinstance(each, Mapping) for each in partitions):
         raise Misuse(
             f"{table.root}: partitions is a {type(partitions).__name__}, expected a list of dictionaries of partition "
             "columns and their values, such as [{'dt': '2026-11-21'}]. Nothing was changed",

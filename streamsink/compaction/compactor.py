@@ -15,6 +15,7 @@ from streamsink.compaction.rewrite import Rewriting, Stopped, rewrite
 from streamsink.errors import Conflict, Corrupt, Fenced, Misuse, Retryable, StreamsinkError
 from streamsink.events import log
 from streamsink.format.manifest import ManifestEntry
+from streamsink.format.schema import TableSchema
 from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER, COMPACT, Snapshot
 from streamsink.options import SinkOptions
 from streamsink.table.commit import strict
@@ -194,12 +195,15 @@ class Compactor:
                 delete_late_snapshot(self._table, found)
 
     def _is_unreadable(self, schema_id: int) -> bool:
+        written, wanted = self._table.schemas.load(schema_id), self._table.known_schema
         try:
-            check_casts(self._table.schemas.load(schema_id), self._table.known_schema, self._table.root)
+            check_casts(written, wanted, self._table.root)
+            why = _nulls(written, wanted)
         except Misuse as refused:
-            log.warning("%s: files of schema %d are not compacted: %s", self._table.root, schema_id, refused)
-            return True
-        return False
+            why = str(refused)
+        if why:
+            log.warning("%s: files of schema %d are not compacted: %s", self._table.root, schema_id, why)
+        return bool(why)
 
     def _do_group(self, tasks: Sequence[Task]) -> None:
         table, schema = self._table, self._table.known_schema
@@ -303,6 +307,13 @@ class Compactor:
         totals.bytes_after += sum(each.bytes for each in done)
         totals.rows += sum(each.task.rows for each in done)
         totals.snapshots.append(snapshot_id)
+
+
+def _nulls(written: TableSchema, wanted: TableSchema) -> str:
+    """Says which nulls files of an older schema may have that none of the newest one may have; '' for none."""
+    could_be_null = {field.id: field.type.nullable for field in written.fields}
+    found = [f.name for f in wanted.fields if not f.type.nullable and could_be_null.get(f.id, True)]
+    return f"column '{found[0]}' is NOT NULL now, and could be null then" if found else ""
 
 
 def _groups(tasks: Sequence[Task], most: Limits) -> Iterator[list[Task]]:

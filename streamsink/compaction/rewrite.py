@@ -66,7 +66,7 @@ def rewrite(table: Table, task: Task, how: Rewriting) -> list[ManifestEntry]:
     at_once = AtOnce(how.attempt, "", how.since, frozenset((table.layout.relative(folder),)))
     memory = min(_MOST_BYTES, max(_LEAST_BYTES, how.target_bytes))  # a file is rolled between two row groups
     staging = table.layout.within(JOURNAL_DIR)
-    spec = WriteSpec(staging, how.schema.to_json(), how.target_bytes, 1, memory, table.root, at_once)
+    spec = WriteSpec(staging, how.schema.to_json(), how.target_bytes, 1, memory, table.layout.main, at_once)
     writer = TableWriter(table.file_io, spec)
     try:
         with table.file_io.flush_group() as group:

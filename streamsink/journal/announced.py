@@ -12,6 +12,7 @@ those of an attempt that failed.
 import functools
 import json
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -21,6 +22,8 @@ from streamsink.storage.file_io import FileIO
 
 # An id is a UUID.
 _NAME, _ID = "at-", 36
+# What a compaction announces has such a name (``compaction/attempts.py``); its new files have the id in theirs.
+_OF_COMPACTION = re.compile(r"compact-([0-9a-f-]{36})")
 # Below the folder of a journal, the one with the staging folders.
 STAGING = "staging"
 # The file of an attempt that is begun last has a name that begins so; see ``Journal.staging``.
@@ -99,6 +102,11 @@ def announced_in(file_io: FileIO, journals: Iterable[str]) -> set[str]:
     inner = [f"{folder}/{name}" for folder in folders for name in file_io.names(folder)]
     names = [name for folder in inner for name in file_io.names(folder)]
     return {name[len(_NAME) :][:_ID] for name in names if name.startswith(_NAME)}
+
+
+def compactions_in(file_io: FileIO, folder: str) -> set[str]:
+    """Ids of the compactions that are announced beside the journals of a table, or of a branch. folder: of these."""
+    return {match[1] for name in file_io.names(folder) if (match := _OF_COMPACTION.fullmatch(name))}
 
 
 def _load(file_io: FileIO, path: str) -> Announcement | None:

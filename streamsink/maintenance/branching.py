@@ -4,8 +4,9 @@ import os
 import sys
 from collections.abc import Collection
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+from streamsink.errors import Misuse
 from streamsink.maintenance.opened import Path, on_store, on_table, who
 from streamsink.options import SinkOptions
 
@@ -73,10 +74,17 @@ def create_branch(
         if there is not None:
             return there
         newest, target = table.snapshots.latest() if snapshot_id == "latest" else None, None
+        if tag is not None and snapshot_id is not None:
+            raise Misuse(
+                f"{table.root}: give one of tag and snapshot_id, or neither. Nothing was written",
+                kind="rollback.target",
+            )
         if newest is not None:
             target = Target(newest, table.snapshots.path(newest.id))
-        elif tag is not None or snapshot_id not in (None, "latest"):
-            target = find(table, snapshot_id if isinstance(snapshot_id, int) else None, tag)
+        elif tag is not None:
+            target = find(table, tag=tag)
+        elif snapshot_id not in (None, "latest"):
+            target = find(table, cast("int", snapshot_id))
         if dry_run:
             of_table.check_name(table.root, branch)
             return of_table.Branch(branch, table.layout.branch_root(branch), target.snapshot if target else None)

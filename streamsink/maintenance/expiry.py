@@ -211,19 +211,13 @@ def remove_orphan_files(
     without_journals: names of applications whose journals are gone for good. Raises Misuse, and deletes nothing, where
     a journal is not found; Corrupt where something that is retained cannot be read.
     """
-    from streamsink.compaction.attempts import announced_ids
     from streamsink.sinks.paimon.care.needed import needed_of_all
     from streamsink.table.care.orphan_files import plan, remove_orphans
-    from streamsink.table.care.removal import Needed
 
     before_ms = older_than.timestamp() * 1000 if older_than is not None else None
 
     def do(table: "Table", _: "Needing") -> "OrphanPlan":
-        of_journals = needed_of_all(table, _paths(journals), without_journals)
-
-        def needing() -> Needed:
-            return of_journals().with_other(Needed(attempts=announced_ids(table)))
-
+        needing = needed_of_all(table, _paths(journals), without_journals)
         return plan(table, needing, before_ms) if dry_run else remove_orphans(table, needing, before_ms)
 
     return _with_table(path, "remove_orphan_files", do, (), SinkOptions.of(os.fspath(path), settings, options))

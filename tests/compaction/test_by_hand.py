@@ -3,6 +3,8 @@
 import ast
 import datetime
 import decimal
+import json
+import os
 
 import pyarrow as pa
 import pytest
@@ -148,6 +150,49 @@ def test_all_kinds_of_columns_stay_what_they_are(path):
     before = streamsink.read_arrow(path)
     assert maintenance.compact(path).files_after == 1
     assert streamsink.read_arrow(path).equals(before)
+
+
+def test_files_that_may_have_nulls_where_the_newest_schema_takes_none_stay(path, caplog):
+    """They are no reason to stop a query: those that were written since are compacted."""
+    query = Query(path, partition_by=(), row=lambda n: (n, None))
+    query.write(3)
+    schema = json.loads(_read(f"{path}/schema/schema-0"))
+    schema["id"], schema["fields"][1]["type"] = 1, "STRING NOT NULL"
+    with open(f"{path}/schema/schema-1", "w", encoding="utf-8") as file:
+        json.dump(schema, file)
+    query.row = lambda n: (n, "x")
+    query.driver.schema = pa.schema([("id", pa.int32()), pa.field("part", pa.string(), nullable=False)])
+    query.write(3)
+    assert maintenance.compact(path, full=True).files_before == 3
+    assert sorted(file.schema_id for file in files_of_path(path)) == [0, 0, 0, 1]
+    assert "'part' is NOT NULL now" in caplog.text and streamsink.read_arrow(path)["part"].null_count == 30
+
+
+def _read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def test_orphan_cleaning_leaves_alone_what_a_compaction_may_yet_publish(path, monkeypatch):
+    """It may sleep for as long as a day between its files and its snapshot. What it forgets is cleaned."""
+    query = Query(path, partition_by=())
+    query.write(5)
+    before, publish, cleaned = streamsink.read_arrow(path), Compactor._publish, []
+
+    def sleeps(compactor, attempt, done):
+        for folder, _, names in os.walk(path):
+            for name in names:
+                os.utime(f"{folder}/{name}", (1, 1))
+        cleaned.append(maintenance.remove_orphan_files(path, dry_run=False).paths)
+        publish(compactor, attempt, done)
+
+    monkeypatch.setattr(Compactor, "_publish", sleeps)
+    assert maintenance.compact(path).files_after == 1
+    assert cleaned == [()] and streamsink.read_arrow(path).equals(before)
+    left = f"{path}/bucket-0/data-compact-{IdSource().new_id()}-0.parquet"
+    with open(left, "wb"):
+        os.utime(left, (1, 1))
+    assert maintenance.remove_orphan_files(path).paths == (left,)
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path):

@@ -106,8 +106,10 @@ def test_the_guide_gives_the_settings_that_are_tried():
     )
     needed += re.findall(r'^(?:s3|hdfs) = \["([^"]+)"\]', project, re.MULTILINE)
     said = " ".join(section.split())
-    assert len(needed) == 7
-    assert [package for package in needed if not package.startswith("pyspark") and package not in said] == []
+    of_the_command_line = ("click", "rich")
+    needed = [package for package in needed if not package.startswith(("pyspark", *of_the_command_line))]
+    assert len(needed) == 6
+    assert [package for package in needed if package not in said] == []
 
 
 @pytest.mark.in_turn("machines and stores", 1)

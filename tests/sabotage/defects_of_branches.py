@@ -7,6 +7,7 @@ _BRANCHES = "tests/table/test_branches.py"
 _BY_HAND = "tests/table/test_branches_by_hand.py"
 _OF_PAIMON = "tests/table/test_rollback_of_paimon.py"
 _DEATHS = "tests/crash/test_branches.py"
+_ACCIDENTS = "tests/table/test_branch_accidents.py"
 
 OF_BRANCHES = (
     Defect("a rollback leaves DELETEs below what comes back", "table/manifests.py:Manifests.merge",
@@ -40,5 +41,17 @@ OF_BRANCHES = (
     Defect("a snapshot that went back says what it has taken out", "table/history/lineage.py:named_since",
            "_live_of(table, snapshot) if went_back else", "", (_OF_PAIMON,)),
     Defect("files of a branch lie in its folder", "table/layout.py:Layout.within",
-           "self.main if self.branch and _is_shared(relative) else self.root", "self.root", (_DEATHS,)),
+           "self.main if self.branch and _is_shared(relative) else self.root", "self.root", (_DEATHS, _BRANCHES)),
+    Defect("runs that a branch has forgotten are taken for new ones", "sinks/paimon/past/history_of.py:known_run",
+           "are_named = are_named and brought_all_runs(snapshot)", "pass",
+           (f"{_ACCIDENTS}::test_a_run_of_which_the_branch_has_forgotten_the_snapshot_is_asked_for",)),
+    Defect("main claims to know writers that a branch has forgotten", "table/branching/fast_forward.py:_AsPlanned.carried",
+           "states if self._plan.is_complete else replace(states, complete=False)", "states",
+           (f"{_ACCIDENTS}::test_what_the_branch_has_forgotten_of_its_writers_main_does_not_claim_to_know",)),
+    Defect("a branch is made of a snapshot that has expired", "table/branching/branches.py:_kept",
+           "if in_file(table, target.path) is None:", "if False:",
+           (f"{_ACCIDENTS}::test_an_expiry_at_any_call_of_a_creation",)),
+    Defect("what is pending in a branch is an orphan", "sinks/paimon/care/needed.py:_places",
+           "(path for _, path in branches(table))", "()",
+           (f"{_ACCIDENTS}::test_orphan_cleaning_leaves_alone_what_is_pending_in_a_branch",)),
 )

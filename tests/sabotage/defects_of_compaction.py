@@ -6,6 +6,7 @@ _COMPACTOR = "tests/compaction/test_compactor.py"
 _DEATHS = "tests/compaction/test_deaths.py"
 _BY_HAND = "tests/compaction/test_by_hand.py"
 _PLAN = "tests/compaction/test_plan.py"
+_OF_BRANCHES = "tests/compaction/test_of_branches.py"
 _BESIDE = "tests/compaction/test_beside.py"
 
 OF_COMPACTION = (
@@ -59,4 +60,12 @@ OF_COMPACTION = (
            "if self._failed is not None:", "if False:", (_BESIDE,)),
     Defect("compaction has no budget", "compaction/beside.py:Beside._round_of",
            "if not self._bytes.may_use(task.bytes):", "if False:", (_BESIDE,)),
+    Defect("what a compaction may yet publish is an orphan", "sinks/paimon/care/needed.py:needed_of_all",
+           "compactions | announced_in(", "announced_in(",
+           (f"{_BY_HAND}::test_orphan_cleaning_leaves_alone_what_a_compaction_may_yet_publish",)),
+    Defect("what main has taken over from a branch is swept there", "table/history/deletion.py:_is_named",
+           "0 if table.layout.branch else number + 1", "number + 1",
+           (f"{_OF_BRANCHES}::test_what_main_has_taken_over_is_not_swept_in_the_branch",)),
+    Defect("new files of a branch lie in its folder", "compaction/rewrite.py:rewrite",
+           "table.layout.main, at_once", "table.root, at_once", (f"{_OF_BRANCHES}::test_a_branch_is_compacted",)),
 )

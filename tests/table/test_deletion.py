@@ -43,6 +43,7 @@ ALLOWED = {
     "streamsink/storage/file_io.py": "the contract itself, and the temporary file of the call that made it",
     "streamsink/locks/locked_file_io.py": "hands the calls on",
     "streamsink/table/branching/pins.py:unpin": "tags that this very rollback has created, and that it did not need",
+    "streamsink/table/branching/branches.py:_kept": "a tag that this very call has created, of what has expired",
     "streamsink/commands/branches.py:delete_branch": "a branch and the tag that kept it, on purpose only",
     # Sinks that keep files of their own.
     "streamsink/sinks/file_writing.py:abort": "the file of this very writer, which no record names",

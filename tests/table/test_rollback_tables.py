@@ -6,14 +6,18 @@ from collections import Counter
 import pytest
 
 from streamsink.clock import IdSource
+from streamsink.format.index_manifest import IndexManifestEntry
+from streamsink.format.manifest import FileKind
 from streamsink.storage.file_io import FileIO
 from streamsink.table.branching.rollback import roll_back
 from streamsink.table.branching.targets import find
+from streamsink.table.commit.changes import Changes
 from streamsink.table.table import is_table, open_table
 from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.memory import MemoryCalls
 from tests.crash.letters_world import LettersWorld
 from tests.crash.many_world import ManyWorld
-from tests.table.entries import OPTIONS
+from tests.table.entries import OPTIONS, add, commit, index_file, new_table, part
 
 # Of the calls of a query's run, each n-th one has a rollback beside it; every one with the mark "soak".
 STRIDE = 1201
@@ -74,3 +78,16 @@ def _at_calls(make, name, first, stride):
 def _left(before, after):
     """Numbers of the rows that the rollback took out."""
     return {row[1] for row in before} - {row[1] for row in after}
+
+
+def test_an_index_goes_back_too():
+    """It may be all that has changed; formerly there was nothing to do then."""
+    table = new_table(MemoryCalls(), options={})
+    commit(table, Changes((add("data-a.parquet", part("a")),)))
+    of_index = IndexManifestEntry(FileKind.ADD, part("a"), 0, index_file("index-1", "HASH"))
+    commit(table, Changes((), (of_index,)), kind="OVERWRITE")
+    done = roll_back(table, find(table, 1), OPTIONS, "a test")
+    assert done.snapshot_id == 3 and table.manifests.index_of(table.snapshots.latest()) == []
+    assert roll_back(table, find(table, 2), OPTIONS, "a test").pins, "what comes back is kept from expiry"
+    assert table.manifests.index_of(table.snapshots.latest()) == [of_index]
+    assert roll_back(table, find(table, 2), OPTIONS, "a test").snapshot_id is None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from streamsink.errors import Conflict, Misuse
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
-from streamsink.table.branching.targets import Target
+from streamsink.table.branching.targets import Target, in_file
 from streamsink.table.layout import Layout
 from streamsink.table.table import Table, is_table
 
@@ -39,7 +39,8 @@ class Branch:
 def check_name(root: str, name: str) -> None:
     """Raises Misuse for a name that no branch can have."""
     if (
-        not name.strip()
+        not isinstance(name, str)
+        or not name.strip()
         or name != name.strip()
         or name in (MAIN, ".", "..")
         or name.isdigit()
@@ -85,8 +86,9 @@ def get(table: Table, name: str) -> Branch:
 def create(table: Table, name: str, target: Target | None) -> Branch:
     """Create a branch of a snapshot of this table; without one (None) it has the columns, and no rows.
 
-    A tag in the table keeps the files of that snapshot. Idempotent for the same snapshot, so after a crash: call it
-    again. Raises Misuse for a name that no branch can have, and Conflict where a branch of another snapshot has it.
+    A tag in the table keeps the files of that snapshot, also when the one of which the branch is made is deleted.
+    Idempotent for the same snapshot, so after a crash: call it again. Raises Misuse for a name that no branch can have,
+    and where the snapshot expires meanwhile; Conflict where a branch of another snapshot has the name.
     """
     check_name(table.root, name)
     if table.layout.branch:
@@ -98,11 +100,10 @@ def create(table: Table, name: str, target: Target | None) -> Branch:
     at, io = Layout(table.layout.branch_root(name)), table.file_io
     newest = target.snapshot.schema_id if target is not None else table.latest_schema().id
     if target is not None:
-        tag = target.tag or f"{TAG_PREFIX}{name}-{target.snapshot.id}"
-        kept = io.read(target.path)  # as another program has written it
-        data = target.snapshot.to_json() if target.tag else kept
+        own_tag = f"{TAG_PREFIX}{name}-{target.snapshot.id}"
+        tag = target.tag or own_tag
         _check_alone(io, at, target.snapshot.id, name)
-        _put(io, f"{table.root}/tag/tag-{tag}", kept, name)
+        kept, data = _kept(table, target, own_tag, name)
         _put(io, at.snapshot(target.snapshot.id), data, name)
         _put(io, f"{at.root}/tag/tag-{tag}", kept, name)
     for schema_id in range(newest, -1, -1):  # the first one last: with it the branch exists
@@ -110,6 +111,35 @@ def create(table: Table, name: str, target: Target | None) -> Branch:
         if io.exists(path):
             _put(io, at.schema(schema_id), io.read(path), name)
     return Branch(name, at.root, target.snapshot if target is not None else None)
+
+
+def _kept(table: Table, target: Target, tag: str, name: str) -> tuple[bytes, bytes]:
+    """Let this tag of the table keep the snapshot. Returns the bytes for the branch's own tag, and for its snapshot.
+
+    From now on no expiry takes its files. One that was at it before has taken the snapshot, which is looked for again.
+    Raises Misuse where it is gone.
+    """
+    io, path = table.file_io, f"{table.root}/tag/tag-{tag}"
+    try:
+        kept = io.read(target.path)  # as another program has written it
+    except FileNotFoundError as gone:
+        raise _expired(table, target) from gone
+    data = target.snapshot.to_json() if target.tag else kept
+    was_there = io.exists(path)
+    _put(io, path, data, name)
+    if in_file(table, target.path) is None:
+        if not was_there:
+            io.delete(path)
+        raise _expired(table, target)
+    return kept, data
+
+
+def _expired(table: Table, target: Target) -> Misuse:
+    return Misuse(
+        f"{table.root}: {target} is not there any more: it expired, or its tag was deleted, while a branch was being "
+        "made of it. Nothing was written. Choose a later snapshot, and create a tag of it first",
+        kind="rollback.target-gone",
+    )
 
 
 def _check_alone(io: FileIO, at: Layout, snapshot_id: int, name: str) -> None:

@@ -16,7 +16,7 @@ from streamsink.errors import Conflict, Fenced, Misuse, Retryable
 from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.snapshot import ANALYZE, APPEND, BATCH_COMMIT_IDENTIFIER, COMPACT, OVERWRITE, Snapshot
 from streamsink.options import SinkOptions
-from streamsink.table.application_states import States, states_in
+from streamsink.table.application_states import States
 from streamsink.table.branching.branches import TAG_PREFIX, Branch, get
 from streamsink.table.branching.pins import pin, pins_of, unpin
 from streamsink.table.branching.rollback import PROPERTY as ROLLED_BACK
@@ -26,10 +26,12 @@ from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.table_commit import TableCommit
 from streamsink.table.commit.tries import Guard
+from streamsink.table.history.retained import check_main
 from streamsink.table.table import Table
 
 #: The property of such a snapshot: a JSON object with ``branch``, ``to`` and ``uuid`` (the branch's newest snapshot),
-#: ``by``, ``at_ms``, and ``runs``: the commit users of bounded runs that wrote to the branch.
+#: ``by``, ``at_ms``, ``runs``: the commit users of bounded runs that wrote to the branch, and ``all_runs``: false where
+#: snapshots of the branch had expired that may have been of others.
 PROPERTY = "streamsink.fast-forward"
 # Main may change in so many tries.
 _LOOKS = 20
@@ -41,8 +43,8 @@ class FastForwardPlan:
 
     newest: main's, as of which the plan is made. base: number of main's snapshot up to which the branch has all of it.
     writers: by name, in how many snapshots of main since then each application, or other writer, has changed rows,
-    which leave the table. leaving, arriving: data files. states: by name, those that come with the branch. runs: as in
-    ``PROPERTY``. is_complete: whether the branch knows of all applications that have written to it.
+    which leave the table. leaving, arriving: data files. states: by name, those that come with the branch. runs,
+    all_runs: as in ``PROPERTY``. is_complete: whether the branch knows of all applications that have written to it.
     """
 
     table: str
@@ -55,6 +57,7 @@ class FastForwardPlan:
     changes: Changes
     states: Mapping[str, Mapping[str, Any]]
     runs: tuple[str, ...]
+    all_runs: bool
     is_complete: bool
 
     @property
@@ -93,6 +96,7 @@ def plan_fast_forward(table: Table, name: str, discard: Collection[str] = ()) ->
     Misuse where there is no such branch, or nothing in it; Conflict where others have written to main since, where an
     application has written to both, and where the schemas contradict each other.
     """
+    check_main(table, "fast_forward")
     branch = get(table, name)
     other = Table(table.file_io, branch.path)
     head = other.snapshots.latest()
@@ -131,7 +135,7 @@ def plan_fast_forward(table: Table, name: str, discard: Collection[str] = ()) ->
         moved(other, arriving),
         _changes(table, other, newest, head, [*leaving, *arriving]),
         states,
-        _runs(other, both[1] if both else None),
+        *_runs(other, both[1] if both else None),
         other.states.read(head).complete,
     )
 
@@ -171,11 +175,16 @@ def runs_brought_by(snapshot: Snapshot) -> Collection[str]:
     return [str(user) for user in runs] if isinstance(runs, list) else []
 
 
+def brought_all_runs(snapshot: Snapshot) -> bool:
+    """False where rows of further bounded runs may have come with this snapshot of main, which it cannot name."""
+    return _said(snapshot, PROPERTY).get("all_runs", True) is True
+
+
 def _publish(table: Table, plan: FastForwardPlan, options: SinkOptions, by: str) -> int | None:
     """The number of the new snapshot; None when main is another one than the plan has."""
     head, name = plan.branch.newest, IdSource().new_id()
     said = {"branch": plan.branch.name, "to": head.id if head else 0, "uuid": head.uuid if head else None}
-    said |= {"by": by, "at_ms": Clock().now_ms(), "runs": list(plan.runs)}
+    said |= {"by": by, "at_ms": Clock().now_ms(), "runs": list(plan.runs), "all_runs": plan.all_runs}
     request = CommitRequest(
         f"streamsink-fast-forward-{name}",
         BATCH_COMMIT_IDENTIFIER,
@@ -288,7 +297,7 @@ def _writers_since(table: Table, base: int, newest: Snapshot | None) -> dict[str
 
 def _changed_states(table: Table, before: Snapshot | None, snapshot: Snapshot) -> list[str]:
     """Names of the applications of which the snapshot has another state than the one before."""
-    now, was = (states_in(each, table.snapshots.path(each.id)) or {} if each else {} for each in (snapshot, before))
+    was, now = (table.states.read(each).by_application for each in (before, snapshot))
     return [name for name, state in now.items() if state != was.get(name)]
 
 
@@ -299,7 +308,9 @@ def _states_to_take(
 
     Raises Conflict where one of them has written to main as well: neither of its states tells what is in both.
     """
-    of_main, of_branch = ((states_in(each, table.root) or {}) for each in base) if base else ({}, {})
+    # Others' snapshots have no states of their own: those of the snapshots before them count.
+    of_main = table.states.read(base[0] if base else None).by_application
+    of_branch = other.states.read(base[1] if base else None).by_application
     now = table.states.read(newest).by_application
     there = other.states.read(other.snapshots.latest()).by_application
     taken = {application: state for application, state in there.items() if state != of_branch.get(application)}
@@ -314,14 +325,16 @@ def _states_to_take(
     return {application: state for application, state in taken.items() if now.get(application) != state}
 
 
-def _runs(other: Table, base: Snapshot | None) -> tuple[str, ...]:
-    """The commit users of bounded runs, and of batch jobs, that the branch retains and main did not have."""
-    found = (other.snapshots.load(number) for number in other.snapshots.ids())
-    own = [each for each in found if each is not None and (base is None or each.id > base.id)]
+def _runs(other: Table, base: Snapshot | None) -> tuple[tuple[str, ...], bool]:
+    """The commit users of bounded runs, and of batch jobs, that the branch retains and main did not have; and whether
+    these are all: whether no snapshot of the branch behind the base has expired.
+    """
+    since, ids = base.id if base is not None else 0, other.snapshots.ids()
+    own = [found for number in ids if number > since and (found := other.snapshots.load(number)) is not None]
     brought = [user for each in own for user in runs_brought_by(each)]
-    return tuple(
-        dict.fromkeys([*brought, *(e.commit_user for e in own if e.commit_identifier == BATCH_COMMIT_IDENTIFIER)])
-    )
+    jobs = [each.commit_user for each in own if each.commit_identifier == BATCH_COMMIT_IDENTIFIER]
+    are_all = len(own) == max(ids[-1] - since, 0) if ids else True
+    return tuple(dict.fromkeys([*brought, *jobs])), are_all and all(map(brought_all_runs, own))
 
 
 def _changes(

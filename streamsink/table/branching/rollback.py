@@ -53,7 +53,8 @@ class RollbackPlan:
     """What a rollback would change, and what it leaves alone. ``str()`` of it says so.
 
     newest: number of the snapshot as of which the plan is made. leaving, returning: data files. applications: by name,
-    the last checkpoint of each that is published now; each goes on behind it.
+    the last checkpoint of each that is published now; each goes on behind it. index: of the index, names of files that
+    leave or return, such as those of deletion vectors.
     """
 
     table: str
@@ -62,11 +63,12 @@ class RollbackPlan:
     leaving: Moved
     returning: Moved
     applications: Mapping[str, int]
+    index: frozenset[str] = frozenset()
 
     @property
     def is_done(self) -> bool:
         """Whether the table is already as the target was."""
-        return not self.leaving.paths and not self.returning.paths
+        return not (self.leaving.paths or self.returning.paths or self.index)
 
     def __str__(self) -> str:
         if self.is_done:
@@ -128,7 +130,10 @@ def plan_rollback(table: Table, target: Target) -> RollbackPlan:
     """
     newest = table.snapshots.latest()
     changes = _back_to(table, target).replaces(
-        table.latest_schema(), Changes(), table.manifests.entries_of(newest) if newest else (), ()
+        table.latest_schema(),
+        Changes(),
+        table.manifests.entries_of(newest) if newest else (),
+        table.manifests.index_of(newest) if newest else (),
     )
     leaving = [entry for entry in changes.entries if entry.kind is FileKind.DELETE]
     returning = [entry for entry in changes.entries if entry.kind is FileKind.ADD]
@@ -139,6 +144,7 @@ def plan_rollback(table: Table, target: Target) -> RollbackPlan:
         moved(table, leaving),
         moved(table, returning),
         checkpoints(table.states.read(newest)),
+        frozenset(entry.file.file_name for entry in changes.index),
     )
     check_there(
         table, plan.returning.paths, f"{target} cannot be gone back to. Nothing was written. Restore them from a backup"
@@ -171,7 +177,7 @@ def roll_back(table: Table, target: Target, options: SinkOptions, by: str) -> Ro
         adds_again=True,
     )
     # Before anything is built on these files: from now on expiry, that of other programs too, keeps them.
-    pinned = [pin(table, each, name) for each in pins_of(table, target, plan.returning.names)]
+    pinned = [pin(table, each, name) for each in pins_of(table, target, plan.returning.names | plan.index)]
     try:
         done = TableCommit(table, options).commit(request, _IsRetained(table, target))
     except (Conflict, Fenced, Misuse, Retryable):

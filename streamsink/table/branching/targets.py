@@ -37,6 +37,7 @@ def find(
             f"{table.root}: give exactly one of snapshot_id, tag and timestamp. Nothing was written",
             kind="rollback.target",
         )
+    _check_kinds(table.root, snapshot_id, tag)
     found = (
         _of_number(table, snapshot_id)
         if snapshot_id is not None
@@ -62,15 +63,26 @@ def find(
     return found
 
 
+def _check_kinds(root: str, snapshot_id: object, tag: object) -> None:
+    """Raises Misuse for a number or a name that is none."""
+    if snapshot_id is not None and (isinstance(snapshot_id, bool) or not isinstance(snapshot_id, int)):
+        raise Misuse(
+            f"{root}: snapshot_id is {snapshot_id!r}, expected a whole number, such as 7. Nothing was written",
+            kind="rollback.target",
+        )
+    if tag is not None and not isinstance(tag, str):
+        raise Misuse(f"{root}: tag is {tag!r}, expected its name as text. Nothing was written", kind="rollback.target")
+
+
 def millis_of(root: str, moment: Moment) -> int:
     """Milliseconds since 1970 of a moment: themselves, or a text or time with its zone. Raises Misuse."""
-    if isinstance(moment, int):
+    if isinstance(moment, int) and not isinstance(moment, bool):
         return moment
     try:
         when = datetime.datetime.fromisoformat(moment.replace("Z", "+00:00")) if isinstance(moment, str) else moment
     except ValueError as unreadable:
         raise _no_moment(root, moment) from unreadable
-    if when.tzinfo is None:
+    if not isinstance(when, datetime.datetime) or when.tzinfo is None:
         raise _no_moment(root, moment)
     return int(when.timestamp() * 1000)
 

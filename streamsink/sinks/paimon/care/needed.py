@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from streamsink.errors import Misuse
-from streamsink.journal.announced import announced_in
+from streamsink.journal.announced import announced_in, compactions_in
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
 from streamsink.journal.identity import is_of
 from streamsink.journal.others import is_certain
@@ -45,8 +45,9 @@ def needed_by_journals(table: Table, places: Sequence[str] = ()) -> Needing:
 
 
 def needed_of_all(table: Table, places: Sequence[str] = (), without: Collection[str] = ()) -> Needing:
-    """As ``needed_by_journals``, for who deletes what no snapshot names: all tables beside this one are asked, records
-    that are being made count, and each application that the table knows must have its journal where it is looked for.
+    """As ``needed_by_journals``, for who deletes what no snapshot names: branches and all tables beside this one are
+    asked, records that are being made count, and each application that the table knows must have its journal where it
+    is looked for. So do compactions that may yet commit: they are announced until somebody has settled them.
 
     without: names of applications whose journals are gone for good. What it returns raises Misuse
     ``orphans.journal-unknown`` where another one is missing.
@@ -59,7 +60,9 @@ def needed_of_all(table: Table, places: Sequence[str] = (), without: Collection[
             applications = _applications(table, place)
             missing -= {name for name in missing if _is_of(table, place, applications, name, states[name])}
             journals = [os.path.join(place, JOURNAL_DIR, name) for name in applications]
-            found = found.with_other(Needed(attempts=frozenset(announced_in(table.file_io, journals))))
+            compactions = compactions_in(table.file_io, os.path.join(place, JOURNAL_DIR))
+            attempts = frozenset(compactions | announced_in(table.file_io, journals))
+            found = found.with_other(Needed(attempts=attempts))
             for application in applications:
                 for part in _pending(table, place, application, states):
                     found = found.with_other(part)

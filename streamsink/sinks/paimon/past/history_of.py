@@ -17,7 +17,7 @@ from streamsink.protocol.journal import Mark, readable
 from streamsink.protocol.run.restore import MAY_OVERWRITE, token_of
 from streamsink.sinks.paimon.past.records import state_alone
 from streamsink.table.application_states import states_in
-from streamsink.table.branching.fast_forward import runs_brought_by
+from streamsink.table.branching.fast_forward import brought_all_runs, runs_brought_by
 from streamsink.table.history import lineage
 from streamsink.table.history.lineage import were_named
 from streamsink.table.table import Table
@@ -44,13 +44,15 @@ def known_run(table: Table, application: str, run: str) -> KnownRun:
     user = Writer(application, run, 0).commit_user(0)
     ids = table.snapshots.ids()
     main, before = _before_branch(table, ids)
+    are_named = True
     for snapshot in (*_loaded(table, reversed(ids)), *_loaded(main, reversed(before))):
         if snapshot.commit_identifier == END_OF_INPUT and snapshot.commit_user == user:
             said = (states_in(snapshot, table.snapshots.path(snapshot.id)) or {}).get(application)
             return KnownRun.of(AppState.from_json(said)) if said is not None else KnownRun(True)
         if user in runs_brought_by(snapshot):
             return KnownRun(True)
-    return KnownRun(False if _are_whole([*before, *ids], 0) else None)
+        are_named = are_named and brought_all_runs(snapshot)
+    return KnownRun(False if are_named and _are_whole([*before, *ids], 0) else None)
 
 
 def _before_branch(table: Table, ids: Sequence[int]) -> tuple[Table, Sequence[int]]:
