@@ -96,7 +96,7 @@ def plan_fast_forward(table: Table, name: str, discard: Collection[str] = ()) ->
     Misuse where there is no such branch, or nothing in it; Conflict where others have written to main since, where an
     application has written to both, and where the schemas contradict each other.
     """
-    check_main(table, "fast_forward")
+    check_main(table.root, "fast_forward")
     branch = get(table, name)
     other = Table(table.file_io, branch.path)
     head = other.snapshots.latest()
