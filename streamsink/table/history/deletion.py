@@ -254,15 +254,14 @@ def _manifests_since(table: "Table", since: tuple[int, str]) -> Iterator[str]:
     """Names of all manifests, each once, that a snapshot, changelog or tag of any branch behind this one names, and it
     does not.
 
-    When the table went back, numbers come again, so all are searched unless this very snapshot is there still. So they
-    are for a branch, of which the table may have taken the files over under a lower number.
+    When the table went back, numbers come again, so all are searched unless this very snapshot is there still.
     """
     number, uuid = since
     before = table.snapshots.load(number) if number else None
     if before is None or not uuid or before.uuid != uuid:
         number, before = 0, None
     known = {meta.file_name for meta in table.manifests.all_of(before)}
-    for root in roots(table, 0 if table.layout.branch else number + 1):
+    for root in roots(table, number + 1):
         for manifest in _manifests_of(table, root.snapshot):
             if manifest not in known:
                 yield manifest
