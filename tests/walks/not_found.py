@@ -172,6 +172,8 @@ REASONS: dict[str, tuple[str, ...]] = {
         "an application with pending rows is retired", "one table of several retires alone",
         "a name retires while the next one has to look for it", "what was to come again is retired",
         "what another name goes on from is retired while that is to come again",
+        "records that a retirement took are told of as lost",
+        "a look that finds records lost does not ask whose the journal is",
     ),
     "All drivers of a walk are of one version, and nothing was there before.": (
         "version 2 looks like version 1 to earlier code", "letters: earlier code publishes a part of the record",
