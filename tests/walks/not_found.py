@@ -16,6 +16,8 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "It is about a destination that is no table, into which those walks that are asked do not go (``elsewhere/``).": (
         "what was committed is given up with its note", "a record that could be published is given up",
+        "verify of a sink is silent of applications that have ended",
+        "what another application has pending is damage",
     ),
     "A guard behind it: who reads the record finds no part of several tables in it, and ends with a KeyError.": (
         "the journal of a table that is gone is of several tables",
