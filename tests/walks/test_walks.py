@@ -148,6 +148,13 @@ _JUDGED = {
         ("lose_journal", 0),
         ("lose_known", 1),
     ],
+    "manifests of a directory are lost, also those of a sink that has written the second part of a batch and ended": [
+        ("files", 0, 0, 0, 0, 0, 0),
+        ("produce", 0, 1, 0),
+        ("at_once", 0, 0, 503),
+        ("heal", 0, 0),
+        ("lose_known", 1),
+    ],
     "a Delta table is an older copy, and the files of what it has lost are gone with it": [
         ("delta", 0, 0, 0, 0, 0, 0),
         ("produce", 0, 0, 0),
