@@ -135,6 +135,16 @@ class Elsewhere(World):
             self.went_back(what)
             self.accident("table")
 
+    def fuller_version(self, query: Query) -> tuple[int, Version] | None:
+        """The version that has most of what the query has written, and what was there then; None where that is now."""
+        rows = query.source.rows_before(query.checkpoint)
+
+        def count(visible: Counter) -> int:
+            return sum(1 for row in rows if visible[row])
+
+        found = max(self.points, key=lambda point: (count(point[1].visible), point[0]), default=None)
+        return found if found is not None and count(found[1].visible) > count(self.visible()) else None
+
     def replace_place(self, change) -> None:
         """Somebody loses the destination, or puts an earlier one in its place, by calling ``change``."""
         self.points.clear()
