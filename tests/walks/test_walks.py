@@ -155,6 +155,13 @@ _JUDGED = {
         ("heal", 0, 0),
         ("lose_known", 1),
     ],
+    "a topic is another one, and the broker tells no id any more before anybody has looked": [
+        ("files", 0, 5, 0, 0, 0, 0),
+        ("produce", 0, 0, 0),
+        ("batch", 0, 0),
+        ("recreate", 0, 0, 0),
+        ("ids", 0, 3),
+    ],
     "a Delta table is an older copy, and the files of what it has lost are gone with it": [
         ("delta", 0, 0, 0, 0, 0, 0),
         ("produce", 0, 0, 0),
