@@ -4,12 +4,14 @@ A destination that is no table has no history to walk through. What can be asked
 exist that it names to its readers, and is the last record that it has the one that the journal has?
 """
 
+import os
 from dataclasses import dataclass, field
 
 from streamsink.commands.own_sinks import journal_of, open_existing
 from streamsink.commands.verify import behind_a_hole, first_missing
 from streamsink.errors import Corrupt, Misuse
-from streamsink.journal.others import is_certain
+from streamsink.journal.file_journal import FileJournal
+from streamsink.journal.others import is_certain, of_no_matter
 from streamsink.journal.repair import RepairJournal
 from streamsink.options import SinkOptions
 from streamsink.protocol import ways
@@ -68,6 +70,7 @@ class _Check:
             journal = journal_of(opened)
             journal.read_listing()
             self._journal(opened, journal, opened.committer.history(opened.application).state)
+            self._others(opened, journal)
             opened.committer.check_parts()
         except (Corrupt, Misuse) as wrong:
             self.add(DAMAGE, wrong.kind, str(wrong))
@@ -123,6 +126,30 @@ class _Check:
                 self.add(DAMAGE, *behind_a_hole(opened.to.path, record, hole, journal.place, is_table=False))
             else:
                 self._record(opened, journal, record, state if sequence == base else None, base)
+
+    def _others(self, opened: OpenSink, journal: RepairJournal) -> None:
+        """Other applications whose marks say more than the destination: perhaps no start comes to tell of that.
+
+        The marks are read first, since such an application may be publishing now.
+        """
+        folder = os.path.dirname(os.path.dirname(journal.place))
+        others = opened.committer.others(opened.application) if not opened.parts else {}
+        for name, last in sorted(others.items()):
+            other = FileJournal(journal.store, folder, name, 2)
+            with of_no_matter(other.place, "what is published"):
+                other.read_listing()
+                known = max((s for s in other.retained() if is_certain(other, s)), default=0)
+                history = opened.committer.history(name)
+                there = history.state.sequence if history.state is not None else 0
+                if known > there and history.complete and last.state.table_id == opened.to.table_id:
+                    self.add(
+                        DAMAGE,
+                        "checkpoint.rolled-back",
+                        f"{opened.to.path}: record {known} of another application, '{name}', was published, and the "
+                        f"destination ends at record {there} of it: it has gone back, or what it remembers was lost. "
+                        "The next start of its query stops, and says what to do; where none would come, because that "
+                        f"has ended, start it once more. With application='{name}' verify looks at all of its records",
+                    )
 
     def _record(
         self, opened: OpenSink, journal: RepairJournal, record: Committable, last: AppState | None, base: int

@@ -225,4 +225,8 @@ OF_SINKS = (
            'if f"/{last.state.table_id}".endswith(own)', "if last.state.table_id == self._to.table_id", (_WALKS,)),
     Defect("files become larger than the store can name", "sinks/directory/file_sink.py:OpenDirectory.writing",
            "int(_ENDS_AT * largest) if largest else sys.maxsize", "sys.maxsize", (_ODD_FILES,)),
+    Defect("verify of a sink is silent of applications that have ended", "commands/sinks_verified.py:_Check.look",
+           "self._others(opened, journal)", "pass", ("tests/sinks/test_verified.py",)),
+    Defect("what another application has pending is damage", "commands/sinks_verified.py:_Check._others",
+           "if is_certain(other, s)", "if True", ("tests/sinks/test_verified.py",)),
 )

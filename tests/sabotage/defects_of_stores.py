@@ -6,6 +6,7 @@ _CLIENT = "tests/storage/test_s3_client.py"
 _HOLDS = "tests/e2e/test_holds.py"
 _KEYS = "tests/storage/test_s3_keys.py"
 _FINAL_NAMES = "tests/crash/test_final_names.py"
+_RETIRED = "tests/protocol/test_retire.py::test_a_driver_that_slept_while_its_application_was_retired_is_told_so_at_any_call"
 _FINAL_NAMES_OF_TABLES = "tests/crash/test_final_names_of_tables.py"
 _DISTANT_TABLES = "tests/crash/test_distant_tables.py"
 _ASKED_AHEAD = "tests/storage/test_asked_ahead.py"
@@ -91,6 +92,10 @@ OF_STORES = (
     Defect("a driver that is superseded gives advice", "protocol/run/journal_check.py:check_not_superseded",
            "isinstance(failed, Misuse)", "False",
            (f"{_FINAL_NAMES_OF_TABLES}::test_a_driver_that_another_one_has_superseded_says_so",)),
+    Defect("records that a retirement took are told of as lost", "protocol/run/journal_check.py:check_not_superseded",
+           "failed.kind in _OF_LOST_RECORDS", "False", (_RETIRED,)),
+    Defect("a look that finds records lost does not ask whose the journal is", "protocol/run/reconcile.py:Reconciler.reconcile",
+           "check_not_superseded(self._journal, writer, failed)", "pass", (_RETIRED,)),
     Defect("what a failed attempt announced is forgotten", "journal/staging.py:Staging.discard",
            "            self.has_more(int(match[2]), staging)\n", "            self._io.delete_tree(staging)\n", (_FINAL_NAMES,)),
     Defect("lists that were written for another base are used", "table/commit/tries.py:Looking.usable_ahead",

@@ -24,6 +24,7 @@ from streamsink.sinks.directory.file_sink import DirectoryCommitter
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.history.integrity import Report
 from streamsink.testing.crashing import dies_at
+from streamsink.testing.driver import SparkCheckpoint
 from tests.advice.following import told
 from tests.delta.world import DeltaOnDisk
 from tests.delta.world import World as OfDelta
@@ -107,6 +108,26 @@ def test_what_a_directory_or_its_journal_has_lost_is_named(gone, kind):
     world.run(3, 5)
     world.io().delete(gone)
     assert kinds(files(world)) == [kind]
+
+
+def test_what_an_application_has_lost_that_never_starts_again_is_named_beside_another_one():
+    """Manifests are lost, and the query that goes on has its own published again: nobody would be told of the other
+    one's rows, which those who list the directory see, and those who read manifests do not."""
+    world = OfFiles()
+    world.run(3, 5)
+    going_on, world.checkpoint = world.checkpoint, SparkCheckpoint("ended")
+    world.run(2, application="ended")
+    ended, world.checkpoint = world.checkpoint, going_on
+    assert files(world).ok
+    world.io().delete_tree("/out/_commits")
+    world.run(3, 5, 6, on_rollback="republish")
+    report = files(world)
+    assert kinds(report) == ["checkpoint.rolled-back"] and "record 1 of another application, 'ended'" in str(report)
+    world.checkpoint = ended
+    assert "start it once more" in str(report)
+    told("table.rolled-back", lambda: world.run(2, 3, application="ended")).says("set on_rollback='republish'")
+    world.run(2, 3, application="ended", on_rollback="republish")
+    assert files(world).ok
 
 
 @pytest.mark.parametrize(("path", "kind"), [("record-2.json", "journal.corrupt"), ("other", "journal.other-record")])
@@ -209,6 +230,26 @@ def test_no_command_makes_an_identity_in_the_place_of_a_database_that_was_droppe
     for name in ("shop.db", "other.db"):
         with contextlib.closing(sqlite3.connect(tmp_path / name)) as database:
             assert database.execute("SELECT name FROM sqlite_master").fetchall() == []
+
+
+def test_another_application_that_is_whole_or_pending_is_no_finding(tmp_path):
+    """Also where the destination knows of it by means of its own."""
+    lake, of_delta, of_transactions = Lake(), OfDelta(tmp_path), OfTransactions()
+    worlds = [
+        (lake, lambda *ends, **options: lake.run(ends, **options), lake.sink(), lake.io, "/destination"),
+        (of_delta, of_delta.run, DeltaSink(of_delta.path), local_file_io, of_delta.path),
+        (of_transactions, of_transactions.run, of_transactions.sink, of_transactions.io, "/journals"),
+    ]
+    for world, run, sink, io, place in worlds:
+        run(3, 5)
+        world.checkpoint = SparkCheckpoint("other")
+        run(2, 4, application="other")
+        for application in ("streamsink", "other"):
+            options = SinkOptions.of(sink.path, {"application": application})
+            assert verify_of_sink(io(), sink, options, place).findings == ()
+    assert dies_at("precommit.saved", 1, world.store, lambda calls: run(2, 4, 7, calls=calls, application="other"))
+    world.store.process_death()
+    assert verified(io(), sink, place).findings == ()
 
 
 def test_a_data_file_of_an_iceberg_table_is_missed():

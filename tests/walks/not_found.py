@@ -16,6 +16,8 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "It is about a destination that is no table, into which those walks that are asked do not go (``elsewhere/``).": (
         "what was committed is given up with its note", "a record that could be published is given up",
+        "verify of a sink is silent of applications that have ended",
+        "what another application has pending is damage",
     ),
     "A guard behind it: who reads the record finds no part of several tables in it, and ends with a KeyError.": (
         "the journal of a table that is gone is of several tables",
@@ -172,6 +174,8 @@ REASONS: dict[str, tuple[str, ...]] = {
         "an application with pending rows is retired", "one table of several retires alone",
         "a name retires while the next one has to look for it", "what was to come again is retired",
         "what another name goes on from is retired while that is to come again",
+        "records that a retirement took are told of as lost",
+        "a look that finds records lost does not ask whose the journal is",
     ),
     "All drivers of a walk are of one version, and nothing was there before.": (
         "version 2 looks like version 1 to earlier code", "letters: earlier code publishes a part of the record",

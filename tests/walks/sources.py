@@ -36,6 +36,7 @@ class Topic:
         self.parts: dict[str, list[int]] = {f"{name}/0": [] for name in self.ids}
         self.earliest: dict[str, int] = dict.fromkeys(self.parts, 0)
         self.former: dict[str, int] = {}
+        self._by_cluster: dict[str, int] = {}  # those of which the cluster's id tells, as long as it is told
 
     @property
     def topic_id(self) -> str:
@@ -58,7 +59,8 @@ class Topic:
         }
         if elsewhere:
             self.cluster = new_id()
-            self.former = {} if self.always_tells_cluster else self.former
+            if self.always_tells_cluster:
+                self.former, self._by_cluster = {}, self.former
         self.ids |= {topic: new_id() for topic in anew}
         gone = []
         for name in self.parts:
@@ -81,6 +83,8 @@ class Topic:
         """From now on the broker tells the ids, or does not, or tells the cluster's alone. Returns rows of which some
         may have been read from another topic than was known then."""
         self.tells_cluster, self.always_tells_cluster = cluster, False
+        if not ids and not cluster:
+            self.former, self._by_cluster = {**self._by_cluster, **self.former}, {}
         speaks, self.tells, self.was_silent = ids and not self.tells, ids, self.was_silent or not ids
         return [row for name in self.former for row in self.parts[name]] if speaks else []
 

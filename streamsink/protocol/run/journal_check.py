@@ -8,6 +8,9 @@ from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.journal import Journal, JournalIdentity, readable
 
+# Kinds of the errors that find records lost: by those that the destination names, or by those of the journal.
+_OF_LOST_RECORDS = ("table.rolled-back", "table.rolled-back-too-far", "journal.missing-record")
+
 
 class JournalCheck:
     """The identity of one application's journal, compared with what the destination's last record says of it."""
@@ -76,12 +79,15 @@ def check_not_superseded(journal: Journal, writer: Writer, failed: BaseException
     """Raises Fenced when another driver has taken over, and this one ends with an error that advises something.
 
     What it finds wrong with its tables is then what that one has published, and the advice would be wrong. An error
-    that is none of this library's, such as a file that is gone, may have come of what was done to the journal
-    meanwhile: of these, Corrupt is raised as well, when the journal was removed.
+    that is none of this library's, such as a file that is gone, and one that finds records lost may have come of what
+    was done to the journal meanwhile, as by ``retire``: of several questions of one look some may be answered before
+    that, and others after it. Of these, Corrupt is raised as well, when the journal was removed. Any other error about
+    the destination stays then: one that was dropped takes its journal along.
     """
-    if isinstance(failed, Misuse):
-        with contextlib.suppress(OSError, Corrupt):
-            journal.check_owner(writer)
-    elif isinstance(failed, Exception) and not isinstance(failed, StreamsinkError):
+    finds_lost = isinstance(failed, StreamsinkError) and failed.kind in _OF_LOST_RECORDS
+    if finds_lost or isinstance(failed, Exception) and not isinstance(failed, StreamsinkError):
         with contextlib.suppress(OSError):
+            journal.check_owner(writer)
+    elif isinstance(failed, Misuse):
+        with contextlib.suppress(OSError, Corrupt):
             journal.check_owner(writer)

@@ -10,11 +10,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from streamsink import events
+from streamsink.errors import StreamsinkError
 from streamsink.faults import fault_point
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.journal import Journal, Mark, Where, comes_again, readable
+from streamsink.protocol.run.journal_check import check_not_superseded
 from streamsink.protocol.run.publish_queue import PublishQueue
 from streamsink.protocol.run.publish_thread import Done
 from streamsink.protocol.run.restore import RestorePlan, plan_restore
@@ -59,8 +61,15 @@ class Reconciler:
     def reconcile(self, writer: Writer, identify: Callable[[], None]) -> Reconciled:
         """Publish what is pending and mark what is published, for this owner.
 
-        identify: called first.
+        identify: called first. Of some errors, ``check_not_superseded`` raises another one in their place.
         """
+        try:
+            return self._reconcile(writer, identify)
+        except StreamsinkError as failed:
+            check_not_superseded(self._journal, writer, failed)
+            raise
+
+    def _reconcile(self, writer: Writer, identify: Callable[[], None]) -> Reconciled:
         with self._queue.alone(writer), ExitStack() as loading:
             with self._committer.asking(self._journal.questions_of_restore()):
                 loading.enter_context(self._journal.loading())

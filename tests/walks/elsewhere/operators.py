@@ -30,6 +30,7 @@ class ElsewhereOperator(Operator):
         "restore_notes": r"Restore the folder (\S+), which notes what was committed",
         "write_note": r"If there is no backup of the folder, write the (second line) of the file",
         "remove_all": r"remove (\S+/_streamsink) and start a new checkpoint",
+        "restore_version": r"(Restore the table to a version that has what was published)",
         "make_current": r"(Make the snapshot current again) that the table had",
         "reset": r"with startingOffsets='.*? and set accept_as_new='([^']+)'",
     }
@@ -54,6 +55,12 @@ class ElsewhereOperator(Operator):
         said = str(query.said)
         if way == "republish" and ("set before that happens" in said or "leave that option out" in said):
             return False
+        if way in ("republish", "restore_version") and "to a version that has what was published" in said:
+            # The journal does not remember as much.
+            needs_version = query.options.get("on_rollback") == "republish" and query.said.kind.endswith("-too-far")
+            if needs_version and self._world.fuller_version(query) is not None:
+                return way == "restore_version"
+            return way == "republish"
         return super()._fits(query, way)
 
     def _remove_all(self, query, path, text):
@@ -64,6 +71,9 @@ class ElsewhereOperator(Operator):
 
     def _make_current(self, query, _, text):
         self._world.roll_back(*self._world.lost_version(query))
+
+    def _restore_version(self, query, _, text):
+        self._world.roll_back(*self._world.fuller_version(query))
 
     def _restore_id(self, query, _, text):
         """As the text says, without a backup: by any manifest or record."""
