@@ -32,6 +32,11 @@ class Letter:
     digest: str
 
     @property
+    def position_names(self) -> frozenset[str]:
+        """Names of the columns of the row that say its position, which its table has only if it is to keep them."""
+        return frozenset(name for name, value in self.positions if value is not None)
+
+    @property
     def kind(self) -> str:
         """The kind of the reason, a word for programs."""
         return self.reason.partition(":")[0]
