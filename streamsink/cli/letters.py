@@ -133,7 +133,7 @@ def replay_letters(
 
     if target is None:
         raise click.UsageError("give --target: the name of the table that the letters' rows were meant for")
-    root = table_path(into) if into is not None else f"{at.root.rpartition('/')[0]}/{target}"
+    root = table_path(into) if into is not None else table_path(f"{at.root.rpartition('/')[0]}/{target}")
     name = application if application is not None else application_of(at.root)
     options, chosen = At(root, at.store_options).options(given, application=name), _chosen(target, source, reason)
     taken = columns if columns in (None, EXISTING) else [name.strip() for name in columns.split(",")]

@@ -259,6 +259,25 @@ def test_columns_that_the_table_does_not_take_are_left_out(clicks):
     assert streamsink.read_arrow(clicks).filter(pc.field("id") == 100).to_pylist() == [{"id": 100, "n": "x"}]
 
 
+@follows("letters.unreadable")
+@pytest.mark.parametrize("how", ["torn", "gone"])
+def test_letters_in_a_damaged_file_are_an_error_that_names_the_doctor(clicks, how):
+    """Arrow's own error stood there, or the advice to try again. What is left can be replayed afterwards."""
+    allow_nulls(clicks)
+    first = min(Path(_rejected(clicks)).rglob("*.parquet"))
+    first.write_bytes(first.read_bytes()[:30])
+    if how == "gone":
+        first.unlink()
+    doctor = told("letters.unreadable", lambda: _replay(clicks)).find("'streamsink (doctor [^']*)'")
+    for command in ("list", "count"):
+        assert said("dead-letters", command, _rejected(clicks), code=4)["error"]["kind"] == "letters.unreadable"
+    texts = [each["text"] for each in said(*shlex.split(doctor), code=1)["findings"]]
+    assert any(str(first) in text and ("drop-missing" in text or how == "gone") for text in texts)
+    first.unlink(missing_ok=True)
+    run("drop-missing", _rejected(clicks), "--yes")
+    assert _replay(clicks).replayed == 2
+
+
 def test_letters_that_are_alike_are_counted_one_by_one(clicks):
     """Two rows of the source that say the same are two rows of the table."""
     letters = letters_of(open_letters(local_file_io(False), _rejected(clicks)), Chosen())

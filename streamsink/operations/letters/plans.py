@@ -94,6 +94,11 @@ def _add(done: Counter[str], table: Table, application: str, last: AppState | No
     return published
 
 
+def has_plans(file_io: FileIO, root: str, application: str) -> bool:
+    """Whether the application's journal knows of letters that were replayed."""
+    return bool(file_io.names(_folder(root, application)))
+
+
 def _folder(root: str, application: str) -> str:
     return os.path.join(journal_dir(root, application), PLANS)
 
