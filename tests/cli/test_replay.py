@@ -1,5 +1,6 @@
 """Dead letters are replayed into their table after a fix: each row once, wherever a replay died."""
 
+import contextlib
 import shlex
 import shutil
 from collections import Counter
@@ -18,7 +19,8 @@ from streamsink.operations.letters.plans import PLANS
 from streamsink.operations.letters.replay import application_of, look, replay
 from streamsink.operations.letters.selection import Chosen, _letter, left, letters_of, open_letters
 from streamsink.options import SinkOptions
-from streamsink.storage.file_io import local_file_io
+from streamsink.storage.file_io import FileIO, local_file_io
+from streamsink.storage.hold import Flock
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash, arm, crash
@@ -181,15 +183,38 @@ def test_letters_are_known_whatever_their_table_and_their_replay_are_called(clic
 
 
 def test_what_another_replay_has_left_pending_counts(clicks):
-    """Its next start publishes that."""
+    """The replay that comes publishes it first, whatever its name."""
     allow_nulls(clicks)
     arm("precommit.saved", 1, crash)
     with pytest.raises(InjectedCrash):
         _replay(clicks)
     faults.arm(None)
-    assert (_replay(clicks, application="other").replayed, _ids(clicks)) == (0, [n for n in _ALL if n % 3])
-    run("recover", clicks, "--application", NAME, "--yes")
+    would = said("dead-letters", "replay", _rejected(clicks), "--target", "clicks", "--application", "other")
+    assert (would["replayed"], would["before"], _ids(clicks)) == (0, 4, [n for n in _ALL if n % 3])
     assert _replay(clicks, application="other").before == 4 and _ids(clicks) == _ALL
+
+
+@pytest.mark.parametrize("step", ["write.begin", "precommit.before_record", "precommit.saved", "commit.before_publish"])
+@pytest.mark.parametrize("name", [NAME, "other"])
+def test_a_replay_that_was_paused_is_fenced_by_another_one(clicks, monkeypatch, step, name):
+    """Its hold has run out on a store without locks; here nobody's hold keeps anybody out. It may find that its staged
+    files were swept before it finds that it is fenced.
+    """
+    allow_nulls(clicks)
+    monkeypatch.setattr(FileIO, "hold", lambda file_io, folder: Flock(lambda: lambda: None))
+
+    def meanwhile(reached: str) -> None:
+        if reached == step:
+            faults.arm(None)
+            _replay(clicks, application=name)
+
+    faults.arm(meanwhile)
+    try:
+        with contextlib.suppress(Fenced, FileNotFoundError):
+            _replay(clicks)
+    finally:
+        faults.arm(None)
+    assert _ids(clicks) == _ALL and _replay(clicks).replayed == 0
 
 
 @follows("replay.in-use")

@@ -1,7 +1,7 @@
 """Which letters were replayed: the plans of runs, ``<journal>/replays/<run id>``, in all journals of a table.
 
 A name is no identity: letters are known by their digests, whatever the replay is called that took them. So a replay
-counts the plans of all applications of the table, and is refused while one of another name writes.
+counts the plans of all applications of the table, and ends those of other names first, as it ends its own.
 """
 
 import hashlib
@@ -9,11 +9,14 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from streamsink.errors import Corrupt, Fenced
 from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.operations.holds import ALIVE, look_at_hold
 from streamsink.operations.journals import applications_of, owner_of
+from streamsink.operations.recover import recover
+from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import Table
@@ -33,28 +36,32 @@ def make_plan(file_io: FileIO, root: str, application: str, digests: Sequence[st
     return run_id
 
 
-def check_alone(file_io: FileIO, root: str, application: str) -> None:
-    """Raises Fenced while a replay into this table runs under another name.
+def end_others(file_io: FileIO, root: str, options: SinkOptions) -> None:
+    """End the replays into this table that had other names: what they have left pending is published.
 
-    Called with the application claimed: of two that begin at one time, at least one sees the other.
+    Called with the application claimed, so that of two that begin at one time at least one sees the other. A driver of
+    another name that was only paused, and whose hold has run out, is fenced when it goes on. Raises Fenced while one
+    lives, and what ``recover`` raises about another one's records.
     """
     for name in applications_of(file_io, root):
-        owner = owner_of(file_io, journal_dir(root, name)) if name != application else None
-        if owner is not None and owner.query.startswith(f"{CLAIMED_BY}-"):
-            if look_at_hold(file_io, root, name, wait=True).state == ALIVE:
-                raise Fenced(
-                    f"{root}: a replay of dead letters into this table runs as application '{name}' (process "
-                    f"{owner.pid} on {owner.host}), and it may take the same letters. Nothing was written. Call this "
-                    "again when it has ended",
-                    kind="replay.in-use",
-                )
+        owner = owner_of(file_io, journal_dir(root, name)) if name != options.application else None
+        if owner is None or not owner.query.startswith(f"{CLAIMED_BY}-"):
+            continue
+        if look_at_hold(file_io, root, name, wait=True).state == ALIVE:
+            raise Fenced(
+                f"{root}: a replay of dead letters into this table runs as application '{name}' (process {owner.pid} "
+                f"on {owner.host}), and it may take the same letters. Nothing was written. Call this again when it has "
+                "ended",
+                kind="replay.in-use",
+            )
+        recover(file_io, root, replace(options, application=name))
 
 
 def done_by_all(table: Table, application: str, states: Mapping[str, AppState]) -> Counter[str]:
     """How often each letter was replayed into the table, by its digest.
 
     application: of the replay that asks. states: the last published state of each application. What is pending behind
-    it counts as well, because the next start of that application publishes it first. Raises Corrupt where it is not
+    it counts as well, because that is published first. Raises Corrupt where it is not
     known what was replayed as ``application``.
     """
     done: Counter[str] = Counter()

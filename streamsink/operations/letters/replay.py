@@ -21,7 +21,7 @@ import pyarrow as pa
 from streamsink.clock import IdSource
 from streamsink.format.types import DataField
 from streamsink.operations.letters.from_json import decoded
-from streamsink.operations.letters.plans import CLAIMED_BY, check_alone, done_by_all, make_plan
+from streamsink.operations.letters.plans import CLAIMED_BY, done_by_all, end_others, make_plan
 from streamsink.operations.letters.selection import Chosen, Letter, left, letters_of, open_letters
 from streamsink.operations.recover import of_no_batch
 from streamsink.options import MODE_APPEND, SinkOptions
@@ -107,7 +107,7 @@ def replay(
     opened = open_one(file_io, root, options, END_OF_INPUT, tuple)
     run = QueryRun.start(opened, f"{CLAIMED_BY}-{IdSource().new_id()}", options, lambda event: None)
     try:
-        check_alone(file_io, root, options.application)
+        end_others(file_io, root, options)
         state = opened.committer.history(options.application).state
         mine = {options.application: state} if state is not None else {}
         done = done_by_all(opened.table, options.application, _states(opened.table) | mine)
