@@ -109,8 +109,8 @@ def test_a_value_that_would_change_does_not_fit(ddl, text):
     ("kind", "ddl"), [("string", "BYTES"), ("binary", "STRING"), ("binary", "BYTES"), ("string", "STRING")]
 )
 def test_bytes_and_texts_come_back_as_the_query_would_have_written_them(kind, ddl):
-    """A table may take the bytes of a text, and the text that bytes are. Without a mark a text would be taken for
-    base64, or base64 for the text.
+    """A column of texts may become one of bytes, and bytes texts. Without a mark a text would be taken for base64, or
+    base64 for the text.
     """
     schema = _schema(f"v {ddl}")
     rows = pa.record_batch({"v": pa.array(["abcd"]).cast(kind), "l": pa.array(["x"])}).select(["v"])

@@ -8,7 +8,7 @@
     ROW                          object                others         Arrow's text form
 
 A date or time outside the years that ISO text can name becomes "<number> <unit> since 1970-01-01". Dead letters have
-BINARY as {"base64": ...}, because they are read back, and their table may take a text for bytes, or bytes for a text.
+BINARY as {"base64": ...}, because they are read back, and a column of bytes may have become one of texts since, or one of texts bytes.
 """
 
 import base64
