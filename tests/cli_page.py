@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from streamsink.cli.main import COMMANDS, GROUPS, cli
+from streamsink.cli.main import COMMANDS, cli
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "CLI.md"
 _COLUMNS = 100
@@ -35,9 +35,9 @@ def _within(command: click.Command) -> Iterator[click.Command]:
 def page() -> str:
     """The whole page, as the commands are now."""
     parts = [_HEAD, "\n```\n", _help(cli, "streamsink"), "```\n"]
-    for title, names in GROUPS.items():
+    for title in dict.fromkeys(entry.group for entry in COMMANDS.values()):
         parts.append(f"\n## {title}\n")
-        for name in names:
+        for name in (name for name, entry in COMMANDS.items() if entry.group == title):
             parts += _entries(cli.get_command(click.Context(cli), name), f"streamsink {name}")
     return "".join(parts)
 

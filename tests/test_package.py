@@ -102,6 +102,14 @@ def test_it_is_imported_from_the_wheel(installed, tmp_path):
     assert Path(said.stdout.strip()).is_relative_to(installed.parent.parent)
 
 
+def test_the_command_line_comes_with_it(installed, tmp_path):
+    """As a program beside the interpreter."""
+    environment = _without_the_checkout(installed)
+    program = installed.parent / "streamsink"
+    said = subprocess.run([program, "--version"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert said.stdout == f"streamsink, version {streamsink.__version__}\n", said.stderr
+
+
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.slow

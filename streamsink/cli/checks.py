@@ -4,7 +4,7 @@ import dataclasses
 
 import click
 
-from streamsink.cli.frame import At, command, of_path, of_sink, sink_named, watched
+from streamsink.cli.frame import At, command, of_path, of_sink, progress, sink_named, watched
 from streamsink.cli.output import FINDINGS, RIGHT, Answer, Rows
 
 
@@ -25,8 +25,12 @@ def verify(at: At, sink: str | None, contents: bool) -> Answer:
     findings: [{severity, kind, message}]}.
     """
     import streamsink
+    from streamsink.commands.verify import verify as of_table
 
-    report = streamsink.verify(sink_named(sink) if sink is not None else at.root, at.store_options, contents)
+    if sink is not None:
+        report = streamsink.verify(sink_named(sink), at.store_options, contents)
+    else:
+        report = of_table(at.store.open(), at.root, contents, _told)
     said = {
         "table": report.table,
         "ok": report.ok,
@@ -36,6 +40,10 @@ def verify(at: At, sink: str | None, contents: bool) -> Answer:
         "findings": [vars(finding) for finding in report.findings],
     }
     return Answer(said, [str(report)], RIGHT if report.ok else FINDINGS)
+
+
+def _told(done: int, every: int) -> None:
+    progress(f"{done:,} of {every:,} snapshots are checked")
 
 
 @command(
@@ -58,7 +66,7 @@ def doctor(at: At, contents: bool) -> Answer:
 
     found = [
         dataclasses.replace(each, command=f"{each.command} {at.typed}".rstrip()) if each.command else each
-        for each in diagnose(at.store.open(), at.root, contents=contents)
+        for each in diagnose(at.store.open(), at.root, contents=contents, told=_told)
     ]
     lines: list[str | Rows] = [f"{at.root}: {len(found) or 'no'} finding{'' if len(found) == 1 else 's'}"]
     for each in found:

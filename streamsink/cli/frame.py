@@ -254,7 +254,17 @@ def _answer(function: Callable[..., Answer], given: Mapping[str, Any], as_json: 
     try:
         return function(**given)
     except (errors.StreamsinkError, OSError) as failed:
+        progress("")  # before the text of the error
         fail(failed, as_json)
+    finally:
+        progress("")
+
+
+def progress(text: str) -> None:
+    """Show how far a command has come that takes long, where somebody looks: on a terminal, beside its answer."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}" if text else "\r\x1b[K")
+        sys.stderr.flush()
 
 
 def fail(failed: BaseException, as_json: bool) -> NoReturn:

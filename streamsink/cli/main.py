@@ -1,6 +1,7 @@
 """The group of all commands. Each command's module is imported when it is called, so that the help comes at once."""
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,33 +15,42 @@ from streamsink.protocol.sink import VERSION
 
 class _Entry(NamedTuple):
     module: str
+    group: str
     text: str  # what the list of commands says of it
 
 
+_LOOK, _CHECK, _MEND, _CARE, _TRY = "Look", "Check", "Mend", "Care", "Try"
 # In the order in which the help lists them.
 COMMANDS = {
-    "snapshots": _Entry("looks", "The retained snapshots of a table."),
-    "files": _Entry("looks", "The data files of a snapshot: how many, how large."),
-    "partitions": _Entry("looks", "The partitions of a snapshot, with files, rows and bytes."),
-    "positions": _Entry("queries", "How far each query has come."),
-    "pending": _Entry("queries", "What is recorded in the journals and not published yet."),
-    "offsets": _Entry("queries", "Where a new checkpoint of a Kafka query begins."),
-    "verify": _Entry("checks", "Look whether a table is whole, down to its files."),
-    "doctor": _Entry("checks", "What is wrong, in sentences, each with the command that mends it."),
-    "recover": _Entry("mending", "Publish what a dead query has left pending, or give it up."),
-    "accept": _Entry("mending", "What a word stands for that an error printed."),
-    "unlock": _Entry("mending", "Who holds a query's name; release what a dead driver has left."),
-    "retire": _Entry("mending", "Take a query out of a table for good."),
-    "drop-missing": _Entry("mending", "Take data files that are gone out of a table."),
-    "dead-letters": _Entry("letters", "Rows that did not fit: list, count, replay after a fix."),
-    "demo": _Entry("demo", "A stream, an accident, and the account."),
-    "bench": _Entry("demo", "How long a micro-batch takes on your store."),
+    "snapshots": _Entry("looks", _LOOK, "The retained snapshots of a table."),
+    "files": _Entry("looks", _LOOK, "The data files of a snapshot: how many, how large."),
+    "partitions": _Entry("looks", _LOOK, "The partitions of a snapshot, with files, rows and bytes."),
+    "positions": _Entry("queries", _LOOK, "How far each query has come."),
+    "pending": _Entry("queries", _LOOK, "What is recorded in the journals and not published yet."),
+    "offsets": _Entry("queries", _LOOK, "Where a new checkpoint of a Kafka query begins."),
+    "verify": _Entry("checks", _CHECK, "Look whether a table is whole, down to its files."),
+    "doctor": _Entry("checks", _CHECK, "What is wrong, in sentences, each with the command that mends it."),
+    "recover": _Entry("mending", _MEND, "Publish what a dead query has left pending, or give it up."),
+    "accept": _Entry("mending", _MEND, "What a word stands for that an error printed."),
+    "unlock": _Entry("mending", _MEND, "Who holds a query's name; release what a dead driver has left."),
+    "retire": _Entry("mending", _MEND, "Take a query out of a table for good."),
+    "drop-missing": _Entry("mending", _MEND, "Take data files that are gone out of a table."),
+    "dead-letters": _Entry("letters", _MEND, "Rows that did not fit: list, count, replay after a fix."),
 }
-GROUPS = {
-    "Look": ("snapshots", "files", "partitions", "positions", "pending", "offsets"),
-    "Check": ("verify", "doctor"),
-    "Mend": ("recover", "accept", "unlock", "retire", "drop-missing", "dead-letters"),
-    "Try": ("demo", "bench"),
+_OF_CARE = {
+    "expire": _Entry("care", _CARE, "Let old snapshots expire, with the files that only they need."),
+    "expire-partitions": _Entry("care", _CARE, "Drop partitions that are too old."),
+    "tag": _Entry("care", _CARE, "Names for snapshots: list, create, delete, expire."),
+    "branch": _Entry("care", _CARE, "Branches of a table: list, create, fast-forward, delete."),
+    "rollback": _Entry("care", _CARE, "Give a table the rows that it had as of a snapshot."),
+    "compact": _Entry("care", _CARE, "Let small files become few."),
+    "orphans": _Entry("care", _CARE, "Files that nothing names."),
+}
+if importlib.util.find_spec("streamsink.maintenance") is not None:
+    COMMANDS |= _OF_CARE
+COMMANDS |= {
+    "demo": _Entry("demo", _TRY, "A stream, an accident, and the account."),
+    "bench": _Entry("demo", _TRY, "How long a micro-batch takes on your store."),
 }
 
 
@@ -55,15 +65,15 @@ class Commands(click.Group):
         if entry is None:
             return None
         module = importlib.import_module(f"streamsink.cli.{entry.module}")
-        return next(
-            found for found in vars(module).values() if isinstance(found, click.Command) and found.name == cmd_name
-        )
+        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, COMMANDS))
-        for title, names in GROUPS.items():
+        for title in dict.fromkeys(entry.group for entry in COMMANDS.values()):
+            rows = [(name.ljust(width), entry.text) for name, entry in COMMANDS.items() if entry.group == title]
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), COMMANDS[name].text) for name in names])
+                formatter.write_dl(rows)
 
 
 @click.group(cls=Commands, context_settings=SETTINGS)

@@ -6,10 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamsink.cli.frame import At, command, confirmed, of_application, of_path, of_query, of_sink, sink_named
+from streamsink.cli.frame import (
+    At,
+    command,
+    confirmed,
+    of_application,
+    of_path,
+    of_query,
+    of_sink,
+    progress,
+    sink_named,
+)
 from streamsink.cli.output import FINDINGS, REFUSED, RIGHT, Answer, Rows
 
 if TYPE_CHECKING:
+    from streamsink.events import Event
     from streamsink.operations.journals import JournalLook
     from streamsink.operations.words import Meaning
     from streamsink.options import SinkOptions
@@ -79,12 +90,17 @@ def _recovered(at: At, queries: "Sequence[SinkOptions]") -> Answer:
     done = []
     for options in queries:
         with told_of(at.root, "recover"):
-            done.append(of_tables(at.store.open(), at.root, options))
+            done.append(of_tables(at.store.open(), at.root, options, _heard))
     said = [
         {"application": each.application, "checkpoints": list(each.checkpoints), "orphans": list(each.orphans)}
         for each in done
     ]
     return Answer({"path": at.root, "recovered": said}, [str(each) for each in done] or ["Nothing is pending."])
+
+
+def _heard(event: "Event") -> None:
+    checkpoint_id = getattr(event, "checkpoint_id", None)
+    progress(f"{type(event).__name__}{'' if checkpoint_id is None else f' {checkpoint_id}'}")
 
 
 def _given_up(at: At, queries: "Sequence[SinkOptions]") -> Answer:
@@ -120,7 +136,7 @@ def _recover_sink(
     if give_up:
         done = streamsink.give_up(sink, options=options)
         return Answer({"path": sink.path, "given_up": [{"application": application, **vars(done)}]}, [done.text])
-    restored = recover_sink(Store(place.root, at.store_options).open(), sink, options)
+    restored = recover_sink(Store(place.root, at.store_options).open(), sink, options, _heard)
     said = {"application": restored.application, "checkpoints": list(restored.checkpoints)}
     return Answer({"path": sink.path, "recovered": [{**said, "orphans": list(restored.orphans)}]}, [str(restored)])
 

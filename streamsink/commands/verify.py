@@ -1,6 +1,6 @@
 """``streamsink.verify``: check a table, and what the journals of its applications say of it. Changes nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
@@ -17,15 +17,18 @@ from streamsink.table.history.lineage import was_replaced, were_named
 from streamsink.table.table import Table, open_table
 
 
-def verify(file_io: FileIO, root: str, contents: bool = False) -> Report:
+def verify(
+    file_io: FileIO, root: str, contents: bool = False, told: Callable[[int, int], None] = lambda done, all: None
+) -> Report:
     """Check every retained snapshot, every file that they refer to, and every journal of the table.
 
     Each file must be there, with its size. Each manifest is read once, and each data file's size is asked for once;
-    with ``contents`` each data file is read whole, one after another. A commit that happens meanwhile may show as a
-    note. Raises Misuse when the path is not a table that can be read here, Corrupt when its schema is damaged.
+    with ``contents`` each data file is read whole, one after another. told: as of ``TableCheck``. A commit that happens
+    meanwhile may show as a note. Raises Misuse when the path is not a table that can be read here, Corrupt when its
+    schema is damaged.
     """
     table = open_table(file_io, root, for_writing=False)
-    check = TableCheck(table, contents)
+    check = TableCheck(table, contents, told)
     check.run()
     newest = check.snapshots[-1] if check.snapshots else None
     try:

@@ -57,8 +57,10 @@ class Diagnosis:
     command: str
 
 
-def diagnose(file_io: FileIO, root: str, *, contents: bool = False) -> list[Diagnosis]:
-    """Everything that is found, damage first. contents: read the data files as well.
+def diagnose(
+    file_io: FileIO, root: str, *, contents: bool = False, told: Callable[[int, int], None] = lambda done, all: None
+) -> list[Diagnosis]:
+    """Everything that is found, damage first. contents: read the data files as well. told: as of ``TableCheck``.
 
     root: of a table, or of a folder with journals. Raises Misuse when there is neither; Corrupt when the table's schema
     is damaged.
@@ -73,7 +75,7 @@ def diagnose(file_io: FileIO, root: str, *, contents: bool = False) -> list[Diag
         looks = look_at_journals(file_io, root)
         found = [each for look in looks for each in _of_journal(root, look, lives)]
     else:
-        findings = verify(file_io, root, contents).findings
+        findings = verify(file_io, root, contents, told).findings
         if any(finding.kind == "file.missing" for finding in findings):
             live = _live_files(file_io, root)
         found = [_of_finding(root, finding, lives, live) for finding in findings]

@@ -13,7 +13,7 @@ from streamsink.errors import Fenced, Misuse
 from streamsink.journal.file_journal import journal_dir
 from streamsink.journal.repair import RepairJournal
 from streamsink.locks.configured import lock_of
-from streamsink.operations.journals import Owner, applications_of, no_journal, owner_of
+from streamsink.operations.journals import Owner, applications_of, journals_at, no_journal, owner_of
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.hold import BeatingHold
@@ -44,7 +44,7 @@ def look_at_hold(file_io: FileIO, root: str, application: str, *, wait: bool = F
     """
     if application not in applications_of(file_io, root):
         raise no_journal(root, application, applications_of(file_io, root))
-    folder = journal_dir(root, application)
+    folder = journal_dir(journals_at(file_io, root), application)
     owner = owner_of(file_io, folder)
     if owner is None:
         return HoldLook(application, None, FREE)
@@ -67,7 +67,7 @@ def release_hold(file_io: FileIO, root: str, application: str) -> HoldLook:
     """
     found = _not_alive(file_io, root, application)
     if found.state == DEAD and found.owner is not None:
-        hold = file_io.hold(journal_dir(root, application))
+        hold = file_io.hold(journal_dir(journals_at(file_io, root), application))
         if isinstance(hold, BeatingHold):
             hold.release_of(found.owner.epoch)
     return found
@@ -78,7 +78,7 @@ def damaged_files(file_io: FileIO, root: str, application: str, *, remove: bool)
 
     remove: delete them, so that the next start makes them anew. Idempotent. Raises as ``release_hold``.
     """
-    journal = RepairJournal(file_io, root, application, 2)
+    journal = RepairJournal(file_io, journals_at(file_io, root), application, 2)
     if not remove:
         return journal.damaged()
     _not_alive(file_io, root, application)

@@ -17,6 +17,7 @@ from streamsink.table.table import Table, is_table, open_table
 # What a journal belongs to.
 OF_TABLE, OF_TABLES, OF_SINK = "table", "tables", "sink"
 _HEADS, _KIND = "heads", "kind"  # keys in the payloads of records of several tables, and of all Paimon tables
+_BESIDE_FILES = ("_streamsink",)  # folders of a destination whose own folder readers list
 _OWNER, _RECORD = "owner-", "record-"
 
 
@@ -70,9 +71,19 @@ class JournalLook:
     missing: int | None = None
 
 
+def journals_at(file_io: FileIO, root: str) -> str:
+    """The place below which the journals of this table, folder or sink lie."""
+    if not file_io.entries(os.path.join(root, JOURNAL_DIR)):
+        for name in _BESIDE_FILES:
+            if file_io.entries(os.path.join(root, name, JOURNAL_DIR)):
+                return os.path.join(root, name)
+    return root
+
+
 def applications_of(file_io: FileIO, root: str) -> list[str]:
-    """The names of the applications that have a journal below this place, in alphabetical order."""
-    return sorted(entry.name for entry in file_io.entries(os.path.join(root, JOURNAL_DIR)) if entry.is_dir)
+    """The names of the applications that have a journal here, in alphabetical order."""
+    folder = os.path.join(journals_at(file_io, root), JOURNAL_DIR)
+    return sorted(entry.name for entry in file_io.entries(folder) if entry.is_dir)
 
 
 def look_at_journals(file_io: FileIO, root: str, application: str | None = None) -> list[JournalLook]:
@@ -88,8 +99,9 @@ def look_at_journals(file_io: FileIO, root: str, application: str | None = None)
     if table is None and not names:
         raise nothing_here(root)
     states = table.states.read(table.snapshots.latest()) if table is not None else None
+    place = journals_at(file_io, root)
     return [
-        _Look(file_io, root, name, table, states).look()
+        _Look(file_io, place, name, table, states).look()
         for name in ([application] if application is not None else names)
     ]
 
@@ -151,27 +163,30 @@ class _Look:
         self._journal.read_listing()
         retained = self._journal.retained()
         loaded = {sequence: self._load(sequence) for sequence in retained}
-        published = self._published(retained)
+        published, is_known = self._published(retained)
         behind = [sequence for sequence in retained if sequence > published]
-        missing = next((number for number, s in enumerate(behind, published + 1) if s != number), None)
+        first = published + 1 if is_known or not behind else behind[0]
+        missing = next((number for number, s in enumerate(behind, first) if s != number), None)
         newest = next((found for s in reversed(retained) if isinstance(found := loaded[s], Committable)), None)
+        kind = self._kind(newest)
         return JournalLook(
             self._name,
             self._journal.place,
-            self._kind(newest),
+            kind,
             owner_of(self._io, journal_dir(self._root, self._name)),
             published,
             len(retained),
-            [self._record(sequence, loaded[sequence]) for sequence in behind],
-            missing if published or len(behind) > 1 else None,
+            [self._record(sequence, loaded[sequence], kind) for sequence in behind],
+            missing,
         )
 
-    def _published(self, retained: Sequence[int]) -> int:
+    def _published(self, retained: Sequence[int]) -> tuple[int, bool]:
+        """(number of the last published record as far as it is known, whether it is known)."""
         said = self._states.by_application.get(self._name) if self._states is not None else None
         if said is not None:
-            return AppState.from_json(said).sequence
+            return AppState.from_json(said).sequence, True
         marked = [sequence for sequence in retained if is_certain(self._journal, sequence)]
-        return max(marked, default=0)
+        return max(marked, default=0), bool(marked) or self._states is not None and self._states.complete
 
     def _load(self, sequence: int) -> Committable | Exception | None:
         try:
@@ -185,7 +200,7 @@ class _Look:
         payload: Mapping[str, object] = newest.payload if newest is not None else {}
         return OF_TABLES if _HEADS in payload else OF_TABLE if _KIND in payload else OF_SINK
 
-    def _record(self, sequence: int, found: Committable | Exception | None) -> Record:
+    def _record(self, sequence: int, found: Committable | Exception | None, kind: str) -> Record:
         path = os.path.join(self._journal.place, f"{_RECORD}{sequence}.json")
         if not isinstance(found, Committable):
             problem = str(found) if found is not None else "it is gone"
@@ -198,12 +213,14 @@ class _Look:
             len(found.files),
             found.bytes,
             written_ms(path),
-            self._gone(found),
+            self._gone(found, kind),
             is_certain(self._journal, sequence),
         )
 
-    def _gone(self, record: Committable) -> Sequence[str]:
+    def _gone(self, record: Committable, kind: str) -> Sequence[str]:
         if self._table is not None:
             return list(files_in_place(self._table, record)[2])
+        if kind == OF_SINK:
+            return ()  # only the sink knows where its files are
         places = [(os.path.join(self._root, f.staged), os.path.join(self._root, f.final)) for f in record.files]
         return [final for staged, final in places if not self._io.exists(final) and not self._io.exists(staged)]

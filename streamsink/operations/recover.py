@@ -4,13 +4,14 @@ It takes the same steps as a start: it claims the application, so that every ear
 and table, publishes the records in order, and removes orphans. No batch follows.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from streamsink import events
 from streamsink.clock import IdSource
 from streamsink.commands.own_sinks import check_of_tables, open_sink
 from streamsink.journal.file_journal import FileJournal
-from streamsink.operations.journals import OF_TABLES, look_at_journals
+from streamsink.operations.journals import OF_TABLES, journals_at, look_at_journals
 from streamsink.options import RESTORE_AND_CONTINUE, SYNC, SinkOptions
 from streamsink.protocol.journal import Journal
 from streamsink.protocol.run.two_phase import TwoPhaseCommit
@@ -40,32 +41,37 @@ class Recovered:
         return f"{self.path}: application '{self.application}': {done}{more}"
 
 
-def recover(file_io: FileIO, path: str, options: SinkOptions) -> Recovered:
+def recover(
+    file_io: FileIO, path: str, options: SinkOptions, listener: Callable[[events.Event], None] = lambda event: None
+) -> Recovered:
     """Publish what is pending in the journal of ``options.application``.
 
-    path: of a table, or of the folder of several. options: the query's. Idempotent. After a crash: call it again, or
-    start the query. Raises as a start of the query does: Fenced while another one lives; Misuse and Corrupt for what a
-    person must decide, with the same ways on.
+    path: of a table, or of the folder of several. options: the query's. listener: called with each event. Idempotent.
+    After a crash: call it again, or start the query. Raises as a start of the query does: Fenced while another one
+    lives; Misuse and Corrupt for what a person must decide, with the same ways on.
     """
     [look] = look_at_journals(file_io, path, options.application)
-    check_of_tables(file_io, path, options.application, "recover")
+    check_of_tables(file_io, journals_at(file_io, path), options.application, "recover")
     options = of_no_batch(options)
     if look.of != OF_TABLES:
         opened = open_one(file_io, path, options, 0, tuple)
-        return _restored(opened.to, opened.journal, opened.committer, options)
+        return _restored(opened.to, opened.journal, opened.committer, options, listener=listener)
     place = open_place(file_io, path, options.application, IdSource().new_id)
     journal, reader = (
         FileJournal(file_io, path, options.application, options.journal_retain, of_table=True) for _ in range(2)
     )
     committer = ManyTables(place, reader, options, lambda event: None)
-    return _restored(Destination(path, place.journal_id, is_table=True), journal, committer, options)
+    return _restored(Destination(path, place.journal_id, is_table=True), journal, committer, options, listener=listener)
 
 
-def recover_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> Recovered:
+def recover_sink(
+    file_io: FileIO, sink: Sink, options: SinkOptions, listener: Callable[[events.Event], None] = lambda event: None
+) -> Recovered:
     """As ``recover``, for a sink that is no Paimon table. file_io: of its journal."""
     options = of_no_batch(options)
     opened = open_sink(file_io, sink, options)
-    return _restored(opened.to, opened.journal, opened.committer, replace(options, application=opened.application))
+    options = replace(options, application=opened.application)
+    return _restored(opened.to, opened.journal, opened.committer, options, listener=listener)
 
 
 def of_no_batch(options: SinkOptions) -> SinkOptions:
@@ -80,9 +86,21 @@ def of_no_batch(options: SinkOptions) -> SinkOptions:
     )
 
 
-def _restored(to: Destination, journal: Journal, committer: Committer, options: SinkOptions) -> Recovered:
+def _restored(
+    to: Destination,
+    journal: Journal,
+    committer: Committer,
+    options: SinkOptions,
+    *,
+    listener: Callable[[events.Event], None],
+) -> Recovered:
     heard: list[events.Event] = []
-    protocol = TwoPhaseCommit(to, journal, committer, options, heard.append)
+
+    def hear(event: events.Event) -> None:
+        heard.append(event)
+        listener(event)
+
+    protocol = TwoPhaseCommit(to, journal, committer, options, hear)
     try:
         protocol.restore(f"{CLAIMED_BY}-{IdSource().new_id()}", IdSource().new_id)
     finally:

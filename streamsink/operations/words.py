@@ -12,7 +12,7 @@ from streamsink.errors import Corrupt, Misuse
 from streamsink.format.snapshot import OVERWRITE
 from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.journal.identity import newest_id
-from streamsink.operations.journals import applications_of, no_journal, nothing_here
+from streamsink.operations.journals import applications_of, journals_at, no_journal, nothing_here
 from streamsink.options import SinkOptions
 from streamsink.protocol import ways
 from streamsink.protocol.admission.renamed import word_without_journal
@@ -61,7 +61,8 @@ def meanings(file_io: FileIO, root: str, application: str | None = None) -> list
 def _of_application(
     file_io: FileIO, root: str, name: str, table: Table | None, states: Mapping[str, Any]
 ) -> Iterator[Meaning]:
-    journal = FileJournal(file_io, root, name, 2, of_table=True)
+    place = journals_at(file_io, root)
+    journal = FileJournal(file_io, place, name, 2, of_table=True)
     journal.read_listing()
     state = AppState.from_json(states[name]) if name in states else None
     base = state.sequence if state is not None else 0
@@ -72,7 +73,7 @@ def _of_application(
             continue
         if record is not None and (sequence > base or not journal.is_marked(sequence)):
             yield from _of_record(root, name, record)
-    journal_id = newest_id(file_io, journal_dir(root, name))
+    journal_id = newest_id(file_io, journal_dir(place, name))
     if table is not None and journal_id:
         options = SinkOptions(application=name)
         yield Meaning(

@@ -1,5 +1,7 @@
 """A small lake for the commands, made without Spark: lake/shop.db/orders, with a query whose driver died."""
 
+import importlib
+import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -31,10 +33,10 @@ def driver(root: Path | str, **settings) -> MicroBatchDriver:
     return MicroBatchDriver(str(root), SCHEMA, rows, options)
 
 
-def dying(root, checkpoint: SparkCheckpoint, ends, step: str = "precommit.saved", file_io=None, **settings) -> None:
+def dying(root, checkpoint: SparkCheckpoint, ends, step: str = "precommit.saved", file_io=None, sink=None, **settings):
     """Run the query up to the last batch, in which its driver dies at this step, and does nothing more.
 
-    file_io: of the store; else the local disk.
+    file_io: of the store; else the local disk. sink: what it writes to; else the table.
     """
     left = [len(ends) - checkpoint.committed]
 
@@ -45,7 +47,10 @@ def dying(root, checkpoint: SparkCheckpoint, ends, step: str = "precommit.saved"
 
     faults.arm(die)
     try:
-        driver(root, **settings).run(file_io or local_file_io(False), checkpoint, ends)
+        query = driver(root, **settings)
+        if sink is not None:
+            query.destination = lambda: sink
+        query.run(file_io or local_file_io(False), checkpoint, ends)
     except InjectedCrash:
         return
     finally:
@@ -58,6 +63,10 @@ def make_lake(folder: Path) -> Path:
     root, checkpoint = folder / "lake" / "shop.db" / "orders", SparkCheckpoint("q1")
     dying(root, checkpoint, [*PUBLISHED, PENDING])
     make_letters(root.parent)
+    if importlib.util.find_spec("streamsink.maintenance") is not None:
+        maintenance = importlib.import_module("streamsink.maintenance")
+        maintenance.create_tag(root, "release-1", 1)
+        maintenance.create_branch(root, "work", snapshot_id="latest")
     return root
 
 

@@ -6,13 +6,15 @@ import shlex
 import click
 import pytest
 
-from streamsink.cli.main import COMMANDS, GROUPS, cli
+from streamsink.cli.main import cli
 from tests import cli_page
 from tests.cli.conftest import run
 
 _FOUND = (0, 1)
 # It takes seconds: ``make soak`` runs it, the gate another one of the same command.
 LONG = ("$ streamsink demo --kill-at commit.published --json",)
+# They make something new, and delete nothing.
+AT_ONCE = ("$ streamsink tag create", "$ streamsink branch create")
 EXAMPLES = [
     pytest.param(line, marks=[pytest.mark.soak] if line in LONG else [])
     for command in cli_page.commands()
@@ -31,7 +33,7 @@ def test_an_example_of_the_help_runs(lake, line):
     assert done.stdout.strip()
     if "--json" in arguments:
         json.loads(done.stdout)
-    if "--yes" not in arguments:
+    if "--yes" not in arguments and not line.startswith(AT_ONCE):
         assert _names(lake) == before, "a command without --yes changes nothing"
 
 
@@ -39,9 +41,7 @@ def _names(folder) -> dict:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
-def test_each_command_has_help_an_example_and_a_place_in_the_list():
-    names = [name for group in GROUPS.values() for name in group]
-    assert sorted(names) == sorted(COMMANDS) and len(names) == len(set(names))
+def test_each_command_has_help_and_an_example():
     for command in cli_page.commands():
         assert command.help and getattr(command, "examples", ()), command.name
 

@@ -14,7 +14,9 @@ from streamsink.cli.frame import fail
 from streamsink.cli.main import cli
 from streamsink.cli.output import Answer, Rows, age, plain, show
 from streamsink.clock import Clock
+from streamsink.testing.driver import SparkCheckpoint
 from tests.cli.conftest import run, said
+from tests.cli.lakes import dying
 
 
 def test_a_look_is_repeated_as_often_as_it_is_wanted(orders):
@@ -35,6 +37,22 @@ def test_the_numbers_of_looks_agree_with_the_table(orders):
     assert said("files", orders, "--snapshot", "1")["files"] == 3
     found = said("partitions", orders)["partitions"]
     assert [(each["partition"], each["rows"]) for each in found] == [(f"dt=2026-11-0{day}", 10) for day in (1, 2, 3)]
+
+
+def test_a_record_that_is_missing_is_named_only_where_that_is_known(tmp_path):
+    """The first record of a table, and one between two; not where the table has forgotten what came before."""
+    table = str(tmp_path / "orders")
+    dying(table, SparkCheckpoint("q1"), [10, 20, 30], publish_every_batches=9)
+    folder = tmp_path / "orders" / "streamsink" / "streamsink"
+    (folder / "record-2.json").unlink()
+    assert said("pending", table, code=1)["journals"][0]["missing"] == 2
+    (folder / "record-1.json").unlink()
+    assert said("pending", table, code=1)["journals"][0]["missing"] == 1
+    warehouse = tmp_path / "elsewhere"
+    (warehouse / "streamsink").mkdir(parents=True)
+    folder.rename(warehouse / "streamsink" / "streamsink")
+    [journal] = said("pending", str(warehouse))["journals"]
+    assert journal["missing"] is None and len(journal["pending"]) == 1
 
 
 def test_positions_and_offsets_say_where_the_query_is(orders):
@@ -172,6 +190,24 @@ def test_the_doctor_repeats_how_the_store_was_given(orders):
     given = ("--store-option", "s3.endpoint=http://x", "--store-option", "s3.secret-key=hidden")
     [command] = [each["command"] for each in said("doctor", orders, *given, code=1)["findings"]]
     assert command.endswith("--store-option s3.endpoint=http://x --store-option s3.secret-key=...")
+
+
+def test_how_far_a_command_has_come_is_shown_on_a_terminal_alone(orders):
+    """Beside the answer, which stays one document."""
+    ours, theirs = pty.openpty()
+    call = "from streamsink.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", call, "verify", orders, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        check=True,
+        timeout=60,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert "2 of 3 snapshots are checked" in shown and json.loads(done.stdout)["ok"]
+    assert run("verify", orders).stderr == ""
 
 
 @pytest.mark.parametrize(("ms", "text"), [(5, "5 ms"), (61_000, "1 min"), (7_200_000, "2 h"), (None, None)])

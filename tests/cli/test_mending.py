@@ -15,13 +15,14 @@ from streamsink.operations.journals import look_at_journals
 from streamsink.operations.recover import recover
 from streamsink.operations.words import meanings
 from streamsink.options import SinkOptions
+from streamsink.sinks.directory.file_sink import FileSink
 from streamsink.storage.file_io import local_file_io
 from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.advice import test_history, test_lost_letters
 from tests.advice.following import follows, told
 from tests.cli.conftest import run, said
-from tests.cli.lakes import PENDING, PUBLISHED, driver
+from tests.cli.lakes import PENDING, PUBLISHED, driver, dying
 from tests.crash.many_world import BOUNDARIES, ROOT, ManyWorld, check_complete, check_readable
 from tests.crash.world import die_at_step, memory_world
 
@@ -182,14 +183,21 @@ def test_the_table_s_lock_is_looked_at(orders):
         assert lease.owner in held["lock"]["holder"]
 
 
-def test_a_sink_that_is_no_table_is_named(lake, monkeypatch):
-    """Its folder alone does not tell how it publishes."""
+def test_a_sink_that_is_no_table_is_recovered_by_its_name(lake):
+    """Its folder alone does not tell how it publishes; pending records are seen all the same."""
     (lake / "own.py").write_text("from streamsink.sink import FileSink\nsink = FileSink('out/orders')\nother = 7\n")
-    journal = lake / "out" / "orders"
-    journal.mkdir(parents=True)
+    path = str(lake / "out" / "orders")
+    dying(path, SparkCheckpoint("q1"), [*PUBLISHED, PENDING], sink=FileSink(path))
     for wrong in ("own", "own:nothing", "own:other", "none:sink"):
-        assert "--sink" in run("recover", "x", "--sink", wrong, code=2).stderr
-    run("recover", "x", "-a", "streamsink", "--sink", "own:sink", code=3)
+        assert "--sink" in run("recover", path, "--sink", wrong, code=2).stderr
+    [found] = said("doctor", path, code=1)["findings"]
+    assert found["command"] == f"streamsink recover {path} -a streamsink --sink MODULE:NAME"
+    refused = said("recover", path, "-a", "streamsink", "--yes", code=3)["error"]
+    assert refused["kind"] == "sink.no-tables" and "--sink MODULE:NAME" in refused["message"]
+    words = found["command"].replace("MODULE:NAME", "own:sink").split()[1:]
+    assert [each["record"] for each in said(*words)["journals"][0]["pending"]] == [4]
+    assert said(*words, "--yes")["recovered"][0]["checkpoints"] == [3]
+    assert said("pending", path)["journals"][0]["pending"] == [] and said("doctor", path)["findings"] == []
 
 
 def test_a_record_that_can_never_be_published_is_given_up(orders):

@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -63,8 +63,11 @@ class Report:
 class TableCheck:
     """Checks one table once. Each file is checked only once, however many snapshots share it."""
 
-    def __init__(self, table: Table, contents: bool = False):
-        """contents: if True, each data file is also read as a whole."""
+    def __init__(self, table: Table, contents: bool = False, told: Callable[[int, int], None] = lambda done, all: None):
+        """contents: if True, each data file is also read as a whole. told: called with the number of snapshots that are
+        checked, and that of all.
+        """
+        self._told = told
         self._table = table
         self._contents = contents
         self._at = table.layout
@@ -78,7 +81,8 @@ class TableCheck:
         ids = self._table.snapshots.ids()
         self._chain(ids)
         before: Snapshot | None = None
-        for snapshot_id in ids:
+        for done, snapshot_id in enumerate(ids):
+            self._told(done, len(ids))
             snapshot = self._load(snapshot_id)
             if snapshot is not None:
                 self.snapshots.append(snapshot)

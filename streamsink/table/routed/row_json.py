@@ -8,7 +8,8 @@
     ROW                          object                others         Arrow's text form
 
 A date or time outside the years that ISO text can name becomes "<number> <unit> since 1970-01-01". Dead letters have
-BINARY as {"base64": ...}, because they are read back, and a column of bytes may have become one of texts since, or one of texts bytes.
+BINARY as {"base64": ...}, because they are read back, and a column of bytes may have become one of texts since, or the
+other way round.
 """
 
 import base64
