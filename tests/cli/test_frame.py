@@ -3,8 +3,10 @@
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -142,6 +144,23 @@ def test_a_place_where_nothing_is_is_refused(lake, place, command):
     name, *more = command
     kind = "table.path" if "\0" in place else "journal.no-place"
     assert said(name, place, *more, code=3)["error"]["kind"] == kind
+
+
+def test_tags_of_what_is_no_table_are_refused(lake, orders):
+    """There were none; and a damaged one was an error of Python."""
+    assert said("tag", "list", "lake/none", code=3)["error"]["kind"] == "table.missing"
+    tag = Path(orders) / "tag" / "tag-kept"
+    tag.parent.mkdir(exist_ok=True)
+    shutil.copy(Path(orders) / "snapshot" / "snapshot-2", tag)
+    assert {"tag": "kept", "snapshot": 2, "rows": 20} in said("tag", "list", orders)["tags"]
+    tag.write_text("{")
+    assert str(tag) in run("tag", "list", orders, code=4).stderr
+
+
+@pytest.mark.parametrize("age", ["9999999999d", "999999d", "x", "0001-01-01T00:00:00"])
+def test_an_age_that_is_none_is_a_wrong_call(orders, age):
+    """Also one that leads to a time before the year 1."""
+    assert "is no" in run("orphans", orders, "--older-than", age, code=2).stderr
 
 
 def test_a_name_that_nobody_has_has_no_words(orders):
