@@ -4,8 +4,8 @@ Each calls the function of ``streamsink.maintenance`` that Python users call. A 
 there.
 """
 
+import contextlib
 import importlib
-import json
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
@@ -52,20 +52,23 @@ def _moment(text: str) -> datetime:
     """The time that an age, or a time, stands for. Raises click's usage error."""
     found = _DURATION.fullmatch(text)
     if found:
-        age = timedelta(**{_UNITS[found[2]]: int(found[1])})
-        return datetime.fromtimestamp(Clock().now_ms() / 1000, timezone.utc) - age
+        with contextlib.suppress(OverflowError):
+            return datetime.fromtimestamp(Clock().now_ms() / 1000, timezone.utc) - _duration(text)
     try:
         return datetime.fromisoformat(text).astimezone()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise click.BadParameter(f"'{text}' is no age, expected {_AGE}") from None
 
 
 def _duration(text: str) -> timedelta:
     """The duration that a text says. Raises click's usage error."""
     found = _DURATION.fullmatch(text)
-    if found is None:
-        raise click.BadParameter(f"'{text}' is no duration, expected one such as 7d, 12h or 30min")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    try:
+        if found is not None:
+            return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    except OverflowError:
+        pass
+    raise click.BadParameter(f"'{text}' is no duration, expected one such as 7d, 12h or 30min")
 
 
 @command(
@@ -256,10 +259,13 @@ def tag() -> None:
 @of_path()
 def list_tags(at: At) -> Answer:
     """The tags of the table at PATH. JSON: {table, tags: [{tag, snapshot, rows}]}."""
-    file_io, folder = at.store.open(), f"{at.root}/tag"
-    names = sorted(name for name in file_io.names(folder) if name.startswith("tag-"))
-    said = [(name[len("tag-") :], json.loads(file_io.read(f"{folder}/{name}"))) for name in names]
-    found = [{"tag": name, "snapshot": each["id"], "rows": each["totalRecordCount"]} for name, each in said]
+    from streamsink.table.history.retained import tags
+    from streamsink.table.table import open_table
+
+    tagged = sorted(tags(open_table(at.store.open(), at.root, for_writing=False)), key=lambda each: each.name)
+    found = [
+        {"tag": each.name, "snapshot": each.snapshot.id, "rows": each.snapshot.total_record_count} for each in tagged
+    ]
     rows = [[each["tag"], each["snapshot"], each["rows"]] for each in found]
     head = f"{at.root}: {len(found)} tags"
     return Answer(

@@ -1,5 +1,7 @@
 """Commands that look whether a table is whole, and say what mends it."""
 
+import dataclasses
+
 import click
 
 from streamsink.cli.frame import At, command, of_path, of_sink, progress, sink_named, watched
@@ -62,7 +64,10 @@ def doctor(at: At, contents: bool) -> Answer:
     """
     from streamsink.operations.doctor import diagnose, is_ill
 
-    found = diagnose(at.store.open(), at.root, contents=contents, told=_told)
+    found = [
+        dataclasses.replace(each, command=f"{each.command} {at.typed}".rstrip()) if each.command else each
+        for each in diagnose(at.store.open(), at.root, contents=contents, told=_told)
+    ]
     lines: list[str | Rows] = [f"{at.root}: {len(found) or 'no'} finding{'' if len(found) == 1 else 's'}"]
     for each in found:
         lines.append(f"{each.severity}: {each.text}")

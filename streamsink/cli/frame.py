@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import json
+import re
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
@@ -10,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from streamsink import errors
-from streamsink.cli.output import DAMAGED, PASSING, REFUSED, Answer, show
+from streamsink.cli.output import DAMAGED, PASSING, REFUSED, Answer, harmless, show, write_json
 from streamsink.clock import Clock
 from streamsink.options import SinkOptions
 from streamsink.options.option import names_of
@@ -18,6 +20,9 @@ from streamsink.protocol.sink import Sink
 from streamsink.storage.stores import Store, journal_place, table_path
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+# Options of a query that commands have as arguments of their own.
+_ARGUMENTS = {"application": "--application", "store_options": "--store-options, or --store-option"}
+_SECRET = re.compile("secret|password|token|key", re.IGNORECASE)  # in names of settings
 _CLEAR = "\x1b[2J\x1b[H"
 _MOST_LOOKS = 10**9  # of --watch, which Ctrl-C ends
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
@@ -58,10 +63,15 @@ def watched(function: _Command) -> _Command:
 
 @dataclasses.dataclass(frozen=True)
 class At:
-    """The place that a command was given. root: as the library spells it. store_options: settings of its store."""
+    """The place that a command was given.
+
+    root: as the library spells it. store_options: settings of its store. typed: how they were given, for a command that
+    is to be typed; without what may be a secret.
+    """
 
     root: str
     store_options: Mapping[str, str]
+    typed: str = ""
 
     @property
     def store(self) -> Store:
@@ -75,6 +85,8 @@ class At:
         """
         kinds = {declared.name: declared.default for declared in dataclasses.fields(SinkOptions)}
         named = dict(_pair(text, "--option") for text in given)
+        for name in _ARGUMENTS.keys() & named.keys():
+            raise click.UsageError(f"--option {name}=... is not read: give {_ARGUMENTS[name]}")
         read = {name: _read(self.root, name, value, kinds.get(name)) for name, value in named.items()}
         return SinkOptions.of(self.root, {**read, "store_options": dict(self.store_options), **settings})
 
@@ -89,7 +101,8 @@ def of_path(name: str = "PATH", *, journals: bool = False) -> Callable[[Callable
         @functools.wraps(function)
         def run(*, path: str, store_options: tuple[str, ...], store_options_file: str | None, **given: Any) -> Answer:
             root = journal_place(path) if journals else table_path(path)
-            return function(at=At(root, _settings(store_options, store_options_file)), **given)
+            settings = _settings(store_options, store_options_file)
+            return function(at=At(root, settings, _typed(store_options, store_options_file)), **given)
 
         run = click.option(
             "--store-option",
@@ -151,7 +164,7 @@ def sink_named(name: str) -> Sink:
     sys.path.insert(0, "")  # as for a program that lies in this folder
     try:
         sink = getattr(importlib.import_module(module), attribute) if found else None
-    except (ImportError, AttributeError) as missing:
+    except (ImportError, AttributeError, ValueError) as missing:
         raise click.BadParameter(f"'{name}': {missing}", param_hint="--sink") from missing
     finally:
         sys.path[:] = before
@@ -182,6 +195,16 @@ def _settings(given: tuple[str, ...], file: str | None) -> dict[str, str]:
     return found | dict(_pair(text, "--store-option") for text in given)
 
 
+def _typed(given: tuple[str, ...], file: str | None) -> str:
+    """These options as they are typed again. A file that the environment names needs no option."""
+    source = click.get_current_context().get_parameter_source("store_options_file")
+    words = ["--store-options", file] if file is not None and source is click.core.ParameterSource.COMMANDLINE else []
+    for text in given:
+        name = text.partition("=")[0]
+        words += ["--store-option", f"{name}=..." if _SECRET.search(name) else text]
+    return shlex.join(words)
+
+
 def _read(path: str, name: str, text: str, like: Any) -> Any:
     """The value of an option as its default is: a number, a truth value, names; else the text."""
     if isinstance(like, bool) and text.lower() in ("true", "false"):
@@ -210,22 +233,31 @@ def _answering(function: Callable[..., Answer]) -> Callable[..., None]:
     @functools.wraps(function)
     def run(*, as_json: bool, watch: float | None = None, watch_times: int = 1, **given: Any) -> None:
         clock, code = Clock(), 0
-        for look in range(watch_times if watch is not None else 1):
-            if look:
-                clock.sleep_ms((watch or 0) * 1000)
-            try:
-                answer = function(**given)
-            except (errors.StreamsinkError, OSError) as failed:
-                progress("")
-                fail(failed, as_json)
-            progress("")
-            if watch is not None and not as_json and sys.stdout.isatty():
-                sys.stdout.write(_CLEAR)
-            show(answer, as_json)
-            code = answer.code
+        try:
+            for look in range(watch_times if watch is not None else 1):
+                if look:
+                    clock.sleep_ms((watch or 0) * 1000)
+                answer = _answer(function, given, as_json)
+                if watch is not None and not as_json and sys.stdout.isatty():
+                    sys.stdout.write(_CLEAR)
+                show(answer, as_json)
+                code = answer.code
+        except KeyboardInterrupt:
+            if watch is None:
+                raise  # what was under way may be done in part
         raise click.exceptions.Exit(code)
 
     return run
+
+
+def _answer(function: Callable[..., Answer], given: Mapping[str, Any], as_json: bool) -> Answer:
+    try:
+        return function(**given)
+    except (errors.StreamsinkError, OSError) as failed:
+        progress("")  # before the text of the error
+        fail(failed, as_json)
+    finally:
+        progress("")
 
 
 def progress(text: str) -> None:
@@ -240,7 +272,7 @@ def fail(failed: BaseException, as_json: bool) -> NoReturn:
     kind = getattr(failed, "kind", "storage")
     text = str(failed)
     if as_json:
-        sys.stdout.write(json.dumps({"error": {"kind": kind, "message": text}}, ensure_ascii=False) + "\n")
+        write_json({"error": {"kind": kind, "message": text}})
     else:
-        click.echo(f"{kind}: {text}", err=True)
+        click.echo(f"{kind}: {harmless(text)}", err=True)
     raise click.exceptions.Exit(next(code for cls, code in _CODES if isinstance(failed, cls)))

@@ -98,6 +98,12 @@ def count_letters(at: At, target: str | None, source: str | None, reason: str | 
 @of_path()
 @_choosing
 @click.option("--into", metavar="PATH", help="The table; else the target's name beside the letters.")
+@click.option(
+    "--columns",
+    metavar="NAMES",
+    help="Those of the rows' columns that the table takes, as the query's table has the option columns: names with "
+    "commas, or 'existing' for those that the table has; else all but the position columns.",
+)
 @click.option("--application", "-a", metavar="NAME", help="Name of the replay; else 'replay-' and the letters' table.")
 @of_query
 @confirmed
@@ -108,6 +114,7 @@ def replay_letters(
     source: str | None,
     reason: str | None,
     into: str | None,
+    columns: str | None,
     application: str | None,
     given: tuple[str, ...],
     yes: bool,
@@ -117,18 +124,20 @@ def replay_letters(
     Fix the table first (a wider type, a column more, a column that takes nulls). Rows that fit now are written as one
     checkpoint of an application of its own; those that still do not fit stay for a later replay. A second call, and a
     call after a death anywhere, writes no row again. The letters stay in their table. Never retire the replay's
-    application, nor give the same letters another one: it knows what was replayed. The exit code is 1 when letters
+    application: its journal knows what was replayed. The exit code is 1 when letters
     still do not fit. JSON: {path, table, application, run, replayed, before, unfit: [{..., why}]}; 'before' is how many
     of the letters were replayed earlier.
     """
     from streamsink.operations.letters.replay import application_of, look, replay
+    from streamsink.table.routed.rules import EXISTING
 
     if target is None:
         raise click.UsageError("give --target: the name of the table that the letters' rows were meant for")
-    root = table_path(into) if into is not None else f"{at.root.rpartition('/')[0]}/{target}"
+    root = table_path(into) if into is not None else table_path(f"{at.root.rpartition('/')[0]}/{target}")
     name = application if application is not None else application_of(at.root)
     options, chosen = At(root, at.store_options).options(given, application=name), _chosen(target, source, reason)
-    done = (replay if yes else look)(at.store.open(), root, at.root, chosen, options)
+    taken = columns if columns in (None, EXISTING) else [name.strip() for name in columns.split(",")]
+    done = (replay if yes else look)(at.store.open(), root, at.root, chosen, options, columns=taken)
     document = {
         "path": at.root,
         "table": done.table,
@@ -141,7 +150,7 @@ def replay_letters(
     what = f"{done.replayed:,} rows {'were' if yes else 'would be'} written"
     lines: list[str | Rows] = [f"{done.table}: {what}; {done.before:,} letters were replayed before"]
     if done.unfit:
-        reasons = Counter(why.partition(". ")[0] for _, why in done.unfit)
+        reasons = Counter(why for _, why in done.unfit)
         lines.append(
             Rows("These still do not fit:", ("letters", "why"), [[n, why] for why, n in reasons.most_common()])
         )

@@ -1,12 +1,14 @@
 """The group of all commands. Each command's module is imported when it is called, so that the help comes at once."""
 
 import importlib
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import click
 
 from streamsink.cli.frame import SETTINGS
+from streamsink.cli.output import FINDINGS, write_json
 from streamsink.protocol.sink import VERSION
 
 
@@ -90,4 +92,15 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """What the console script runs."""
-    cli.main(args=list(arguments) if arguments is not None else None, prog_name="streamsink")
+    words = list(arguments) if arguments is not None else sys.argv[1:]
+    if "--json" not in words:
+        cli.main(args=words, prog_name="streamsink")
+    try:
+        code = cli.main(args=words, prog_name="streamsink", standalone_mode=False)
+    except click.UsageError as wrong:
+        wrong.show()
+        write_json({"error": {"kind": "usage", "message": wrong.format_message()}})
+        code = wrong.exit_code
+    except click.Abort:
+        code = FINDINGS
+    sys.exit(code)

@@ -213,32 +213,27 @@ def unlock(
     before it writes, another program's may not. JSON: {path, application, state, pid, owner, released, damaged: [path],
     lock: {lock_id, holder}}; state is alive, dead, free or unknown.
     """
-    from streamsink.operations.holds import (
-        ALIVE,
-        DEAD,
-        damaged_files,
-        look_at_hold,
-        look_at_lock,
-        release_hold,
-        take_lock_away,
-    )
+    from streamsink.operations import holds
 
     options = at.options(given, application=application)
     file_io = at.store.open()
     found = (
-        release_hold(file_io, at.root, application) if yes else look_at_hold(file_io, at.root, application, wait=True)
+        holds.release_hold(file_io, at.root, application)
+        if yes
+        else holds.look_at_hold(file_io, at.root, application, wait=True)
     )
-    files = damaged_files(file_io, at.root, application, remove=yes) if damaged else []
+    files = holds.damaged_files(file_io, at.root, application, remove=yes) if damaged else []
     if holder_is_dead and yes:
-        take_lock_away(at.root, options)
-    lock = look_at_lock(at.root, options)
+        holds.take_lock_away(at.root, options)
+    lock = holds.look_at_lock(at.root, options)
     owner = found.owner
     who = (
         f"process {owner.pid} on {owner.host}, checkpoint {owner.query}, start {owner.epoch}" if owner else "nobody yet"
     )
     says = {
-        ALIVE: "a driver that lives holds it" + (f" (process {found.pid})" if found.pid else ""),
-        DEAD: "a dead driver has left its hold: " + ("it is released now" if yes else f"{NOTHING_DONE}"),
+        holds.UNKNOWN: "this system does not tell whether a driver holds it",
+        holds.ALIVE: "a driver that lives holds it" + (f" (process {found.pid})" if found.pid else ""),
+        holds.DEAD: "a dead driver has left its hold: " + ("it is released now" if yes else f"{NOTHING_DONE}"),
     }
     lines = [
         f"{at.root}: application '{application}' was claimed last by {who}",
@@ -254,7 +249,7 @@ def unlock(
         "state": found.state,
         "pid": found.pid,
         "owner": vars(owner) if owner else None,
-        "released": yes and found.state == DEAD,
+        "released": yes and found.state == holds.DEAD,
         "damaged": files,
         "lock": vars(lock) if lock is not None else None,
     }
@@ -275,7 +270,8 @@ def retire(at: At, application: str, given: tuple[str, ...], sink: str | None, y
     {path, application, retired}.
     """
     import streamsink
-    from streamsink.operations.journals import look_at_journals
+    from streamsink.operations.journals import applications_of, has_state, look_at_journals
+    from streamsink.operations.letters.plans import has_plans
 
     where: Any = sink_named(sink) if sink is not None else at.root
     options = at.options(given, application=application)
@@ -287,12 +283,15 @@ def retire(at: At, application: str, given: tuple[str, ...], sink: str | None, y
         )
     if sink is not None:
         raise click.UsageError("--sink has no dry run here: nothing was changed. Give --yes to do it")
-    [look] = look_at_journals(at.store.open(), at.root, application)
-    lines = [
-        f"{look.place}: the journal with {look.retained} records would be removed, and the state of '{application}'"
-    ]
-    if look.pending:
-        lines.append(f"It would be refused: {len(look.pending)} records are pending. Run streamsink recover first.")
+    file_io = at.store.open()
+    lines = [f"{at.root}: the state of '{application}' would be removed, and its journal, if there is one"]
+    if application in applications_of(file_io, at.root) or not has_state(file_io, at.root, application):
+        [look] = look_at_journals(file_io, at.root, application)
+        lines = [f"{look.place}: the journal with {look.retained} records would be removed, and the query's state"]
+        if look.pending:
+            lines.append(f"It would be refused: {len(look.pending)} records are pending. Run streamsink recover first.")
+        if has_plans(file_io, at.root, application):
+            lines.append("Its journal knows which dead letters were replayed: without it they are replayed once more.")
     return Answer({"path": at.root, "application": application, "retired": False}, [*lines, NOTHING_DONE])
 
 

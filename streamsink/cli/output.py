@@ -1,6 +1,7 @@
 """What a command answers, and how that is shown: as one JSON document, as text, or as tables on a terminal."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,8 @@ from typing import Any
 # Exit codes. 2 is click's own for a wrong call.
 RIGHT, FINDINGS, USAGE, REFUSED, DAMAGED, PASSING = 0, 1, 2, 3, 4, 5
 _GAP = "  "
+# Characters that a terminal obeys; names in a table may have them.
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
@@ -36,13 +39,30 @@ class Answer:
 def show(answer: Answer, as_json: bool) -> None:
     """Print an answer to the standard output."""
     if as_json:
-        sys.stdout.write(json.dumps(answer.document, ensure_ascii=False, sort_keys=True) + "\n")
+        write_json(answer.document)
     elif sys.stdout.isatty():
         _show_on_terminal(answer)
     else:
         for part in answer.parts:
-            sys.stdout.write((part if isinstance(part, str) else plain(part)) + "\n")
+            _write((harmless(part) if isinstance(part, str) else plain(part)) + "\n")
     sys.stdout.flush()
+
+
+def write_json(document: Mapping[str, Any]) -> None:
+    """Print one document in one line, whatever the standard output can write."""
+    is_utf_8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    _write(json.dumps(document, ensure_ascii=not is_utf_8, sort_keys=True) + "\n")
+
+
+def harmless(text: str) -> str:
+    """The text without what a terminal would obey; lines stay lines."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def _write(text: str) -> None:
+    """Names of files may be no UTF-8, nor the standard output: what that lacks is written as an escape."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def plain(table: Rows) -> str:
@@ -67,7 +87,8 @@ def _show_on_terminal(answer: Answer) -> None:
     console = Console(highlight=False)
     for part in answer.parts:
         if isinstance(part, str):
-            console.print(Text(part))
+            # The terminal breaks the lines: a command that is copied must stay one.
+            console.print(Text(harmless(part)), soft_wrap=True)
             continue
         shown = Table(title=part.title or None, title_justify="left")
         for at, name in enumerate(part.columns):
@@ -89,7 +110,7 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:,.1f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else harmless(str(value)).replace("\n", "\\n")
 
 
 def when(time_ms: int | None) -> str | None:

@@ -51,7 +51,8 @@ class Runs:
         for folder in self._folders() if runs else ():
             for run in runs:
                 self._io.delete(os.path.join(folder, run))
-            self._io.sync_dir(folder)
+            with contextlib.suppress(FileNotFoundError):  # the folder is made with its first mark
+                self._io.sync_dir(folder)
 
     def _read(self, folder: str, run: str) -> KnownRun:
         try:

@@ -89,12 +89,15 @@ def applications_of(file_io: FileIO, root: str) -> list[str]:
 def look_at_journals(file_io: FileIO, root: str, application: str | None = None) -> list[JournalLook]:
     """Look at the journal of each application, or of this one.
 
-    Raises Misuse when there is no journal of that name; Corrupt when the table's schema or newest snapshot is damaged.
+    Raises Misuse when there is no journal of that name, or neither a journal nor a table; Corrupt when the table's
+    schema or newest snapshot is damaged.
     """
     names = applications_of(file_io, root)
     if application is not None and application not in names:
         raise no_journal(root, application, names)
     table = open_table(file_io, root, for_writing=False) if is_table(file_io, root) else None
+    if table is None and not names:
+        raise nothing_here(root)
     states = table.states.read(table.snapshots.latest()) if table is not None else None
     place = journals_at(file_io, root)
     return [
@@ -103,12 +106,29 @@ def look_at_journals(file_io: FileIO, root: str, application: str | None = None)
     ]
 
 
+def has_state(file_io: FileIO, root: str, application: str) -> bool:
+    """Whether the table at ``root``, if there is one, has a state of the application."""
+    if not is_table(file_io, root):
+        return False
+    table = open_table(file_io, root, for_writing=False)
+    return application in table.states.read(table.snapshots.latest()).by_application
+
+
 def no_journal(root: str, application: str, known: Sequence[str]) -> Misuse:
     """The error for a name that has no journal here. known: those that have one."""
     return Misuse(
         f"{root}: there is no journal of application '{application}' here; those that have one: "
         f"{', '.join(known) or 'none'}. Nothing was changed. Give the path that the query writes to, and its own name",
         kind="journal.unknown",
+    )
+
+
+def nothing_here(root: str) -> Misuse:
+    """The error for a place that nobody has written to, which most likely is misspelt."""
+    return Misuse(
+        f"{root}: there is neither a table nor a journal here. Nothing was changed. Give the path that the query "
+        "writes to; of several tables that have a query each, give the path of one",
+        kind="journal.no-place",
     )
 
 

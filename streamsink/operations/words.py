@@ -4,14 +4,15 @@ A word is the digest of a question about exactly one record, or one journal. So 
 all the questions that can be asked about what is here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.snapshot import OVERWRITE
 from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.journal.identity import newest_id
-from streamsink.operations.journals import applications_of, journals_at
+from streamsink.operations.journals import applications_of, journals_at, no_journal, nothing_here
 from streamsink.options import SinkOptions
 from streamsink.protocol import ways
 from streamsink.protocol.admission.renamed import word_without_journal
@@ -20,7 +21,7 @@ from streamsink.protocol.run.restore import IS_PUBLISHED, MAY_OVERWRITE, token_o
 from streamsink.sinks.paimon.past.chain_errors import word_of_another_name
 from streamsink.sinks.paimon.past.progress import word_without
 from streamsink.storage.file_io import FileIO
-from streamsink.table.table import is_table, open_table
+from streamsink.table.table import Table, is_table, open_table
 
 _SEEN, _NEW, _NEW_NAME = "accept_as_seen", "accept_as_new", "new_application"
 
@@ -39,22 +40,30 @@ def meanings(file_io: FileIO, root: str, application: str | None = None) -> list
     """All words that questions about what is here have, in the order of journals and records.
 
     Words of the admission of a batch are not among them: these questions are about a batch that only its query knows.
-    Raises Corrupt when the table's newest snapshot is damaged; a damaged record has no words.
+    Raises Misuse when there is nothing, or nobody has written as ``application``; Corrupt when the table's newest
+    snapshot is damaged. A damaged record has no words.
     """
-    names = [application] if application is not None else applications_of(file_io, root)
+    table = open_table(file_io, root, for_writing=False) if is_table(file_io, root) else None
+    states = table.states.read(table.snapshots.latest()).by_application if table is not None else {}
+    known = sorted({*applications_of(file_io, root), *states})
+    if table is None and not known:
+        raise nothing_here(root)
+    if application is not None and application not in known:
+        raise no_journal(root, application, known)
+    names = [application] if application is not None else known
     found: dict[str, Meaning] = {}
     for name in names:
-        for meaning in _of_application(file_io, root, name):
+        for meaning in _of_application(file_io, root, name, table, states):
             found.setdefault(meaning.word, meaning)
     return list(found.values())
 
 
-def _of_application(file_io: FileIO, root: str, name: str) -> Iterator[Meaning]:
+def _of_application(
+    file_io: FileIO, root: str, name: str, table: Table | None, states: Mapping[str, Any]
+) -> Iterator[Meaning]:
     place = journals_at(file_io, root)
     journal = FileJournal(file_io, place, name, 2, of_table=True)
     journal.read_listing()
-    table = open_table(file_io, root, for_writing=False) if is_table(file_io, root) else None
-    states = table.states.read(table.snapshots.latest()).by_application if table is not None else {}
     state = AppState.from_json(states[name]) if name in states else None
     base = state.sequence if state is not None else 0
     for sequence in journal.retained():

@@ -83,7 +83,7 @@ def table_path(table: str | os.PathLike[str]) -> str:
     text = as_text(table)
     if isinstance(text, str) and (found := _OF_BRANCH.fullmatch(text.rstrip("/"))):
         return f"{table_path(found['table'])}/branch/branch-{found['branch']}"
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(text, str) or not text.strip() or "\0" in text:
         raise Misuse(f"the table's path is {text!r}, expected a path such as 'lake/shop.db/orders'", kind="table.path")
     table = text
     cut = _CUT_SCHEME.match(table)

@@ -2,13 +2,14 @@
 
 import importlib
 import importlib.util
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from streamsink import faults
-from streamsink.format.types import parse_ddl
+from streamsink.format.types import DataField, parse_ddl
 from streamsink.options import RESTORE_AND_CONTINUE, SinkOptions
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.routed.rules import ROUTE, Routing
@@ -82,10 +83,19 @@ def make_letters(warehouse: Path) -> None:
 
 def allow_nulls(path: str) -> None:
     """The fix: the column that was NOT NULL takes nulls from now on."""
+    _changed(path, lambda field: replace(field, type=field.type.as_nullable(True)))
+
+
+def allow_texts(path: str) -> None:
+    """Another fix: the column ``n`` holds texts from now on."""
+    [text] = parse_ddl("n STRING")
+    _changed(path, lambda field: replace(field, type=text.type) if field.name == "n" else field)
+
+
+def _changed(path: str, change: Callable[[DataField], DataField]) -> None:
     table = open_table(local_file_io(False), path, for_writing=True)
     newest = table.latest_schema()
-    fields = tuple(replace(field, type=field.type.as_nullable(True)) for field in newest.fields)
-    table.schemas.add(replace(newest, id=newest.id + 1, fields=fields))
+    table.schemas.add(replace(newest, id=newest.id + 1, fields=tuple(map(change, newest.fields))))
 
 
 _CLICKS = pa.schema([("id", pa.int64()), ("n", pa.int64()), (ROUTE, pa.string())])

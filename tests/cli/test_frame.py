@@ -3,8 +3,10 @@
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -12,7 +14,8 @@ from click.testing import CliRunner
 from streamsink import errors
 from streamsink.cli.frame import fail
 from streamsink.cli.main import cli
-from streamsink.cli.output import Rows, age, plain
+from streamsink.cli.output import Answer, Rows, age, plain, show
+from streamsink.clock import Clock
 from streamsink.testing.driver import SparkCheckpoint
 from tests.cli.conftest import run, said
 from tests.cli.lakes import dying
@@ -126,6 +129,86 @@ def test_a_table_on_a_terminal_has_lines(orders):
     shown = os.read(ours, 100_000).decode()
     os.close(ours)
     assert "dt=2026-11-01" in shown and "┏" in shown
+
+
+@pytest.mark.parametrize("option", ["application=y", "store_options=x"])
+def test_an_option_that_would_not_be_read_is_refused(orders, option):
+    """Commands have an argument of their own for it; it was left out without a word."""
+    assert option.partition("=")[0] in run("recover", orders, "-o", option, code=2).stderr
+
+
+@pytest.mark.parametrize("place", ["none", "lake/shop.db", "a\0b"])
+@pytest.mark.parametrize("command", [("pending",), ("recover", "--yes"), ("accept",)])
+def test_a_place_where_nothing_is_is_refused(lake, place, command):
+    """Of a path that was misspelt it was said that nothing is pending there."""
+    name, *more = command
+    kind = "table.path" if "\0" in place else "journal.no-place"
+    assert said(name, place, *more, code=3)["error"]["kind"] == kind
+
+
+def test_tags_of_what_is_no_table_are_refused(lake, orders):
+    """There were none; and a damaged one was an error of Python."""
+    assert said("tag", "list", "lake/none", code=3)["error"]["kind"] == "table.missing"
+    tag = Path(orders) / "tag" / "tag-kept"
+    tag.parent.mkdir(exist_ok=True)
+    shutil.copy(Path(orders) / "snapshot" / "snapshot-2", tag)
+    assert {"tag": "kept", "snapshot": 2, "rows": 20} in said("tag", "list", orders)["tags"]
+    tag.write_text("{")
+    assert str(tag) in run("tag", "list", orders, code=4).stderr
+
+
+@pytest.mark.parametrize("age", ["9999999999d", "999999d", "x", "0001-01-01T00:00:00"])
+def test_an_age_that_is_none_is_a_wrong_call(orders, age):
+    """Also one that leads to a time before the year 1."""
+    assert "is no" in run("orphans", orders, "--older-than", age, code=2).stderr
+
+
+def test_a_name_that_nobody_has_has_no_words(orders):
+    assert said("accept", orders, "-a", "nobody", code=3)["error"]["kind"] == "journal.unknown"
+
+
+def _program(*arguments: str, **given) -> subprocess.CompletedProcess[bytes]:
+    call = "from streamsink.cli.main import main; main()"
+    return subprocess.run([sys.executable, "-c", call, *arguments], capture_output=True, timeout=60, **given)
+
+
+def test_a_wrong_call_is_a_document_as_well():
+    """With --json the standard output is one document, whatever happens."""
+    done = _program("snapshots", "--nothing", "--json")
+    assert done.returncode == 2 and json.loads(done.stdout)["error"]["kind"] == "usage"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_names_that_cannot_be_written_are_escaped(tmp_path, encoding):
+    """Paths may hold any bytes; an error of Python's codecs stood there."""
+    name = os.fsencode(tmp_path) + "/nö😀".encode() + b"\xff"
+    done = _program("pending", os.fsdecode(name), "--json", env={**os.environ, "PYTHONIOENCODING": encoding})
+    assert done.returncode == 3, done.stderr
+    assert json.loads(done.stdout)["error"]["message"].startswith(os.fsdecode(name))
+
+
+def test_what_a_terminal_would_obey_is_escaped(capsys):
+    """Names of commit users and rows come from others."""
+    show(Answer({}, ["a\x1b[2Jb\nc\x9b", Rows("", ("n",), [["x\ny\x07"]])]), False)
+    assert capsys.readouterr().out == "a\\x1b[2Jb\nc\\x9b\nn\nx\\ny\\x07\n"
+
+
+def test_ctrl_c_ends_a_watch_with_the_code_of_its_last_look(orders, monkeypatch):
+    """It is how a watch ends. click would say 'Aborted!', and end with 1, which stands for findings."""
+
+    def interrupted(clock, ms):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Clock, "sleep_ms", interrupted)
+    done = CliRunner().invoke(cli, ["snapshots", orders, "--watch", "0.05"])
+    assert (done.exit_code, len(done.stdout.splitlines()) > 3, done.stderr) == (0, True, "")
+
+
+def test_the_doctor_repeats_how_the_store_was_given(orders):
+    """A command without them would look at another store. What may be a secret is not shown."""
+    given = ("--store-option", "s3.endpoint=http://x", "--store-option", "s3.secret-key=hidden")
+    [command] = [each["command"] for each in said("doctor", orders, *given, code=1)["findings"]]
+    assert command.endswith("--store-option s3.endpoint=http://x --store-option s3.secret-key=...")
 
 
 def test_how_far_a_command_has_come_is_shown_on_a_terminal_alone(orders):

@@ -1,5 +1,6 @@
 """recover, accept, unlock, retire: they do what a start of the query would do, and refuse while it runs."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import streamsink
 from streamsink import faults
 from streamsink.errors import Corrupt
 from streamsink.journal.file_journal import FileJournal
+from streamsink.operations import holds
+from streamsink.operations.journals import look_at_journals
 from streamsink.operations.recover import recover
 from streamsink.operations.words import meanings
 from streamsink.options import SinkOptions
@@ -17,6 +20,7 @@ from streamsink.storage.file_io import local_file_io
 from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.advice import test_history, test_lost_letters
+from tests.advice.following import follows, told
 from tests.cli.conftest import run, said
 from tests.cli.lakes import PENDING, PUBLISHED, driver, dying
 from tests.crash.many_world import BOUNDARIES, ROOT, ManyWorld, check_complete, check_readable
@@ -144,6 +148,28 @@ def test_a_query_is_retired_only_when_nothing_is_pending(orders):
     run("recover", orders, "--yes")
     assert said("retire", orders, "-a", "streamsink", "--yes")["retired"]
     assert said("positions", orders)["applications"] == [] and not (Path(orders) / "streamsink" / "streamsink").exists()
+
+
+def test_a_query_whose_journal_is_lost_is_shown_before_it_is_retired(orders):
+    """As the doctor advises; only --yes found it."""
+    run("recover", orders, "-a", "streamsink", "--yes")
+    shutil.rmtree(Path(orders) / "streamsink")
+    assert "streamsink retire" in run("doctor", orders).stdout
+    assert "the state of 'streamsink' would be removed" in run("retire", orders, "-a", "streamsink").stdout
+    assert said("retire", orders, "-a", "streamsink", "--yes")["retired"]
+    assert said("retire", orders, "-a", "streamsink", code=3)["error"]["kind"] == "journal.unknown"
+
+
+@follows("journal.no-place")
+def test_the_path_of_a_table_of_its_own_is_to_be_given(orders):
+    database = os.path.dirname(orders)
+    told("journal.no-place", lambda: look_at_journals(local_file_io(False), database)).says("give the path of one")
+    assert len(look_at_journals(local_file_io(False), orders)) == 1
+
+
+def test_a_system_that_does_not_tell_is_no_free_name(orders, monkeypatch):
+    monkeypatch.setattr(holds, "_LOCKS", "/none")
+    assert "does not tell" in run("unlock", orders, "-a", "streamsink").stdout
 
 
 def test_the_table_s_lock_is_looked_at(orders):

@@ -1,37 +1,34 @@
 """Dead letters are replayed into their table after a fix: each row once, wherever a replay died."""
 
-import datetime
-import decimal
+import contextlib
+import shlex
 import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import streamsink
 from streamsink import faults
-from streamsink.clock import IdSource
 from streamsink.errors import Fenced
-from streamsink.format.arrow_types import to_arrow_schema
-from streamsink.format.types import parse_ddl
 from streamsink.journal.file_journal import journal_dir
-from streamsink.operations.letters.from_json import decoded
-from streamsink.operations.letters.replay import PLANS, look, replay
+from streamsink.operations.letters.plans import PLANS
+from streamsink.operations.letters.replay import application_of, look, replay
 from streamsink.operations.letters.selection import Chosen, _letter, left, letters_of, open_letters
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import FileIO, local_file_io
-from streamsink.table.routed.dead_letters import Screen
-from streamsink.table.routed.row_json import rows_to_json
-from streamsink.table.table import create_table, new_schema
+from streamsink.storage.hold import Flock
+from streamsink.table.routed.rules import ROUTE, Routing
+from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash, arm, crash
-from streamsink.testing.memory import MemoryCalls
+from streamsink.testing.many_driver import ManyTablesDriver
 from tests.advice.following import follows, told
 from tests.cli.conftest import run, said
-from tests.cli.lakes import allow_nulls
+from tests.cli.lakes import allow_nulls, allow_texts
 
-D = decimal.Decimal
 NAME = "replay-rejected"
 _ALL = list(range(12))
 
@@ -169,6 +166,143 @@ def test_a_table_that_holds_no_letters_is_refused(clicks):
     assert open_letters(local_file_io(False), _rejected(clicks)).root == _rejected(clicks)
 
 
+@pytest.mark.parametrize("how", ["another name", "renamed letters"])
+def test_letters_are_known_whatever_their_table_and_their_replay_are_called(clicks, how):
+    """A second name wrote each row a second time."""
+    allow_nulls(clicks)
+    _replay(clicks)
+    letters, name = Path(_rejected(clicks)), ()
+    if how == "another name":
+        name = ("--application", "other")
+    else:
+        letters = letters.rename(letters.with_name("rejected_2026"))
+    for yes in ((), ("--yes",)):
+        again = said("dead-letters", "replay", str(letters), "--target", "clicks", *name, *yes)
+        assert (again["replayed"], again["before"]) == (0, 4)
+    assert _ids(clicks) == _ALL
+
+
+def test_what_another_replay_has_left_pending_counts(clicks):
+    """The replay that comes publishes it first, whatever its name."""
+    allow_nulls(clicks)
+    arm("precommit.saved", 1, crash)
+    with pytest.raises(InjectedCrash):
+        _replay(clicks)
+    faults.arm(None)
+    would = said("dead-letters", "replay", _rejected(clicks), "--target", "clicks", "--application", "other")
+    assert (would["replayed"], would["before"], _ids(clicks)) == (0, 4, [n for n in _ALL if n % 3])
+    assert _replay(clicks, application="other").before == 4 and _ids(clicks) == _ALL
+
+
+@pytest.mark.parametrize("step", ["write.begin", "precommit.before_record", "precommit.saved", "commit.before_publish"])
+@pytest.mark.parametrize("name", [NAME, "other"])
+def test_a_replay_that_was_paused_is_fenced_by_another_one(clicks, monkeypatch, step, name):
+    """Its hold has run out on a store without locks; here nobody's hold keeps anybody out. It may find that its staged
+    files were swept before it finds that it is fenced.
+    """
+    allow_nulls(clicks)
+    monkeypatch.setattr(FileIO, "hold", lambda file_io, folder: Flock(lambda: lambda: None))
+
+    def meanwhile(reached: str) -> None:
+        if reached == step:
+            faults.arm(None)
+            _replay(clicks, application=name)
+
+    faults.arm(meanwhile)
+    try:
+        with contextlib.suppress(Fenced, FileNotFoundError):
+            _replay(clicks)
+    finally:
+        faults.arm(None)
+    assert _ids(clicks) == _ALL and _replay(clicks).replayed == 0
+
+
+@follows("replay.in-use")
+def test_a_replay_of_another_name_at_the_same_time_is_refused(clicks):
+    """Each would find letters that the other one is about to write."""
+    allow_nulls(clicks)
+
+    def meanwhile(step: str) -> None:
+        if step == "write.begin":
+            faults.arm(None)
+            told("replay.in-use", lambda: _replay(clicks, application="other")).says(
+                "Call this again when it has ended"
+            )
+
+    faults.arm(meanwhile)
+    try:
+        assert _replay(clicks).replayed == 4
+    finally:
+        faults.arm(None)
+    assert _replay(clicks, application="other").before == 4 and _ids(clicks) == _ALL
+
+
+@pytest.mark.parametrize("name", ["../up", "a b", "", "x\n"])
+def test_a_name_that_is_none_of_an_application_is_refused(clicks, name):
+    """It names a folder: '../up' made a journal outside of the folder for them."""
+    allow_nulls(clicks)
+    for yes in ((), ("--yes",)):
+        refused = said("dead-letters", "replay", _rejected(clicks), "--target", "clicks", "-a", name, *yes, code=3)
+        assert refused["error"]["kind"] == "application.name"
+    assert application_of("lake/my rejected.ü") == "replay-my-rejected--"
+
+
+def test_a_replay_whose_files_are_gone_is_given_up_and_made_again(clicks):
+    """As its error says; there was no folder yet with the marks of published runs."""
+    allow_nulls(clicks)
+    arm("precommit.saved", 1, crash)
+    with pytest.raises(InjectedCrash):
+        _replay(clicks)
+    faults.arm(None)
+    [staged] = Path(journal_dir(clicks, NAME)).rglob("*.parquet")
+    staged.unlink()
+    way_on = told("pending.files-gone", lambda: _replay(clicks)).find(r"\(in a shell: streamsink ([^)]*)\)")
+    run(*shlex.split(way_on))
+    assert _replay(clicks).replayed == 4 and _ids(clicks) == _ALL
+
+
+def test_columns_that_the_table_does_not_take_are_left_out(clicks):
+    """A letter has the whole row of the query, with its positions, and columns that are for other tables."""
+    allow_nulls(clicks)
+    warehouse = str(Path(clicks).parent)
+    routing = Routing.of(
+        warehouse, {"clicks": {"columns": "existing"}}, _options(clicks), dead_letters="more", unrouted="fail"
+    )
+    wide = pa.schema([("id", pa.int64()), ("n", pa.string()), ("kind", pa.string()), (ROUTE, pa.string())])
+
+    def rows(start: int, end: int) -> pa.RecordBatch:
+        return pa.record_batch({"id": [100], "n": ["x"], "kind": ["click"], ROUTE: ["clicks"]}, schema=wide)
+
+    letters = ManyTablesDriver(warehouse, wide, rows, routing, SinkOptions(application="many"))
+    letters.run(local_file_io(False), SparkCheckpoint("q3"), [1])
+    more = str(Path(clicks).with_name("more"))
+    allow_texts(clicks)
+    for columns, fits in ((), 0), (("--columns", "id"), 1):
+        found = said("dead-letters", "replay", more, "--target", "clicks", *columns, code=0 if fits else 1)
+        assert found["replayed"] == fits and all("--columns existing" in each["why"] for each in found["unfit"])
+    assert said("dead-letters", "replay", more, "--target", "clicks", "--columns", "existing", "--yes")["replayed"] == 1
+    assert streamsink.read_arrow(clicks).filter(pc.field("id") == 100).to_pylist() == [{"id": 100, "n": "x"}]
+
+
+@follows("letters.unreadable")
+@pytest.mark.parametrize("how", ["torn", "gone"])
+def test_letters_in_a_damaged_file_are_an_error_that_names_the_doctor(clicks, how):
+    """Arrow's own error stood there, or the advice to try again. What is left can be replayed afterwards."""
+    allow_nulls(clicks)
+    first = min(Path(_rejected(clicks)).rglob("*.parquet"))
+    first.write_bytes(first.read_bytes()[:30])
+    if how == "gone":
+        first.unlink()
+    doctor = told("letters.unreadable", lambda: _replay(clicks)).find("'streamsink (doctor [^']*)'")
+    for command in ("list", "count"):
+        assert said("dead-letters", command, _rejected(clicks), code=4)["error"]["kind"] == "letters.unreadable"
+    texts = [each["text"] for each in said(*shlex.split(doctor), code=1)["findings"]]
+    assert any(str(first) in text and ("drop-missing" in text or how == "gone") for text in texts)
+    first.unlink(missing_ok=True)
+    run("drop-missing", _rejected(clicks), "--yes")
+    assert _replay(clicks).replayed == 2
+
+
 def test_letters_that_are_alike_are_counted_one_by_one(clicks):
     """Two rows of the source that say the same are two rows of the table."""
     letters = letters_of(open_letters(local_file_io(False), _rejected(clicks)), Chosen())
@@ -184,74 +318,3 @@ def test_a_letter_stays_the_same_when_its_table_gets_a_column():
     assert _letter("id", dict(row)) == replace(_letter("id", {**row, "part": None}), positions=())
     assert _letter("id", dict(row)).digest != _letter("id", {**row, "part": 3}).digest
     assert _letter("id", dict(row)).digest != _letter("other table", dict(row)).digest
-
-
-_VALUES = [
-    ("TINYINT", [1, -128]),
-    ("BIGINT", [2**63 - 1, -(2**63)]),
-    ("BOOLEAN", [True, False]),
-    ("DOUBLE", [0.1, float("inf"), -0.0]),
-    ("FLOAT", [0.5, 3.4028234663852886e38]),
-    ("DECIMAL(20, 2)", [D("12.50"), D("-999999999999999999.99")]),
-    ("STRING", ["", "zwölf", "12"]),
-    ("CHAR(3)", ["abc"]),
-    ("BYTES", [b"", b"\x00\xff"]),
-    ("DATE", [datetime.date(2026, 11, 27), datetime.date(1, 1, 1)]),
-    ("TIME(3)", [datetime.time(12, 30, 1, 500_000)]),
-    ("TIMESTAMP(6)", [datetime.datetime(2026, 11, 27, 1, 2, 3, 456_789)]),
-    ("TIMESTAMP(6) WITH LOCAL TIME ZONE", [datetime.datetime(2026, 11, 27, 1, 2, tzinfo=datetime.timezone.utc)]),
-    ("ARRAY<INT>", [[1, None], []]),
-    ("ARRAY<DECIMAL(5, 1)>", [[D("1.5")]]),
-    ("MAP<STRING, DATE>", [[("a", datetime.date(2026, 1, 1)), ("b", None)]]),
-    ("ROW<a INT, b ARRAY<BYTES>>", [{"a": 1, "b": [b"\x01"]}, {"a": None, "b": None}]),
-]
-
-
-@pytest.mark.parametrize(("ddl", "values"), _VALUES, ids=[ddl for ddl, _ in _VALUES])
-def test_a_row_comes_back_from_its_text_as_it_was(ddl, values):
-    """Through the form in which letters keep rows, in the table's own type."""
-    schema = _schema(f"v {ddl}")
-    arrow = pa.schema(to_arrow_schema(schema.fields))
-    rows = pa.record_batch([pa.array([*values, None], arrow.field(0).type)], schema=arrow)
-    parts = list(decoded(rows_to_json(rows), schema, Screen(schema), frozenset({"v"})))
-    assert all(not refused for _, _, refused in parts), parts
-    found = {place: value for places, part, _ in parts for place, value in zip(places, part.column(0).to_pylist())}
-    assert [found[place] for place in range(len(values) + 1)] == rows.column(0).to_pylist()
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ('{"v":0.5}', "letter.value: column 'v' is TINYINT"),
-        ('{"v":true}', "letter.value: column 'v' is TINYINT"),
-        ('{"v":300}', "data.cast"),
-        ('{"v":"x"}', "data.cast"),
-        ('{"v":1,"w":2}', "letter.column: the table has no column 'w'"),
-        ('{"v":{"base64":"AA=="}}', "letter.value"),
-        ("[1]", "letter.text"),
-        ("{", "letter.text"),
-    ],
-)
-def test_a_row_that_still_does_not_fit_is_told_with_its_reason(text, why):
-    schema = _schema("v TINYINT")
-    [(places, rows, refused)] = decoded([text], schema, Screen(schema), frozenset())
-    assert not places and list(refused) == [0] and refused[0].startswith(why)
-
-
-def test_a_number_that_a_float_does_not_hold_exactly_is_no_float():
-    """Arrow's cast would round it."""
-    schema = _schema("v FLOAT")
-    found = list(decoded(['{"v":0.1}', '{"v":0.5}'], schema, Screen(schema), frozenset()))
-    assert [list(refused) for _, _, refused in found] == [[0], []]
-
-
-def test_a_text_for_bytes_counts_only_where_the_column_has_always_held_bytes():
-    """A letter of a time when it held text would be taken for base64 of other bytes."""
-    schema = _schema("v BYTES")
-    [(_, _, refused)] = decoded(['{"v":"abcd"}'], schema, Screen(schema), frozenset())
-    assert refused[0].startswith("letter.value")
-
-
-def _schema(ddl: str):
-    file_io = FileIO(MemoryCalls(), IdSource().new_id)
-    return create_table(file_io, "/lake/t", new_schema(parse_ddl(ddl), (), {})).known_schema

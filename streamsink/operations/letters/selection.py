@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamsink.errors import Misuse
+import pyarrow as pa
+
+from streamsink.errors import Corrupt, Misuse
 from streamsink.storage.file_io import FileIO
 from streamsink.table.read.scan import read_arrow
 from streamsink.table.table import Table, open_table
@@ -30,6 +33,11 @@ class Letter:
     row: str
     positions: tuple[tuple[str, Any], ...]
     digest: str
+
+    @property
+    def position_names(self) -> frozenset[str]:
+        """Names of the columns of the row that say its position, which its table has only if it is to keep them."""
+        return frozenset(name for name, value in self.positions if value is not None)
 
     @property
     def kind(self) -> str:
@@ -70,9 +78,17 @@ def open_letters(file_io: FileIO, path: str) -> Table:
 def letters_of(table: Table, chosen: Chosen) -> list[Letter]:
     """The letters of the newest snapshot, in the order of its files; all in memory.
 
-    Raises Corrupt for damaged files.
+    Raises Corrupt for files that are damaged or gone.
     """
-    found = read_arrow(table).to_pylist()
+    try:
+        found = read_arrow(table).to_pylist()
+    except (pa.ArrowInvalid, FileNotFoundError) as broken:
+        raise Corrupt(
+            f"{table.root}: a data file of the dead letters is damaged or gone ({type(broken).__name__}), so they "
+            "cannot be read. Nothing was changed. Call this again if its snapshots were expired meanwhile; else "
+            f"'streamsink doctor {shlex.quote(table.root)} --contents' names the file, and says what to do",
+            kind="letters.unreadable",
+        ) from broken
     letters = [_letter(table.table_id, row) for row in found]
     return [letter for letter in letters if chosen.takes(letter)]
 

@@ -151,7 +151,7 @@ class DeadLetters:
         target: name of the table to which the rows were to go, if any.
         """
         found = rows.take(pa.array([b.index for b in bad], pa.int64()))
-        texts = rows_to_json(found.select([name for name in found.schema.names if name != ROUTE]))
+        texts = rows_to_json(found.select([name for name in found.schema.names if name != ROUTE]), marked=True)
         count = len(bad)
         columns = {
             "application": pa.array([self.application] * count, pa.string()),

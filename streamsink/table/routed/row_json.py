@@ -7,7 +7,9 @@
     ARRAY                        array                 MAP            array of [key, value] pairs
     ROW                          object                others         Arrow's text form
 
-A date or time outside the years that ISO text can name becomes "<number> <unit> since 1970-01-01".
+A date or time outside the years that ISO text can name becomes "<number> <unit> since 1970-01-01". Dead letters have
+BINARY as {"base64": ...}, because they are read back, and a column of bytes may have become one of texts since, or the
+other way round.
 """
 
 import base64
@@ -18,17 +20,17 @@ from typing import Any
 import pyarrow as pa
 
 
-def rows_to_json(rows: pa.RecordBatch) -> list[str]:
-    """One JSON object for each row, with the columns in their order."""
+def rows_to_json(rows: pa.RecordBatch, marked: bool = False) -> list[str]:
+    """One JSON object for each row, with the columns in their order. marked: bytes are told from texts."""
     names = rows.schema.names
-    columns = [[_value(scalar) for scalar in column] for column in rows.columns]
+    columns = [[_value(scalar, marked) for scalar in column] for column in rows.columns]
     return [
         json.dumps(dict(zip(names, values)), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         for values in zip(*columns)
     ]
 
 
-def _value(scalar: pa.Scalar) -> Any:
+def _value(scalar: pa.Scalar, marked: bool) -> Any:
     kind = scalar.type
     if not scalar.is_valid:
         return None
@@ -41,14 +43,15 @@ def _value(scalar: pa.Scalar) -> Any:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return _text(scalar)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        return base64.b64encode(scalar.as_py()).decode()
+        text = base64.b64encode(scalar.as_py()).decode()
+        return {"base64": text} if marked else text
     if pa.types.is_map(kind):
         entries = scalar.values
-        return [[_value(key), _value(value)] for key, value in zip(entries.field(0), entries.field(1))]
+        return [[_value(key, marked), _value(value, marked)] for key, value in zip(entries.field(0), entries.field(1))]
     if pa.types.is_struct(kind):
-        return {name: _value(scalar[index]) for index, name in enumerate(f.name for f in kind)}
+        return {name: _value(scalar[index], marked) for index, name in enumerate(f.name for f in kind)}
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return [_value(item) for item in scalar.values]
+        return [_value(item, marked) for item in scalar.values]
     return _other(scalar)
 
 
