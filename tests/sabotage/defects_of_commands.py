@@ -2,32 +2,34 @@
 
 from tests.sabotage.defect import Defect
 
-_REPLAY, _TESTS = "operations/letters/replay.py", "tests/cli/test_replay.py"
+_PLANS, _TESTS = "operations/letters/plans.py", "tests/cli/test_replay.py"
 _ONCE = f"{_TESTS}::test_letters_that_fit_after_a_fix_are_written_once"
 _DIED = f"{_TESTS}::test_a_replay_that_died_anywhere_is_ended_by_the_next_one"
 _LOST = f"{_TESTS}::test_a_lost_journal_of_replays_is_an_error_and_its_backup_helps"
 _MENDING = "tests/cli/test_mending.py::test_nothing_is_done_while_the_driver_lives"
 
 OF_COMMANDS = (
-    Defect("nobody remembers which letters were replayed", f"{_REPLAY}:_done",
+    Defect("nobody remembers which letters were replayed", f"{_PLANS}:_add",
            "done.update(_read_plan(file_io, os.path.join(folder, run_id)))", "pass", (_ONCE,)),
-    Defect("a plan counts whose run was never recorded", f"{_REPLAY}:_done",
+    Defect("a plan counts whose run was never recorded", f"{_PLANS}:_add",
            "if is_published or run_id in pending:", "if True:", (_DIED,)),
-    Defect("a replay that is pending is announced once more", f"{_REPLAY}:_done",
+    Defect("a replay that is pending is announced once more", f"{_PLANS}:_add",
            "if is_published or run_id in pending:", "if is_published:", (_DIED,)),
-    Defect("a replay whose run has no mark yet is not known", f"{_REPLAY}:_done",
+    Defect("a replay whose run has no mark yet is not known", f"{_PLANS}:_add",
            "is_last or bool(", "bool(", (_DIED,)),
-    Defect("a lost journal of replays is taken for a new one", f"{_REPLAY}:_done", "if published != base:", "if False:",
+    Defect("a lost journal of replays is taken for a new one", f"{_PLANS}:done_by_all",
+           "if name == application and published != base:", "if False:",
            (_LOST,)),
     Defect("of letters that are alike one counts for all", "operations/letters/selection.py:left",
            "still[letter.digest] -= 1", "pass", (f"{_TESTS}::test_letters_that_are_alike_are_counted_one_by_one",)),
     Defect("a column that is added makes other letters", "operations/letters/selection.py:_letter",
            "if each[1] is not None", "if True",
            (f"{_TESTS}::test_a_letter_stays_the_same_when_its_table_gets_a_column",)),
-    Defect("a text is taken for base64 of bytes", "operations/letters/from_json.py:_bytes", "if not is_bytes:",
-           "if False:", (f"{_TESTS}::test_a_text_for_bytes_counts_only_where_the_column_has_always_held_bytes",)),
-    Defect("a replayed number is rounded", "operations/letters/from_json.py:_value", "and _is_single(value)", "",
-           (f"{_TESTS}::test_a_number_that_a_float_does_not_hold_exactly_is_no_float",)),
+    Defect("bytes in a dead letter come back as their mark's text", "operations/letters/from_json.py:_atom",
+           'return base64.b64decode(value["base64"], validate=True), pa.binary()', 'return value["base64"], pa.string()',
+           ("tests/cli/test_letters_json.py",)),
+    Defect("a replayed number is rounded", "operations/letters/from_json.py:_atom", "and _is_single(value)", "",
+           ("tests/cli/test_letters_json.py",)),
     Defect("the hold of a driver that lives is released", "operations/holds.py:_not_alive",
            "if found.state == ALIVE:", "if False:", (_MENDING,)),
 )
