@@ -1,6 +1,6 @@
 """``streamsink.maintenance.delete_branch``: a branch is taken away, with the journals of those who wrote to it."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
@@ -46,8 +46,11 @@ def delete_branch(file_io: FileIO, root: str, name: str, *, dry_run: bool = Fals
             file_io.delete(at.schema(schema_id))
         file_io.delete_tree(path)
     file_io.delete_tree(path)  # what giving the claims back has left
+    _make_durable(file_io, path)
     for tag in tags:
         file_io.delete(tag)
+    for tag in tags[:1]:
+        _make_durable(file_io, tag)
     return (path, *tags)
 
 
@@ -55,6 +58,14 @@ def applications_of(file_io: FileIO, root: str, name: str) -> list[tuple[str, st
     """(path of the branch, application) of the journals in a branch of this table."""
     path = Layout(root).branch_root(name)
     return [(path, entry.name) for entry in file_io.entries(Layout(path).within(JOURNAL_DIR)) if entry.is_dir]
+
+
+def _make_durable(file_io: FileIO, deleted: str) -> None:
+    """Let no power failure bring back what is deleted: it would come without the manifests that others have taken away
+    since, and then nothing in the table could be cared for.
+    """
+    with suppress(FileNotFoundError):
+        file_io.sync_dir(deleted.rpartition("/")[0])
 
 
 def _is_of(tag: str, name: str) -> bool:

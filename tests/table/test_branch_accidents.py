@@ -13,8 +13,8 @@ from streamsink.commands.branches import delete_branch
 from streamsink.errors import Misuse
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import table_path
-from streamsink.table.branching import branches, fast_forward
-from streamsink.table.branching.targets import find
+from streamsink.table.branching import branches, fast_forward, pins
+from streamsink.table.branching.targets import find, tags_of
 from streamsink.table.read.scan import read_arrow
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
@@ -232,3 +232,31 @@ def test_orphan_cleaning_leaves_alone_what_is_pending_in_a_branch(tmp_path, rng)
         assert other.ids() == rows, f"call {number}"
         tried += 1
     assert tried > 3
+
+
+@pytest.mark.parametrize("snapshot_id", [None, 1])
+def test_a_power_failure_brings_no_deleted_branch_back(snapshot_id):
+    """Its manifests would be gone, and then nothing could be cared for in the table."""
+    world = memory_world()
+    world.run(boundaries=BOUNDARIES[:1])
+    table = _open(world)
+    branches.create(table, NAME, find(table, snapshot_id) if snapshot_id else None)
+    branch = _in_branch(world)
+    branch.run(boundaries=BOUNDARIES[:1])
+    delete_branch(_io(world), world.driver.root, NAME)
+    world.calls.power_failure()
+    table = _open(world)
+    # What is in a folder whose own name is gone nobody can reach, which the store in memory does not know.
+    assert table.file_io.names(table.layout.within("branch")) == []
+    assert [name for name, _ in tags_of(table)] == []
+
+
+def test_a_power_failure_brings_no_pin_back_that_was_taken_back():
+    """What it kept may have gone meanwhile."""
+    world = memory_world()
+    world.run(boundaries=BOUNDARIES[:1])
+    table = _open(world)
+    pinned = pins.pin(table, find(table, 1), "a-test")
+    pins.unpin(table.file_io, [pinned])
+    world.calls.power_failure()
+    assert not table.file_io.exists(pinned)

@@ -130,6 +130,7 @@ def _kept(table: Table, target: Target, tag: str, name: str) -> tuple[bytes, byt
     if in_file(table, target.path) is None:
         if not was_there:
             io.delete(path)
+            io.sync_dir(path.rpartition("/")[0])  # a power failure must not bring it back without the files
         raise _expired(table, target)
     return kept, data
 

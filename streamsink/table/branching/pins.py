@@ -51,9 +51,14 @@ def pin(table: Table, which: Target, name: str) -> str:
 
 
 def unpin(file_io: FileIO, paths: Sequence[str]) -> None:
-    """Take back tags that this very rollback has created, because it was not done."""
+    """Take back tags that this very rollback has created, because it was not done.
+
+    Durably: what they kept may go from now on, and no power failure is to bring them back without it.
+    """
     for path in paths:
         file_io.delete(path)
+    for folder in {path.rpartition("/")[0] for path in paths}:
+        file_io.sync_dir(folder)
 
 
 def _deleting(table: Table, names: Collection[str]) -> Iterator[tuple[Snapshot, set[str]]]:
