@@ -1,7 +1,9 @@
 """What a sink of a database refuses, and what its errors say: each test does what the message tells it to do."""
 
+import contextlib
 import math
 import re
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -10,6 +12,8 @@ import pytest
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse, Retryable, StreamsinkError
 from streamsink.sinks.databases import mysql, postgresql, sqlite
+from streamsink.sinks.databases.address import parse
+from streamsink.sinks.databases.link import Link
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.memory import MemoryCalls
@@ -359,3 +363,20 @@ def test_two_queries_and_two_tables_in_one_schema(place):
     write(place, rows_of(), table="another")
     assert place.ids() == [1, 2] and place.count("another") == 2
     assert len(place.ask("SELECT target FROM streamsink_checkpoints")) == 2
+
+
+def test_an_error_that_somebody_keeps_locks_no_file(tmp_path):
+    """What it has read so far is alive in its traceback; the query is started again in the same process."""
+    address, kept = parse(f"sqlite:{tmp_path}/shop.db", "", ""), []
+    with contextlib.closing(sqlite3.connect(address.database)) as others:
+        others.executescript("CREATE TABLE a (id INTEGER); INSERT INTO a VALUES (1), (2)")
+
+    def work(run):
+        kept.append(run("SELECT id FROM a"))
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with pytest.raises(Retryable):
+        Link(sqlite.Sqlite(), address, "shop").transaction(work, "nothing was read")
+    with contextlib.closing(sqlite3.connect(address.database, timeout=0)) as others:
+        others.execute("CREATE TABLE b (id INTEGER)")
+    assert kept

@@ -195,7 +195,7 @@ def test_bad_rows_of_each_kind_are_set_aside_alone(ground, rows_of_each_kind, wa
     texts = {row["column"]: json.loads(row["row"]) for row in dead}
     assert [list(text) for text in texts.values()] == [["id", *BAD]] * len(BAD)
     assert (
-        texts["bytes"]["bytes"] == "MTIzNDU="
+        texts["bytes"]["bytes"] == {"base64": "MTIzNDU="}
         and texts["amount"]["amount"] == "0.0001"
         and texts["name"]["name"] is None
     )

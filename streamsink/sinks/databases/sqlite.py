@@ -2,6 +2,8 @@
 
 import datetime
 import decimal
+import functools
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,15 +30,20 @@ class Sqlite(Dialect):
 
     def connect(self, address: Address) -> Any:
         connection = self.driver().connect(
-            address.database, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            address.database,
+            timeout=LOCK_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=_closing_cursors(self.driver()),
         )
         connection.execute("PRAGMA synchronous=EXTRA")  # a commit is durable in every journal mode
         return connection
 
     def close(self, connection: Any) -> None:
-        # A cursor that is alive somewhere would keep the file locked behind a connection that is only closed.
-        connection.rollback()
-        connection.close()
+        try:
+            connection.rollback()
+        finally:
+            connection.close()
 
     def is_passing(self, error: Exception) -> bool:
         said = str(error)
@@ -154,6 +161,33 @@ class Sqlite(Dialect):
     def _values(self, rows: pa.Table) -> str:
         names = ", ".join(self.quoted(name) for name in rows.column_names)
         return f"({names}) VALUES ({', '.join('?' * rows.num_columns)})"
+
+
+@functools.cache
+def _closing_cursors(driver: Any) -> type:
+    """A connection that closes its cursors with itself.
+
+    One that is alive somewhere, as in the traceback of an error that somebody keeps, would keep the file locked behind
+    a connection that is only closed: since Python 3.11 a rollback does not reset it.
+    """
+
+    class Connection(driver.Connection):  # type: ignore[misc]
+        def __init__(self, *args: Any, **settings: Any):
+            super().__init__(*args, **settings)
+            self._alive: weakref.WeakSet[Any] = weakref.WeakSet()
+
+        def cursor(self, *args: Any) -> Any:
+            made = super().cursor(*args)
+            self._alive.add(made)
+            return made
+
+        def close(self) -> None:
+            for each in list(self._alive):
+                each.close()
+            self._alive.clear()
+            super().close()
+
+    return Connection
 
 
 def _affinity(declared: str) -> str:

@@ -59,7 +59,9 @@ class BatchFunction:
         try:
             running.check_batch_id(df, batch_id, self.path)
             batch = running.describe(df, batch_id, self.path, run_id, self._is_first)
-            batch = self._query.described(self._beside_others(batch), df, running.execution(batch.run))
+            # with the names of other sinks that the batch function has called in this start of the query
+            batch = replace(batch, other_sinks=runs.other_sinks(self.path, self.options.application, batch.run))
+            batch = self._query.described(batch, df, running.execution(batch.run))
             self._micro_batch(df, batch)
         except Exception as failed:  # the outermost edge: remembered for the supervisor, then handed to Spark
             of = (running.start_id(df, run_id), self.path, self.options.application)
@@ -103,10 +105,6 @@ class BatchFunction:
         run, self._run = self._run, None
         if run is not None:
             run.close()
-
-    def _beside_others(self, batch: Batch) -> Batch:
-        """The batch with the names of other sinks that the batch function has called in this start of the query."""
-        return replace(batch, other_sinks=runs.other_sinks(self.path, self.options.application, batch.run))
 
     def _is_first(self, run_id: str) -> bool:
         """Whether no batch of this start of the query has gone through this sink, or another object of it."""
