@@ -26,7 +26,8 @@ def cluster(brokers: str | None, folder: Path) -> Iterator[str]:
 
 def create(brokers: str, topic: str) -> None:
     """Create the topic unless it is there."""
-    admin = AdminClient({"bootstrap.servers": brokers})
+    # As it ends the client has no other place to tell of what it has not read than the job's own output.
+    admin = AdminClient({"bootstrap.servers": brokers, "log_level": 5})
     try:
         admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(WAIT_S)
     except KafkaException as refused:
