@@ -11,6 +11,20 @@ from typing import ClassVar
 log = logging.getLogger("streamsink")
 
 
+def _in_words(line: logging.LogRecord) -> bool:
+    """Errors in a log line become their text.
+
+    Who keeps log lines (a test, a collector of errors) would keep the frames of an error with it, and what they hold: a
+    connection, whose locks in a database the next start of the query waits for.
+    """
+    if isinstance(line.args, tuple):
+        line.args = tuple(str(each) if isinstance(each, BaseException) else each for each in line.args)
+    return True
+
+
+log.addFilter(_in_words)
+
+
 @dataclass(frozen=True)
 class Event:
     """Base of all events. table: path of the table. application: name of the writing query.

@@ -29,7 +29,7 @@ MOST_MORE = 4
 _OPTIONS = {"journal_retain": 5}
 # Spark's thread of a foreachBatch callback, and others that come and go with a batch.
 WARM_UP = 2
-_LOOKS, _LOOK_S, _OF_NOW = 20, 0.5, 1
+_LOOKS, _LOOK_S, _OF_NOW, _PATIENCE_S = 20, 0.5, 1, 60
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,21 @@ class Frames:
         """Remember the rows of one batch."""
         self._known.add(self._jvm.java.lang.ref.WeakReference(df._jdf))
 
+    def _tell_the_jvm(self) -> None:
+        """Wait until a thread of py4j has told the JVM what Python has let go of: it does so for one object at a time,
+        which on a machine with other work takes long for all that other tests have left."""
+        untold = self._jvm._gateway_client.finalizer_deque
+        until = time.monotonic() + _PATIENCE_S
+        while untold and time.monotonic() < until:
+            time.sleep(_LOOK_S)
+        time.sleep(_LOOK_S)  # for the last one
+
     def alive(self) -> int:
         """How many of them the JVM keeps after a collection."""
         found = self._known.size()
         for _ in range(_LOOKS):
             gc.collect()
-            time.sleep(_LOOK_S)  # a thread of py4j tells the JVM, once a second, what Python has let go of
+            self._tell_the_jvm()
             self._jvm.System.gc()
             alive = sum(self._known.get(number).get() is not None for number in range(self._known.size()))
             found = min(found, alive)

@@ -1,10 +1,13 @@
 """Grouped and asynchronous publishing with real threads: any timing and any order give the same rows."""
 
+import logging
 import threading
+import weakref
 
 import pytest
 
 from streamsink.clock import IdSource
+from streamsink.events import log
 from streamsink.faults import arm
 from streamsink.protocol.run.publish_queue import PublishQueue
 from streamsink.protocol.run.publish_thread import PublishThread
@@ -190,3 +193,23 @@ def test_many_batches_beside_a_real_thread_at_random_speeds(tmp_path, as_, rng):
     query.sink.close()
     assert world.ids() == expected(ends) and world.unknown_files() == []
     assert sum(e.checkpoints for e in published(world)) == len(ends)
+
+
+def test_who_keeps_log_lines_keeps_nothing_of_the_errors_in_them(caplog):
+    """Such as a connection, whose locks the next start would wait for."""
+
+    class Connection:
+        pass
+
+    def fail():
+        connection = Connection()
+        opened.append(weakref.ref(connection))
+        raise OSError("it failed")
+
+    opened = []
+    with caplog.at_level(logging.WARNING):
+        try:
+            fail()
+        except OSError as failed:
+            log.warning("not published: %s", failed)
+    assert "not published: it failed" in caplog.text and opened[0]() is None

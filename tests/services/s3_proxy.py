@@ -248,9 +248,13 @@ class S3Proxy:
         said = b"" if request.method == "HEAD" else error
         request.status, request.down_bytes, request.end_s = int(line[:3]), len(said), time.time()
         lines = (f"HTTP/1.1 {line}", "Content-Type: application/xml", f"Content-Length: {len(error)}")
-        connection.writer.write("\r\n".join((*lines, "", "")).encode() + said)
+        is_last = "expect" in headers
+        closing = ("Connection: close",) if is_last else ()
+        connection.writer.write("\r\n".join((*lines, *closing, "", "")).encode() + said)
         await connection.writer.drain()
-        return "expect" not in headers
+        if is_last:
+            await _heard_out(connection)
+        return not is_last
 
     async def _answer(self, connection: _Connection, request: Request, fault: _Fault | None) -> bool:
         """Hand on the server's answer, late or not at all where a fault says so."""
@@ -300,6 +304,17 @@ class S3Proxy:
             bucket, _, key = unquote(request.headers["x-amz-copy-source"]).lstrip("/").partition("/")
             request.copied_bytes = self._sizes.get((bucket, key), 0)
             self._sizes[request.bucket, request.key] = request.copied_bytes
+
+
+async def _heard_out(connection: _Connection) -> None:
+    """Read until the client closes.
+
+    A client that has waited a second for leave to send its body sends it all the same, and one that is cut off while it
+    sends never reads the answer.
+    """
+    connection.writer.write_eof()
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(connection.reader.read(), _REST_TIMEOUT_S)
 
 
 class S3ProxyProcess:

@@ -2,6 +2,8 @@
 
 import base64
 import hashlib
+import socket
+import time
 import uuid
 
 import pytest
@@ -106,6 +108,21 @@ def test_a_fault_meets_the_request_that_it_was_ordered_for(proxy, s3_server, wha
     found = s3_server.client().list_objects_v2(Bucket=bucket, Prefix=key)["Contents"]
     done = what in (s3_proxy.RESET_AFTER, s3_proxy.BROKEN, s3_proxy.LATE)
     assert [one["Key"][-1] for one in found] == (["1", "2", "3"] if done else ["1", "3"])
+
+
+def test_who_sends_a_body_without_leave_reads_the_refusal(proxy, s3_server):
+    """As botocore does when it has waited a second."""
+    proxy.fault("PUT", 1, s3_proxy.SLOW_DOWN)
+    host, port = proxy.endpoint.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as client:
+        head = f"PUT /{s3_server.bucket}/x HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\nExpect: 100-continue"
+        client.sendall(f"{head}\r\n\r\n".encode())
+        while not proxy.requests or not proxy.requests[0].status:
+            time.sleep(0.001)  # by then it is refused
+        for at in range(0, len(BODY), 60_000):
+            client.sendall(BODY[at : at + 60_000])
+            time.sleep(0.001)
+        assert client.recv(100).startswith(b"HTTP/1.1 503")
 
 
 def test_a_client_that_waits_for_a_late_answer_gets_it(proxy, s3_server):
