@@ -23,7 +23,7 @@ from streamsink.format.types import DataField
 from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.read.evolved import evolve_table
-from streamsink.table.read.scan import ScanFile, check_footer, data_file_path
+from streamsink.table.read.scan import ScanFile, check_footer, check_times, data_file_path
 from streamsink.table.table import Table
 from streamsink.table.write.spec import AtOnce, WriteSpec
 from streamsink.table.write.writer import TableWriter
@@ -83,7 +83,7 @@ def _written(
     table: Table, task: Task, how: Rewriting, writer: TableWriter, *, group: FlushGroup
 ) -> list[ManifestEntry]:
     for entry in task.files:
-        for rows in _rows_of(table, entry, how.schema):
+        for rows in rows_of(table, entry, how.schema):
             for batch in rows.to_batches():
                 writer.write(batch)
             how.pace()
@@ -110,8 +110,8 @@ def _written(
     return entries
 
 
-def _rows_of(table: Table, entry: ManifestEntry, wanted: TableSchema) -> Iterator[pa.Table]:
-    """The rows of one file, in order, in the columns of the newest schema."""
+def rows_of(table: Table, entry: ManifestEntry, wanted: TableSchema) -> Iterator[pa.Table]:
+    """The rows of one file, in order, in the columns of the newest schema. Raises as ``rewrite``."""
     written, path = table.schemas.load(entry.file.schema_id), data_file_path(table, wanted, entry)
     file = ScanFile(path, entry.file.file_size, entry.file.row_count, entry.file.schema_id)
     ids = {field.id for field in wanted.fields}
@@ -127,7 +127,9 @@ def _rows_of(table: Table, entry: ManifestEntry, wanted: TableSchema) -> Iterato
             f"a backup; or, if its rows may be lost, call streamsink.drop_missing({table.root!r})",
             kind="data.missing",
         ) from missing
-    except pa.ArrowException as broken:
+    except (pa.ArrowException, OSError) as broken:
+        if isinstance(broken, MemoryError) or isinstance(broken, OSError) and broken.errno is not None:
+            raise  # of the machine or the store; Arrow's errors of damaged pages are OSErrors without a number
         raise Corrupt(
             f"{path}: the data file cannot be read ({type(broken).__name__}). Nothing was changed. Restore it from a "
             "backup",
@@ -152,6 +154,7 @@ def _pieces(file: ScanFile, stream: BinaryIO, fields: Sequence[DataField]) -> It
         return
     nanos = pq.ParquetFile(stream)  # the same footer; each reader seeks before it reads
     for number in range(exact.num_row_groups):
+        check_times(file.path, exact.read_row_group(number, columns=fine, use_threads=False))
         found = nanos.read_row_group(number, columns=fine, use_threads=False)
         for name in plain:
             found = found.append_column(
