@@ -13,7 +13,7 @@ from streamsink.compaction.budget import Bytes, Core
 from streamsink.compaction.compactor import Compactor, Totals
 from streamsink.compaction.plan import Packing, Sizes, Task, doubled, grown
 from streamsink.compaction.rewrite import Stopped
-from streamsink.errors import Conflict, Fenced, OutcomeUnknown, Retryable
+from streamsink.errors import Conflict, Fenced, Misuse, OutcomeUnknown, Retryable
 from streamsink.events import log
 from streamsink.format.data_file import DataFileMeta
 from streamsink.options import SinkOptions
@@ -24,6 +24,15 @@ from streamsink.table.table import Table
 LOOK_MS = 1_000
 # So long the end of a query waits for a piece of work, which is a commit at most.
 PATIENCE_MS = 30_000
+# The query itself says these of a table when it writes there next, and how it goes on. It may have no more rows for it.
+_SAID_BY_THE_QUERY = (
+    "table.gone",
+    "table.missing",
+    "table.recreated",
+    "table.primary-key",
+    "table.unsupported-column",
+    "table.unsupported-option",
+)
 # Told after each round in which something was done: the table's path, what was done, in how many ms.
 Tell = Callable[[str, Totals, float], None]
 
@@ -66,6 +75,7 @@ class Beside:
         self._is_over, self._tell = is_over, tell
         self._clock = Clock()
         self._tables: dict[str, _OneTable] = {}
+        self._left_alone: set[str] = set()  # paths
         self._bytes = Bytes(options.compaction_bytes_per_hour, self._clock)
         self._core = Core(options.compaction_core_percent, self._clock, self._sleep)
         self._stopping = threading.Event()
@@ -96,6 +106,13 @@ class Beside:
                 done = self._round_of(root)
             except (Retryable, Conflict, Fenced, OutcomeUnknown) as passing:
                 self._say(root, passing)
+                continue
+            except Misuse as refused:
+                if refused.kind not in _SAID_BY_THE_QUERY:
+                    raise
+                if root not in self._left_alone:
+                    self._left_alone.add(root)
+                    log.warning("%s: compaction beside the query leaves this table alone: %s", root, refused)
                 continue
             except OSError as failed:
                 words = in_words(root, failed.errno, failed.filename, said=failed.strerror or "")
@@ -149,6 +166,8 @@ class Beside:
             self._bytes.use(task.bytes)
             chosen.append(task)
         compactor.do(chosen)
+        if not chosen:
+            self._core.pace()  # what planning has taken counts as well
         return compactor.totals
 
     def _packing(self, mine: _OneTable) -> Packing:

@@ -17,6 +17,7 @@ from streamsink.errors import Conflict, Corrupt, Fenced, Misuse, Retryable, Stre
 from streamsink.events import log
 from streamsink.format.manifest import ManifestEntry
 from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER, COMPACT, Snapshot
+from streamsink.format.supported import check_writable
 from streamsink.options import SinkOptions
 from streamsink.table.commit import strict
 from streamsink.table.commit.changes import Changes
@@ -163,8 +164,15 @@ class Compactor:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _check_allowed(self) -> None:
-        """Raises Misuse where a COMPACT snapshot would stop the table's writers."""
-        given = self._table.latest_schema().options.get(strict.OPTION)
+        """Raises Misuse where a COMPACT snapshot would stop the table's writers, and where others have set an option
+        that is not honoured here.
+        """
+        schema = self._table.latest_schema()
+        try:
+            check_writable(schema)
+        except Misuse as refused:
+            raise Misuse(f"{self._table.root}: {refused}. Nothing was changed", kind=refused.kind) from refused
+        given = schema.options.get(strict.OPTION)
         if given is not None:
             raise Misuse(
                 f"{self._table.root}: the table's option '{strict.OPTION}' is '{given}': behind a compaction each "
@@ -207,7 +215,7 @@ class Compactor:
                 if isinstance(failed, Corrupt) and not self._are_live(tasks[len(done)]):
                     self._give_up(done, failed)
                     return
-            if isinstance(failed, Misuse) and self._left_alone.find(tasks[len(done) :], how):
+            if isinstance(failed, Misuse) and self._left_alone.find(tasks[len(done) :], how, failed):
                 self._do_group(self._left_alone.rest(tasks))
                 return
             raise

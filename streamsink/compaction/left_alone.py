@@ -17,6 +17,9 @@ from streamsink.table.read.evolved import check_casts
 from streamsink.table.table import Table
 from streamsink.table.write.conform import Conform
 
+# How kinds of errors begin that values of rows cause.
+_OF_VALUES = ("data.", "partition.", "path.", "read.", "row.")
+
 
 class LeftAlone:
     """What is left alone in one table by its newest schema; another schema begins anew."""
@@ -58,11 +61,12 @@ class LeftAlone:
                 log.warning("%s: files of schema %d are not compacted: %s", self._table.root, schema_id, why)
         return self._readable[schema_id]
 
-    def find(self, tasks: Sequence[Task], how: Rewriting) -> bool:
+    def find(self, tasks: Sequence[Task], how: Rewriting, failed: Misuse) -> bool:
         """Look for files of these tasks of which a row does not fit the newest schema, or cannot be kept exactly.
 
-        Reads all of their rows, at the pace of ``how``, and writes none. Returns whether it is worth another try: there
-        are such files, or others have changed the table meanwhile. Raises what ``how.pace`` raises.
+        failed: why the first one could not be done; where no file is found that explains it, all of that task are left
+        alone. Reads all of their rows, at the pace of ``how``, and writes none. Returns whether it is worth another
+        try: there are such files, or others have changed the table meanwhile. Raises what ``how.pace`` raises.
         """
         fits, found, are_changed = Conform(how.schema.fields, "These stay as they are"), dict[str, Misuse](), False
         for entry in (entry for task in tasks for entry in task.files):
@@ -73,6 +77,9 @@ class LeftAlone:
                 found[entry.file.file_name] = refused
             except Corrupt:
                 are_changed = True
+        if not found and not are_changed and failed.kind.startswith(_OF_VALUES):
+            self._files.update(entry.identity for entry in tasks[0].files)
+            found = {entry.file.file_name: failed for entry in tasks[0].files}
         if found:
             first, why = next(iter(found.items()))
             log.warning("%s: %d file(s) are not compacted, %s first: %s", self._table.root, len(found), first, why)

@@ -14,6 +14,7 @@ from streamsink import maintenance
 from streamsink.compaction.compactor import Compactor
 from streamsink.compaction.plan import pack_all
 from streamsink.compaction.rewrite import Rewriting
+from streamsink.errors import Misuse
 from streamsink.format.index_manifest import (
     DELETION_VECTORS_INDEX,
     DeletionVectorRange,
@@ -26,6 +27,7 @@ from streamsink.options import SinkOptions
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.commit.changes import Changes
 from streamsink.table.table import open_table
+from streamsink.table.write.folders import Folders
 from tests.advice.following import follows, told
 from tests.compaction.beside import BEFORE, compact, files_of, left, opened, small_files
 from tests.compaction.test_by_hand import Query, files_of_path
@@ -174,7 +176,21 @@ def test_a_search_that_others_disturb_is_followed_by_a_look(path):
     compactor = Compactor(_opened(path), SinkOptions.of(path, {}))
     compactor.settle()
     tasks = compactor.plan(pack_all)
-    how = Rewriting("", (0, ""), compactor._table.known_schema, 1)
-    assert not compactor._left_alone.find(tasks, how)
+    how, failed = Rewriting("", (0, ""), compactor._table.known_schema, 1), Misuse("no job", kind="spark.stopped")
+    assert not compactor._left_alone.find(tasks, how, failed)
     os.remove(glob.glob(f"{path}/bucket-0/*.parquet")[0])
-    assert compactor._left_alone.find(tasks, how)
+    assert compactor._left_alone.find(tasks, how, failed)
+
+
+def test_a_partition_in_which_no_name_fits_stays_as_it_is(monkeypatch, caplog):
+    """Java's names of files are shorter than ours, and so its partitions may have longer names."""
+    world, of = small_files(), Folders.of
+
+    def refuses(self, key):
+        if key.values == ("a",):
+            raise Misuse("too long", kind="partition.name-too-long")
+        return of(self, key)
+
+    monkeypatch.setattr(Folders, "of", refuses)
+    assert compact(world).totals.files_before == 6 and "too long" in caplog.text
+    assert world.ids() == expected(BEFORE) and left(world) == []
