@@ -1,7 +1,7 @@
 """The rows of a task's files, in order, become new files under names of their own. Driver and executor.
 
-What is in memory does not grow with the files: a piece of a row group that is read, what the writer buffers, and where
-a store gives no part of a file, one small file.
+What is in memory does not grow with the files: a piece of a row group that is read, of about 16 MiB, what the writer
+buffers, and where a store gives no part of a file, one small file.
 """
 
 import contextlib
@@ -28,8 +28,8 @@ from streamsink.table.table import Table
 from streamsink.table.write.spec import AtOnce, WriteSpec
 from streamsink.table.write.writer import TableWriter
 
-# Rows that are read at once.
-_ROWS = 65_536
+# Rows that are read at once, and about so many bytes of them.
+_ROWS, _PIECE_BYTES = 65_536, 16 * 2**20
 # Bytes that wait for a row group, by the target size of a file.
 _LEAST_BYTES, _MOST_BYTES = 2**20, 64 * 2**20
 
@@ -150,7 +150,7 @@ def _pieces(file: ScanFile, stream: BinaryIO, fields: Sequence[DataField]) -> It
     fine = [field.name for field in fields if needs_int96([field])]
     plain = [field.name for field in fields if field.name not in fine]
     if not fine:
-        yield from map(_table, exact.iter_batches(_ROWS, columns=plain, use_threads=False))
+        yield from map(_table, exact.iter_batches(_rows_at_once(exact.metadata), columns=plain, use_threads=False))
         return
     nanos = pq.ParquetFile(stream)  # the same footer; each reader seeks before it reads
     for number in range(exact.num_row_groups):
@@ -161,6 +161,12 @@ def _pieces(file: ScanFile, stream: BinaryIO, fields: Sequence[DataField]) -> It
                 name, exact.read_row_group(number, columns=[name], use_threads=False).column(name)
             )
         yield found
+
+
+def _rows_at_once(footer: pq.FileMetaData) -> int:
+    """By the size that the rows have before they are compressed."""
+    size = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
+    return max(1, min(_ROWS, _PIECE_BYTES * footer.num_rows // max(1, size)))
 
 
 def _table(batch: pa.RecordBatch) -> pa.Table:
