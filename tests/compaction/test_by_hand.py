@@ -7,6 +7,7 @@ import json
 import os
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import streamsink
@@ -167,6 +168,20 @@ def test_files_that_may_have_nulls_where_the_newest_schema_takes_none_stay(path,
     assert maintenance.compact(path, full=True).files_before == 3
     assert sorted(file.schema_id for file in files_of_path(path)) == [0, 0, 0, 1]
     assert "'part' is NOT NULL now" in caplog.text and streamsink.read_arrow(path)["part"].null_count == 30
+
+
+def test_a_codec_that_was_changed_is_that_of_the_new_files(path):
+    """Java has two names for none."""
+    query = Query(path, partition_by=())
+    query.write(2)
+    schema = json.loads(_read(f"{path}/schema/schema-0"))
+    schema["id"], schema["options"]["file.compression"] = 1, "uncompressed"
+    with open(f"{path}/schema/schema-1", "w", encoding="utf-8") as file:
+        json.dump(schema, file)
+    assert maintenance.compact(path, full=True).files_after == 1
+    [file] = files_of_path(path)
+    footer = pq.ParquetFile(f"{path}/bucket-0/{file.file_name}").metadata
+    assert footer.row_group(0).column(0).compression == "UNCOMPRESSED"
 
 
 def _read(path):
