@@ -23,7 +23,15 @@ from streamsink.format.types import DataField
 from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.read.evolved import evolve_table
-from streamsink.table.read.scan import ScanFile, check_footer, check_times, data_file_path
+from streamsink.table.read.scan import (
+    ScanFile,
+    check_footer,
+    check_rows,
+    check_times,
+    damage_told,
+    data_file_path,
+    open_parquet,
+)
 from streamsink.table.table import Table
 from streamsink.table.write.spec import AtOnce, WriteSpec
 from streamsink.table.write.writer import TableWriter
@@ -118,23 +126,18 @@ def rows_of(table: Table, entry: ManifestEntry, wanted: TableSchema) -> Iterator
     # A file of which no column is left has its number of rows still.
     needed = [field for field in written.fields if field.id in ids] or written.fields[:1]
     try:
-        with _opened(table, path) as stream:
+        with damage_told(path), _opened(table, path) as stream:
+            found = 0
             for rows in _pieces(file, stream, needed):
+                found += rows.num_rows
                 yield evolve_table(rows, written, wanted)
+            check_rows(path, found, file.rows)  # a damaged page may have fewer
     except FileNotFoundError as missing:
         raise Corrupt(
             f"{path}: the data file is gone, although the newest snapshot has it. Nothing was changed. Restore it from "
             f"a backup; or, if its rows may be lost, call streamsink.drop_missing({table.root!r})",
             kind="data.missing",
         ) from missing
-    except (pa.ArrowException, OSError) as broken:
-        if isinstance(broken, MemoryError) or isinstance(broken, OSError) and broken.errno is not None:
-            raise  # of the machine or the store; Arrow's errors of damaged pages are OSErrors without a number
-        raise Corrupt(
-            f"{path}: the data file cannot be read ({type(broken).__name__}). Nothing was changed. Restore it from a "
-            "backup",
-            kind="data.unreadable",
-        ) from broken
 
 
 def _opened(table: Table, path: str) -> contextlib.AbstractContextManager[BinaryIO]:
@@ -145,14 +148,14 @@ def _opened(table: Table, path: str) -> contextlib.AbstractContextManager[Binary
 
 def _pieces(file: ScanFile, stream: BinaryIO, fields: Sequence[DataField]) -> Iterator[pa.Table]:
     """The rows of these columns, as ``read.scan.read_file`` reads them, piece by piece."""
-    exact = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
+    exact = open_parquet(stream, "us")
     check_footer(file.path, exact, file.rows, fields)
     fine = [field.name for field in fields if needs_int96([field])]
     plain = [field.name for field in fields if field.name not in fine]
     if not fine:
         yield from map(_table, exact.iter_batches(_rows_at_once(exact.metadata), columns=plain, use_threads=False))
         return
-    nanos = pq.ParquetFile(stream)  # the same footer; each reader seeks before it reads
+    nanos = open_parquet(stream)  # the same footer; each reader seeks before it reads
     for number in range(exact.num_row_groups):
         check_times(file.path, exact.read_row_group(number, columns=fine, use_threads=False))
         found = nanos.read_row_group(number, columns=fine, use_threads=False)

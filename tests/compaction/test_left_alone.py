@@ -26,6 +26,7 @@ from streamsink.format.snapshot import OVERWRITE
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.commit.changes import Changes
+from streamsink.table.history import integrity
 from streamsink.table.table import open_table
 from streamsink.table.write.folders import Folders
 from tests.advice.following import follows, told
@@ -114,6 +115,16 @@ def test_times_that_arrow_cannot_hold_in_nanoseconds_stay_what_they_are(path):
     assert pq.read_table(files[0], coerce_int96_timestamp_unit="us").equals(kept)
     told("read.time-range", lambda: streamsink.read_arrow(path)).says("Leave the column out")
     assert sorted(streamsink.read_arrow(path, columns=["id"])["id"].to_pylist()) == list(range(40))
+
+
+def test_a_time_that_arrow_cannot_hold_is_no_damage(path, monkeypatch):
+    Query(path).write(1)
+
+    def refuses(*_):
+        raise Misuse("9999", kind="read.time-range")
+
+    monkeypatch.setattr(integrity, "read_file", refuses)
+    assert streamsink.verify(path, contents=True).ok
 
 
 def _as_java(file, found, until, every):

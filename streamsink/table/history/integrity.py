@@ -7,9 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import pyarrow as pa
-
-from streamsink.errors import Corrupt
+from streamsink.errors import Corrupt, Misuse
 from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import Snapshot
@@ -244,7 +242,9 @@ class TableCheck:
             )
         except Corrupt as broken:
             self.damage(broken.kind, str(broken))
-        except (pa.ArrowException, OSError) as broken:
+        except Misuse:
+            return  # a time that Arrow cannot hold is no damage
+        except OSError as broken:
             self.damage("data.unreadable", f"data file {path} cannot be read: {type(broken).__name__}")
 
     def _index(self, snapshot: Snapshot) -> None:

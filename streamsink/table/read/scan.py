@@ -3,10 +3,11 @@
 Reading is for small tables, tests and tools; Spark reads the files by itself.
 """
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -125,30 +126,50 @@ def _chosen(table: Table, schema: TableSchema, columns: Sequence[str]) -> tuple[
 def read_file(file: ScanFile, data: bytes, fields: Sequence[DataField]) -> pa.Table:
     """These columns of a data file, whose content is ``data``.
 
-    Raises Corrupt when the file does not have as many rows as it should, or not all of the columns; Misuse as
-    ``check_times``. INT96 timestamps are read in the unit of their column, because years after 2262 would wrap around
-    as nanoseconds.
+    Raises Corrupt when the file is damaged, or does not have as many rows as it should, or not all of the columns;
+    Misuse as ``check_times``. INT96 timestamps are read in the unit of their column, because years after 2262 would
+    wrap around as nanoseconds.
     """
-    exact = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
-    check_footer(file.path, exact, file.rows, fields)
-    fine = [field.name for field in fields if needs_int96([field])]
-    found = exact.read(columns=[field.name for field in fields if field.name not in fine])
-    if fine:
-        check_times(file.path, exact.read(columns=fine))
-        nanos = pq.ParquetFile(pa.BufferReader(data)).read(columns=fine)
-        for name in nanos.column_names:
-            found = found.append_column(name, nanos.column(name))
-    return found
+    with damage_told(file.path):
+        exact = open_parquet(pa.BufferReader(data), "us")
+        check_footer(file.path, exact, file.rows, fields)
+        fine = [field.name for field in fields if needs_int96([field])]
+        found = exact.read(columns=[field.name for field in fields if field.name not in fine])
+        if fine:
+            check_times(file.path, exact.read(columns=fine))
+            nanos = open_parquet(pa.BufferReader(data)).read(columns=fine)
+            for name in nanos.column_names:
+                found = found.append_column(name, nanos.column(name))
+        if fields:
+            check_rows(file.path, found.num_rows, file.rows)  # a damaged page may have none
+        return found
+
+
+def open_parquet(stream: Any, int96: str | None = None) -> pq.ParquetFile:
+    """Open a data file; its pages are checked against their sums, where its writer has left these. int96: the unit in
+    which INT96 timestamps are read, nanoseconds without it.
+    """
+    return pq.ParquetFile(stream, coerce_int96_timestamp_unit=int96, page_checksum_verification=True)
+
+
+@contextlib.contextmanager
+def damage_told(path: str) -> Iterator[None]:
+    """A context that raises Corrupt in place of Arrow's errors of a damaged data file."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as broken:
+        if isinstance(broken, MemoryError) or isinstance(broken, OSError) and broken.errno is not None:
+            raise  # of the machine or the store; Arrow's errors of damaged pages are OSErrors without a number
+        raise Corrupt(
+            f"{path}: the data file cannot be read ({type(broken).__name__}). Nothing was changed. Restore it from a "
+            "backup",
+            kind="data.unreadable",
+        ) from broken
 
 
 def check_footer(path: str, found: pq.ParquetFile, rows: int, fields: Sequence[DataField]) -> None:
     """Raises Corrupt unless a data file has as many rows as its manifest says, and these columns of its schema."""
-    if found.metadata.num_rows != rows:
-        raise Corrupt(
-            f"{path}: it has {found.metadata.num_rows} rows, the manifest says {rows}: it was altered. Restore it from "
-            "a backup",
-            kind="data.rows",
-        )
+    check_rows(path, found.metadata.num_rows, rows)
     there = set(found.schema_arrow.names)
     missing = [field.name for field in fields if field.name not in there]
     if missing:
@@ -156,6 +177,15 @@ def check_footer(path: str, found: pq.ParquetFile, rows: int, fields: Sequence[D
             f"{path}: it has no column '{missing[0]}', which the schema that it was written with has: it was altered, "
             "or a writer left values out. Restore it from a backup",
             kind="data.columns",
+        )
+
+
+def check_rows(path: str, found: int, rows: int) -> None:
+    """Raises Corrupt unless so many rows were found as the manifest says."""
+    if found != rows:
+        raise Corrupt(
+            f"{path}: it has {found} rows, the manifest says {rows}: it was altered. Restore it from a backup",
+            kind="data.rows",
         )
 
 

@@ -41,6 +41,7 @@ class ParquetOutput:
             use_dictionary=dictionary_columns(first),
             data_page_size=PAGE_BYTES,
             write_statistics=True,
+            write_page_checksum=True,  # a page that is damaged is seen before compaction makes it new rows
         )
 
     def write(self, rows: pa.Table) -> None:
