@@ -33,6 +33,8 @@ _FILE = re.compile(r"compact-([0-9a-f-]{36})(?:-([0-9]+))?")
 _TEMPORARY = re.compile(r"\.compact-[0-9a-f-]{36,}\.([0-9]+)-[0-9a-f-]{36}\.tmp")
 # What is announced by somebody else, and is not as old, may be of a compaction that runs.
 ABANDONED_MS = 3_600_000
+# What somebody else has announced since is still at work, most likely: most compactions take less, and few die.
+AT_WORK_MS = 600_000
 # The note of a sweep, in the place of a snapshot's number.
 _SWEPT = 0
 

@@ -161,6 +161,8 @@ class Beside:
         compactor.settle()
         chosen = list[Task]()
         for task in compactor.plan(self._packing(mine)):
+            if compactor.is_taken(task):
+                continue
             if not self._bytes.may_use(task.bytes):
                 break  # those with the most small files have come first
             self._bytes.use(task.bytes)

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from streamsink.clock import Clock
 from streamsink.compaction import attempts
 from streamsink.compaction.attempts import Attempt, AttemptGuard
 from streamsink.compaction.left_alone import LeftAlone
@@ -109,6 +110,8 @@ class Compactor:
         self._pace = pace
         self._abandoned_ms = abandoned_ms
         self._own: set[str] = set()  # attempts of this object that have left something
+        self._ids: set[str] = set()  # of all attempts of this object
+        self._taken: set[str] = set()  # folders
         self._since: tuple[int, str] = (0, "")
         self._left_alone = LeftAlone(table)
         self.totals = Totals()
@@ -123,7 +126,9 @@ class Compactor:
         table.check_identity()
         self._check_allowed()
         newest = table.snapshots.latest()
-        users = {attempt.user for attempt in attempts.announced(table)}
+        announced = list(attempts.announced(table))
+        users = {attempt.user for attempt in announced}
+        self._taken = {folder for each in announced if self._is_of_others_now(each) for folder in each.folders}
         if newest is not None and newest.commit_user in users:
             try:
                 check_unchecked(table, lambda snapshot: snapshot.commit_user in users)
@@ -152,6 +157,12 @@ class Compactor:
                     raise
         return []
 
+    def is_taken(self, task: Task) -> bool:
+        """Whether another compaction is at work in the task's partition, as of ``settle``. One of the two would write
+        in vain.
+        """
+        return self._folder_of(task) in self._taken
+
     def do(self, tasks: Sequence[Task]) -> None:
         """Do these tasks of the last plan, a group at a time; ``totals`` says what came of it.
 
@@ -162,6 +173,14 @@ class Compactor:
             self._do_group(group)
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _is_of_others_now(self, attempt: Attempt) -> bool:
+        return attempt.id not in self._ids and 0 <= Clock().now_ms() - attempt.at_ms < attempts.AT_WORK_MS
+
+    def _folder_of(self, task: Task) -> str:
+        """The folder in which its new files will be, relative to the table."""
+        path = data_file_path(self._table, self._table.known_schema, task.files[0])
+        return self._table.layout.relative(path.rpartition("/")[0])
 
     def _check_allowed(self) -> None:
         """Raises Misuse where a COMPACT snapshot would stop the table's writers, and where others have set an option
@@ -200,9 +219,9 @@ class Compactor:
             return
         table, schema = self._table, self._table.known_schema
         sizes = Sizes.of(table.root, schema.options)
-        folders = {table.layout.relative(data_file_path(table, schema, t.files[0]).rpartition("/")[0]) for t in tasks}
-        attempt = Attempt.new(folders, self._since)
+        attempt = Attempt.new({self._folder_of(task) for task in tasks}, self._since)
         self._own.add(attempt.id)
+        self._ids.add(attempt.id)
         attempts.announce(table, attempt)
         how = Rewriting(attempt.of_names, attempt.since, schema, sizes.target_bytes, self._pace)
         done = list[Done]()

@@ -8,6 +8,8 @@ import threading
 import pytest
 
 from streamsink.clock import IdSource
+from streamsink.compaction import attempts
+from streamsink.compaction.attempts import Attempt
 from streamsink.compaction.beside import Beside
 from streamsink.compaction.budget import Bytes, Core
 from streamsink.compaction.compactor import Compactor
@@ -204,6 +206,25 @@ def test_a_table_that_the_query_need_not_write_any_more_ends_nothing(caplog, hap
     assert caplog.text.count("leaves this table alone") == left_alone
     rounds = 2 if when == "after" else 1
     assert told.count(world.driver.root) == rounds and told.count("gone") == rounds - left_alone
+
+
+def test_two_queries_do_not_compact_the_same_partition_at_once(monkeypatch):
+    """One of them would write in vain. What is announced for long may be of a dead one, and holds nobody up."""
+    world = small_files()
+    first, told_first = _beside(world, compaction_idle_ms=0)
+    second, told_second = _beside(world, compaction_idle_ms=0)
+    monkeypatch.setattr(first._core, "pace", second.round)
+    first._round_of(world.driver.root)
+    done = first._tables[world.driver.root].compactor.totals
+    assert (done.conflicts, done.files_before, told_second) == (0, 9, [])
+    world.run(boundaries=(*BEFORE, 20, 26, 32, 38))
+    table = opened(world)
+    attempts.announce(table, Attempt.new(["part=a/bucket-0"], (0, "")))
+    second.round()
+    assert [done.files_after for _, done, _ in told_second] == [2], "the two other partitions"
+    monkeypatch.setattr(attempts, "AT_WORK_MS", 0)
+    second.round()
+    assert [done.files_after for _, done, _ in told_second] == [2, 1]
 
 
 def test_planning_takes_its_share_of_a_core_as_well(monkeypatch):
