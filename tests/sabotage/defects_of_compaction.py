@@ -8,6 +8,7 @@ _BY_HAND = "tests/compaction/test_by_hand.py"
 _PLAN = "tests/compaction/test_plan.py"
 _OF_BRANCHES = "tests/compaction/test_of_branches.py"
 _BESIDE = "tests/compaction/test_beside.py"
+_LEFT_ALONE = "tests/compaction/test_left_alone.py"
 
 OF_COMPACTION = (
     Defect("a dead compaction's snapshot stays above a free number", "compaction/compactor.py:Compactor.settle",
@@ -50,6 +51,30 @@ OF_COMPACTION = (
     Defect("a file that a rollback has taken is damage", "compaction/compactor.py:Compactor._do_group",
            "isinstance(failed, Corrupt) and", "False and",
            (f"{_COMPACTOR}::test_a_file_that_others_have_taken_out_while_it_was_to_be_read_is_no_damage",)),
+    Defect("a time that nanoseconds do not hold becomes one of another century", "compaction/rewrite.py:_pieces",
+           "check_times(file.path, exact.read_row_group(number, columns=fine, use_threads=False))", "pass",
+           (f"{_LEFT_ALONE}::test_times_that_arrow_cannot_hold_in_nanoseconds_stay_what_they_are",)),
+    Defect("a file with a deletion vector is compacted", "compaction/left_alone.py:LeftAlone.without",
+           "entry.file.file_name not in deleted_from and ", "",
+           (f"{_LEFT_ALONE}::test_a_file_of_which_rows_were_deleted_stays_with_its_deletion_vector",)),
+    Defect("a damaged page becomes rows", "table/read/scan.py:open_parquet",
+           "page_checksum_verification=True", "page_checksum_verification=False",
+           (f"{_COMPACTOR}::test_a_damaged_byte_never_becomes_a_row",)),
+    Defect("pages are written without their sums", "table/write/parquet_output.py:ParquetOutput.__init__",
+           "write_page_checksum=True,", "write_page_checksum=False,",
+           (f"{_COMPACTOR}::test_a_damaged_byte_never_becomes_a_row",)),
+    Defect("a file that has lost rows is taken for whole", "compaction/rewrite.py:rows_of",
+           "check_rows(path, found, file.rows)", "pass",
+           (f"{_COMPACTOR}::test_a_damaged_byte_never_becomes_a_row",)),
+    Defect("a row that another writer let in ends the query", "compaction/compactor.py:Compactor._do_group",
+           "isinstance(failed, Misuse) and", "False and",
+           (f"{_LEFT_ALONE}::test_rows_that_the_table_would_not_take_from_us_stay_where_they_are",)),
+    Defect("a table that was dropped ends the compaction of all", "compaction/beside.py:Beside.round",
+           "if refused.kind not in _SAID_BY_THE_QUERY:", "if True:",
+           (f"{_BESIDE}::test_a_table_that_the_query_need_not_write_any_more_ends_nothing",)),
+    Defect("two compactions take the same partition", "compaction/beside.py:Beside._round_of",
+           "if compactor.is_taken(task):", "if False:",
+           (f"{_BESIDE}::test_two_queries_do_not_compact_the_same_partition_at_once",)),
     Defect("a file with an index is compacted", "compaction/plan.py:_is_small",
            "and not file.extra_files", "", (_PLAN,)),
     Defect("a file that only Java can read is compacted", "compaction/plan.py:plan",
