@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamsink.compaction.plan import Task
-from streamsink.errors import Corrupt
+from streamsink.errors import Corrupt, Misuse
 from streamsink.format.arrow_types import needs_int96
 from streamsink.format.data_file import FILE_SOURCE_COMPACT
 from streamsink.format.manifest import FileKind, ManifestEntry
@@ -40,6 +40,8 @@ from streamsink.table.write.writer import TableWriter
 _ROWS, _PIECE_BYTES = 65_536, 16 * 2**20
 # Bytes that wait for a row group, by the target size of a file.
 _LEAST_BYTES, _MOST_BYTES = 2**20, 64 * 2**20
+# How Arrow says in a file that it has written it.
+_ARROW = "parquet-cpp"
 
 
 class Stopped(Exception):
@@ -155,10 +157,17 @@ def _pieces(file: ScanFile, stream: BinaryIO, fields: Sequence[DataField]) -> It
     if not fine:
         yield from map(_table, exact.iter_batches(_rows_at_once(exact.metadata), columns=plain, use_threads=False))
         return
+    if not exact.metadata.created_by.startswith(_ARROW):
+        raise Misuse(
+            f"{file.path}: column '{fine[0]}' has nanoseconds, and the file was not written by Arrow: it may have "
+            "times before 1677-09-21 or after 2262-04-11, and Arrow takes some of these for others. Compact it with "
+            "Paimon",
+            kind="read.time-range",
+        )
     nanos = open_parquet(stream)  # the same footer; each reader seeks before it reads
     for number in range(exact.num_row_groups):
-        check_times(file.path, exact.read_row_group(number, columns=fine, use_threads=False))
         found = nanos.read_row_group(number, columns=fine, use_threads=False)
+        check_times(file.path, exact.read_row_group(number, columns=fine, use_threads=False), found, 0)
         for name in plain:
             found = found.append_column(
                 name, exact.read_row_group(number, columns=[name], use_threads=False).column(name)

@@ -101,7 +101,7 @@ def _opened(path):
 def test_times_that_arrow_cannot_hold_in_nanoseconds_stay_what_they_are(path):
     """Java writes any time into a TIMESTAMP(9). Read as nanoseconds, the year 9999 would be 1816."""
     schema = pa.schema([("id", pa.int32()), ("until", pa.timestamp("ns")), ("all", pa.list_(pa.timestamp("ns")))])
-    query = Query(path, schema, lambda n: (n, n * 1001, [n * 1001]), partition_by=())
+    query = Query(path, schema, lambda n: (n, (n - 35) * 10**16 + n, [(n - 30) * 10**17 + n]), partition_by=())
     query.write(4)
     files = sorted(glob.glob(f"{path}/bucket-0/*.parquet"))
     plain = {file: pq.read_table(file, coerce_int96_timestamp_unit="us") for file in files}
@@ -112,6 +112,9 @@ def test_times_that_arrow_cannot_hold_in_nanoseconds_stay_what_they_are(path):
     assert str(kept["until"][0]) == "9999-12-31 23:59:59"
     assert maintenance.compact(path, full=True).files_before == 2
     assert len(files_of_path(path)) == 3
+    [new] = glob.glob(f"{path}/bucket-0/data-compact-*")
+    found = pq.read_table(new)
+    assert found["until"].cast(pa.int64()).to_pylist() == [(n - 35) * 10**16 + n for n in found["id"].to_pylist()]
     assert pq.read_table(files[0], coerce_int96_timestamp_unit="us").equals(kept)
     told("read.time-range", lambda: streamsink.read_arrow(path)).says("Leave the column out")
     assert sorted(streamsink.read_arrow(path, columns=["id"])["id"].to_pylist()) == list(range(40))

@@ -27,8 +27,8 @@ from streamsink.table.read.predicate import Predicate
 from streamsink.table.read.pruning import Pruner
 from streamsink.table.table import Table
 
-# Nanoseconds in 64 bits hold the times between these, in microseconds since 1970: 1677-09-21 to 2262-04-11.
-_MOST_MICROS = (2**63 - 1) // 1000 - 1
+# By so many microseconds a time is off that 64 bits of nanoseconds do not hold, or by a multiple of that.
+_WRAPPED_MICROS = 2**64 / 1000
 
 
 class ScanFile(NamedTuple):
@@ -136,8 +136,8 @@ def read_file(file: ScanFile, data: bytes, fields: Sequence[DataField]) -> pa.Ta
         fine = [field.name for field in fields if needs_int96([field])]
         found = exact.read(columns=[field.name for field in fields if field.name not in fine])
         if fine:
-            check_times(file.path, exact.read(columns=fine))
             nanos = open_parquet(pa.BufferReader(data)).read(columns=fine)
+            check_times(file.path, exact.read(columns=fine), nanos)
             for name in nanos.column_names:
                 found = found.append_column(name, nanos.column(name))
         if fields:
@@ -189,22 +189,35 @@ def check_rows(path: str, found: int, rows: int) -> None:
         )
 
 
-def check_times(path: str, found: pa.Table) -> None:
-    """Raises Misuse for a time that nanoseconds do not hold: it would be read as one of another century.
+def check_times(path: str, exact: pa.Table, nanos: pa.Table, most_turns: int = 1) -> None:
+    """Raises Misuse for a time that nanoseconds certainly do not hold: it would be read as one of another century.
 
-    Java and Spark have no such limit. found: columns with INT96 timestamps, read as microseconds.
+    Java and Spark have no such limit. exact, nanos: the same columns, with INT96 timestamps read as microseconds and as
+    nanoseconds. most_turns: 1 where the microseconds of a time before 1970 may be one turn too late, because its writer
+    has stored what is left of the day as a negative number, as Java does, which Arrow takes for a large one; else 0.
     """
-    for name, column in zip(found.column_names, found.columns):
-        for times in (times for chunk in column.chunks for times in _times_in(chunk) if times.type.unit != "ns"):
-            bounds = pc.min_max(times.cast(pa.int64()))
+    for name, coarse, fine in zip(exact.column_names, exact.columns, nanos.columns):
+        for micros, times in zip(_times_of(coarse), _times_of(fine)):
+            if times.type.unit != "ns" or micros.type.unit != "us":
+                continue
+            late = pc.subtract(micros.cast(pa.int64()), pc.divide(times.cast(pa.int64()), 1000))
+            turns = pc.divide(late.cast(pa.float64(), safe=False), _WRAPPED_MICROS)
+            bounds = pc.min_max(turns)
             low, high = bounds["min"].as_py(), bounds["max"].as_py()
-            if low is not None and not (-_MOST_MICROS < low and high < _MOST_MICROS):
+            if low is not None and not (low > -0.5 and high < most_turns + 0.5):
                 raise Misuse(
                     f"{path}: column '{name}' has a time before 1677-09-21 or after 2262-04-11. Its type has "
                     "nanoseconds, and Arrow, with which this library reads and writes, has no such time in them. Leave "
                     "the column out, or read the table with Spark or with Paimon",
                     kind="read.time-range",
                 )
+
+
+def _times_of(column: pa.ChunkedArray) -> Iterator[pa.Array]:
+    """Its timestamps, as one array of each place at any depth."""
+    whole = column.combine_chunks()
+    for chunk in whole.chunks if isinstance(whole, pa.ChunkedArray) else [whole]:
+        yield from _times_in(chunk)
 
 
 def _times_in(column: pa.Array) -> Iterator[pa.Array]:
