@@ -126,7 +126,9 @@ class Beside:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._wait(self._options.compaction_interval_ms):
+        wait_ms = 0  # a query that ends soon, and is started now and then, would never see a look otherwise
+        while not self._wait(wait_ms):
+            wait_ms = self._options.compaction_interval_ms
             try:
                 self.round()
             except Stopped:

@@ -236,6 +236,18 @@ def test_planning_takes_its_share_of_a_core_as_well(monkeypatch):
     assert (paced, told) == ([1], [])
 
 
+def test_a_query_that_runs_for_a_moment_now_and_then_is_looked_after_as_well():
+    """The first look is at the start, not a minute later."""
+    world, looked = small_files(), threading.Event()
+    beside, told = _beside(world, compaction_idle_ms=0, compaction_interval_ms=10**9)
+    beside._tell = lambda *done: (told.append(done), looked.set())
+    beside.start()
+    assert looked.wait(60)
+    beside.stop()
+    beside.check()
+    assert [done.files_after for _, done, _ in told] == [3]
+
+
 def test_a_stream_and_its_compaction_at_the_same_time(tmp_path):
     """With real threads: no row is lost or doubled, and the stream is never stopped by it."""
     path = str(tmp_path / "shop.db" / "orders")
