@@ -10,13 +10,16 @@ from pyspark.sql import SparkSession
 
 import streamsink
 from streamsink import maintenance
+from streamsink.clock import Clock
 from streamsink.compaction import attempts
 from streamsink.compaction.compactor import Compactor
 from streamsink.compaction.plan import pack_all
 from streamsink.compaction.rewrite import Stopped
-from streamsink.errors import Misuse
+from streamsink.errors import Corrupt, Misuse
+from streamsink.events import Compacted, Maintained
 from streamsink.options import SinkOptions
 from streamsink.sink import FileSink, to_sink
+from streamsink.spark import runs
 from streamsink.spark.gateway import side_jobs
 from streamsink.spark.query import compact_job
 from streamsink.storage.file_io import local_file_io
@@ -24,6 +27,7 @@ from streamsink.storage.stores import Store
 from streamsink.table.table import open_table
 from tests.advice.following import follows, told
 from tests.e2e.harness import Ground, content, run_here, until
+from tests.e2e.job import ROWS_PER_FILE, start
 from tests.e2e.test_many_tables import RANDOM, all_ids
 
 pytestmark = pytest.mark.spark
@@ -74,22 +78,24 @@ def test_all_tables_of_a_query_are_looked_after(spark, tmp_path):
     The jobs have a group of their own, and no more tasks than may run at one time: one of the session's two.
     """
     ground = Ground(tmp_path)
-    lake, ids, compacted, expired = str(tmp_path / "lake"), set(), [], []
+    lake, events = str(tmp_path / "lake"), []
+    ids = ground.add_files(0, 2)
     given = {"flush": False, **AT_ONCE, **BY_TASKS, **CARE}
-    for n in range(5):
-        ids |= ground.add_files(6 * n, 6)
-        outcome = run_here(spark, ground.job(table=lake, many=RANDOM, options=given))
-        assert outcome.code == 0, outcome.message
-        compacted += outcome.of("Compacted")
-        expired += [event for event in outcome.of("Maintained") if event["snapshots"]]
-        if len({event["path"] for event in compacted}) > 1:
-            break
-    paths = {event["path"] for event in compacted}
-    assert len(paths) > 1 and sorted(all_ids(lake)) == sorted(ids)
+    job = ground.job(table=lake, many=RANDOM, options=given, processing_time="0 seconds")
+    query = start(spark, job, events.append)
+    try:
+        while len(paths := {event.path for event in events if isinstance(event, Compacted)}) < 2:
+            ids |= ground.add_files(len(ids) // ROWS_PER_FILE, 2)
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    assert runs.release(query.id) is None
+    assert sorted(all_ids(lake)) == sorted(ids)
     jobs = [job for path in paths for job in jobs_of(spark, path)]
     assert len(jobs) >= len(paths) and {job.tasks for job in jobs} == {1}
     assert all(job.said.startswith("streamsink: compaction of ") for job in jobs)
-    assert {event["table"] for event in expired} >= paths  # the last run of each start comes behind the last batch
+    expired = {event.table for event in events if isinstance(event, Maintained) and event.snapshots}
+    assert expired >= paths  # the last run comes behind the last batch
     assert {t.name.partition(" ")[0] for t in threading.enumerate()}.isdisjoint(THREADS)
 
 
@@ -107,14 +113,15 @@ def test_what_goes_wrong_with_the_care_of_a_table_ends_its_query(spark, tmp_path
     damaged.unlink()
     assert run_here(spark, ground.job(options={"flush": False, **CARE})).code == 0
     file = next(Path(ground.table, "bucket-0").glob("data-*.parquet"))
-    aside = file.rename(tmp_path / "aside")
+    whole = file.read_bytes()
+    file.write_bytes(bytes(len(whole)))  # which nobody notices before it is read
     for n in range(5):  # the thread may be late
         ids |= ground.add_files(4 + 4 * n, 4)
         outcome = run_here(spark, ground.job(options={"flush": False, **AT_ONCE}, max_restarts=0))
         if outcome.code:
             break
-    assert (outcome.code, outcome.kind) == (1, "data.missing") and str(file) in outcome.message
-    aside.rename(file)
+    assert (outcome.code, outcome.kind) == (1, "data.unreadable") and str(file) in outcome.message
+    file.write_bytes(whole)
     assert run_here(spark, ground.job(options={"flush": False, **AT_ONCE})).code == 0
     assert sorted(streamsink.read_arrow(ground.table).column("id").to_pylist()) == sorted(ids)
 
@@ -134,6 +141,21 @@ def test_tasks_of_spark_write_when_they_are_told_to(spark, tmp_path):
     Path(late).write_bytes(b"of a task that was taken for dead")
     table.snapshots.latest()
     assert attempts.sweep(table, abandoned_ms=0) == 1 and not Path(late).exists()
+    assert sorted(streamsink.read_arrow(ground.table).column("id").to_pylist()) == sorted(ids)
+
+
+def test_no_more_tasks_than_the_share_run_at_one_time(spark, tmp_path):
+    """Of three partitions: one after another where the session can run two tasks."""
+    ground = Ground(tmp_path)
+    ids = ground.add_files(0, 3)
+    given = {"flush": False, "partition_by": ["extra"]}
+    assert run_here(spark, ground.job(options=given, column="id % 3")).code == 0
+    table = open_table(local_file_io(), ground.table, for_writing=True)
+    compactor = Compactor(table, SinkOptions())
+    compactor.settle()
+    compactor.do(compactor.plan(pack_all), compact_job.beside(spark, Store(ground.table), 100, Clock().sleep_ms))
+    assert (compactor.totals.files_before, compactor.totals.files_after, len(compactor.totals.snapshots)) == (9, 3, 1)
+    assert [job.tasks for job in jobs_of(spark, ground.table)] == [1]
     assert sorted(streamsink.read_arrow(ground.table).column("id").to_pylist()) == sorted(ids)
 
 
@@ -159,7 +181,8 @@ def test_a_job_that_is_given_up_is_cancelled(spark, tmp_path):
     finally:
         context.setLocalProperty("spark.scheduler.pool", None)
     assert kept == {side_jobs.POOL: "mine", side_jobs.GROUP: None} and len(waits) == 1
-    until(lambda: [job.status for job in jobs_of(spark, ground.table)] == ["FAILED"])
+    until(lambda: "RUNNING" not in {job.status for job in jobs_of(spark, ground.table)})
+    assert [job.status for job in jobs_of(spark, ground.table)] == ["FAILED"]
     assert len(attempts.announced(table)) == 1
     assert sorted(streamsink.read_arrow(ground.table).column("id").to_pylist()) == sorted(ids)
 
@@ -176,6 +199,11 @@ def test_what_a_session_cannot_do_is_told(spark, tmp_path):
     assert content(ground.table) == before
     file = next(Path(ground.table, "bucket-0").glob("data-*.parquet"))
     aside = file.rename(tmp_path / "aside")
+    file.write_bytes(b"damaged")
+    with pytest.raises(Corrupt) as damaged:  # by a task, and told as it is
+        maintenance.compact(ground.table, full=True, spark=spark)
+    assert damaged.value.kind == "data.unreadable" and str(file) in str(damaged.value)
+    file.unlink()
     file.mkdir()  # what the store answers then is no error that this library knows
     advice = told("compact.job-failed", lambda: maintenance.compact(ground.table, full=True, spark=spark))
     advice.says("Mend what Spark names, and compact again")
