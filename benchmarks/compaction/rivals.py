@@ -118,7 +118,7 @@ def _round(spark: SparkSession, at: Path, way: Way, seen: _Seen, batches: int) -
     done = _done(query)
     failed = query.exception()
     if failed is not None:
-        seen.stream[_class_of(failed)] += 1
+        _count(way, seen.stream, failed)
     with contextlib.suppress(Exception):  # that the measurement is over
         if way.end is not None:
             way.end()
@@ -140,7 +140,7 @@ def _beside(spark: SparkSession, at: Path, way: Way, seen: _Seen, over: threadin
         try:
             seen.calls.append(way.beside(spark, at))
         except Exception as failed:  # the outermost edge of this thread: errors are what is counted
-            seen.failed[_class_of(failed)] += 1
+            _count(way, seen.failed, failed)
             seen.wasted_s += time.monotonic() - begun
         seen.call_s += time.monotonic() - begun
 
@@ -152,8 +152,16 @@ def _deletions(spark: SparkSession, at: Path, way: Way, seen: _Seen, over: threa
             way.delete(spark, at, f"p-{number % _PARTITIONS}")
             seen.deleted += 1
         except Exception as failed:  # the outermost edge of this thread: errors are what is counted
-            seen.refused[_class_of(failed)] += 1
+            _count(way, seen.refused, failed)
         number += 1
+
+
+def _count(way: Way, errors: Counter[str], failed: Exception) -> None:
+    """Count it, and say what the first one of its class is."""
+    name = _class_of(failed)
+    if name not in errors:
+        print(f"  {way.name}: {name}: {' '.join(str(failed).split())[:400]}", flush=True)
+    errors[name] += 1
 
 
 def _class_of(failed: Exception) -> str:
