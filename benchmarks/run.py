@@ -69,6 +69,7 @@ MAIN = {
 DETAILS = {
     "compaction": query.compaction,
     "compaction-long": long.long,
+    "compaction-more": long.more,
     "compaction-rivals": rivals.rivals,
     "operations": operations.operations,
     "positions": positions.positions,

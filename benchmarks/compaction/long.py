@@ -8,7 +8,6 @@ It can be run alone: ``python -m benchmarks.compaction.long [batches]``.
 
 import dataclasses
 import functools
-import hashlib
 import statistics
 import sys
 import tempfile
@@ -56,8 +55,8 @@ _LOOK_MS, _CORE_PERCENT, _PACE_MS = 1_000, 50, 40
 class Case:
     """One table. target: its target-file-size. partitions: each batch adds ``rows`` rows to each of them.
 
-    pair: whether the same is done without compaction, in turns. overwrites: whether another writer replaces a partition
-    whenever the files are counted. pace_ms: from the begin of a batch to that of the next one.
+    paired: so many of the batches are also written without compaction, in turns. overwrites: whether another writer
+    replaces a partition whenever the files are counted. pace_ms: from the begin of a batch to that of the next one.
     """
 
     what: str
@@ -65,7 +64,7 @@ class Case:
     partitions: int
     batches: int
     rows: int = 2_000
-    pair: bool = False
+    paired: int = 0
     overwrites: bool = False
     pace_ms: float = _PACE_MS
 
@@ -118,14 +117,17 @@ class _Way:
 
 
 def long(spark, folder: Path, sizes: data.Sizes) -> list:
-    """All cases; the goals are those of the first one. spark is not needed."""
+    """The case of the goals. spark is not needed."""
+    most = sizes.long_batches
+    return of_case(folder / "long", Case("1 partition, 4 mb", "4 mb", 1, most, paired=most // 5))
+
+
+def more(spark, folder: Path, sizes: data.Sizes) -> list:
+    """Of several partitions, and of files of the default size. spark is not needed."""
     most = sizes.long_batches
     cases = (
-        Case("1 partition, 4 mb", "4 mb", 1, most, pair=True),
-        Case(
-            "10 partitions, 4 mb, 1 of them overwritten each 100", "4 mb", 10, most // 10, overwrites=True, pace_ms=250
-        ),
-        Case("1 partition, 256 mb", "256 mb", 1, most // 2),
+        Case("10 partitions, 4 mb, some overwritten", "4 mb", 10, most // 20, overwrites=True, pace_ms=250),
+        Case("1 partition, 256 mb", "256 mb", 1, most // 4),
     )
     items: list = []
     for number, case in enumerate(cases):
@@ -136,13 +138,14 @@ def long(spark, folder: Path, sizes: data.Sizes) -> list:
 
 def of_case(folder: Path, case: Case) -> list:
     """A table of what was found, and for a pair the goals."""
-    names = {WITH: "with", **({WITHOUT: "without"} if case.pair else {})}
+    names = {WITH: "with", **({WITHOUT: "without"} if case.paired else {})}
     ways = {way: _way(folder / name, case, is_with=way == WITH) for way, name in names.items()}
     sinks = {way: each.driver.start(_io(), each.checkpoint) for way, each in ways.items()}
     order = [*ways]
     for first in range(0, case.batches, _TURN):
         for way in order:
-            ways[way].turn(case, sinks[way], range(first, min(first + _TURN, case.batches)))
+            most = case.batches if way == WITH else case.paired
+            ways[way].turn(case, sinks[way], range(first, min(first + _TURN, most)))
         order.reverse()
         print(f"  {case.what}: {first + _TURN:,} batches (load {load()})", flush=True)
     for sink in sinks.values():
@@ -167,14 +170,14 @@ def _rows(partitions: int, start: int, end: int) -> pa.RecordBatch:
     """About 30 bytes a row that cannot be compressed."""
     chance, count = np.random.default_rng(start), end - start
     ids = np.arange(start, end)
-    notes = [hashlib.md5(str(number).encode()).hexdigest() for number in range(start, end)]
+    notes = chance.bytes(16 * count).hex()
     columns = [
         pa.array(ids),
         pa.array(chance.integers(0, 100_000, count)),
         pa.array(chance.random(count) * 1000),
         _STATUS.take(pa.array(ids % len(_STATUS))),
-        pa.array(notes),
-        pa.array([f"part-{number % partitions}" for number in range(start, end)]),
+        pa.array([notes[32 * number : 32 * number + 32] for number in range(count)]),
+        pa.array([f"part-{number}" for number in range(partitions)]).take(pa.array(ids % partitions)),
     ]
     return pa.record_batch(columns, schema=_SCHEMA)
 
@@ -251,11 +254,14 @@ def _report(case: Case, ways: dict[str, _Way]) -> list:
     )
     head = ("way", "files, last", "files, mean", "ms to read ids, pyarrow", "ms a batch")
     title = f"Without Spark: {case.batches:,} micro-batches of {case.rows * case.partitions:,} rows, {case.what}"
+    if case.paired:
+        title += f" (without compaction the first {case.paired:,})"
     table = report.Table(title, head, rows, said)
-    if not case.pair:
+    if not case.paired:
         return [table]
     what = f"compaction over {case.batches:,} batches"
-    medians = {way: statistics.median(each.ms) for way, each in ways.items()}
+    in_turns = len(ways[WITHOUT].ms)
+    medians = {way: statistics.median(each.ms[:in_turns]) for way, each in ways.items()}
     return [
         table,
         report.at_most(f"{what}: files against those of one batch job, second half, mean", statistics.mean(half), 1.2),
@@ -269,4 +275,4 @@ def _report(case: Case, ways: dict[str, _Way]) -> list:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="streamsink-long-") as name:
         chosen = dataclasses.replace(data.Sizes(), **({"long_batches": int(sys.argv[1])} if sys.argv[1:] else {}))
-        long(None, Path(name), chosen)
+        print(report.text(long(None, Path(name), chosen)))
