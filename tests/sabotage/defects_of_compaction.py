@@ -6,6 +6,7 @@ _COMPACTOR = "tests/compaction/test_compactor.py"
 _DEATHS = "tests/compaction/test_deaths.py"
 _BY_HAND = "tests/compaction/test_by_hand.py"
 _PLAN = "tests/compaction/test_plan.py"
+_STREAMED = "tests/compaction/test_streamed.py"
 _OF_BRANCHES = "tests/compaction/test_of_branches.py"
 _BESIDE = "tests/compaction/test_beside.py"
 _BY_OTHERS = "tests/compaction/test_by_others.py"
@@ -57,7 +58,11 @@ OF_COMPACTION = (
     Defect("a file that only Java can read is compacted", "compaction/plan.py:plan",
            "and is_readable(entry.file.schema_id)", "", (_PLAN,)),
     Defect("a byte is written again with each few batches", "compaction/plan.py:_at_least",
-           "filled >= factor * size", "True", (_PLAN,)),
+           "factor * size <= filled < below", "filled < below", (_PLAN,)),
+    Defect("only one file is filled in each look", "compaction/plan.py:_at_least",
+           "begin, best, filled = end, end, 0", "return found", (_STREAMED,)),
+    Defect("a file is left that is nearly full", "compaction/plan.py:grown",
+           "below=sizes.small_bytes", "below=sizes.target_bytes", (_STREAMED,)),
     Defect("an error beside the query is never seen", "compaction/beside.py:Beside.check",
            "if self._failed is not None:", "if False:", (_BESIDE,)),
     Defect("what tasks bring late stays for ever", "compaction/compactor.py:Compactor._do_group",
