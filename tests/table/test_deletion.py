@@ -18,6 +18,7 @@ ROOT_FOLDER = Path(__file__).resolve().parents[2]
 _DELETING = {
     "delete",
     "delete_all",
+    "delete_empty_folder",
     "delete_tree",
     "delete_unfinished",
     "unlink",
@@ -32,6 +33,7 @@ _DELETING = {
 ALLOWED = {
     "streamsink/table/history/deletion.py": "the one way for files of a table: it looks at what is retained",
     "streamsink/table/care/removal.py": "what a durable list names, and nothing that is retained at that moment",
+    "streamsink/table/care/empty_folders.py": "folders in which nothing is, which the store makes sure of",
     "streamsink/table/care/expire_consumers.py": "files of consumers, which name no other file",
     "streamsink/table/care/orphan_files.py": "what nothing retained and no journal names, and is old enough",
     "streamsink/table/care/tags.py": "a tag of its own of a moment ago, whose snapshot has expired",
