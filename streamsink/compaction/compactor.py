@@ -228,7 +228,7 @@ class Compactor:
             with contextlib.suppress(StreamsinkError, OSError):  # the error of the rewriting is the one to be seen
                 if by.limits.forgets or not isinstance(failed, Stopped):  # a stop waits for nobody who writes elsewhere
                     attempts.end(table, attempt, forgets=by.limits.forgets)
-                if isinstance(failed, Corrupt) and not self._are_live(tasks[len(done)]):
+                if isinstance(failed, (Corrupt, FileNotFoundError)) and not self._are_live(tasks[len(done)]):
                     self._give_up(done, failed)
                     return
             raise
@@ -287,13 +287,13 @@ class Compactor:
         live = {entry.identity for entry in self._table.manifests.entries_of(newest, {task.partition})}
         return live.issuperset(entry.identity for entry in task.files)
 
-    def _give_up(self, done: Sequence[Done], why: StreamsinkError) -> None:
-        """A file of a task is gone because other writers have taken it out: the work of the whole group is in vain."""
+    def _give_up(self, done: Sequence[Done], why: Exception) -> None:
+        """A file of a task, or its folder, is gone because others have taken it out: the whole group is in vain."""
         self.totals.conflicts += 1
         self.totals.bytes_lost += sum(each.bytes for each in done)
         self._say_given_up(why)
 
-    def _say_given_up(self, why: StreamsinkError) -> None:
+    def _say_given_up(self, why: Exception) -> None:
         log.info("%s: a compaction gives up, because other writers have changed its files: %s", self._table.root, why)
 
     def _lose(self, vain: Sequence[Done], guard: AttemptGuard) -> None:

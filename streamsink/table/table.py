@@ -118,15 +118,15 @@ def open_table(file_io: FileIO, root: str, *, for_writing: bool) -> Table:
     layout = Layout(root)
     if layout.branch and not is_table(file_io, layout.main):
         raise _missing(layout.main)
-    if for_writing:
-        # The writer of the newest schema may have died before the name of its file was durable.
-        file_io.sync_dir(layout.schema_dir)
     try:
         table = Table(file_io, root)
     except Misuse as gone:
         if gone.kind != "table.gone":
             raise
         raise _missing(root) from gone
+    if for_writing:
+        # The writer of the newest schema may have died before the name of its file was durable.
+        file_io.sync_dir(layout.schema_dir)
     check = check_writable if for_writing else check_readable
     try:
         check(table.known_schema)

@@ -51,7 +51,7 @@ OF_COMPACTION = (
            "Clock().now_ms() - attempt.at_ms < abandoned_ms", "False",
            (f"{_COMPACTOR}::test_what_is_young_is_not_swept",)),
     Defect("a file that a rollback has taken is damage", "compaction/compactor.py:Compactor._do_group",
-           "isinstance(failed, Corrupt) and", "False and",
+           "isinstance(failed, (Corrupt, FileNotFoundError)) and", "False and",
            (f"{_COMPACTOR}::test_a_file_that_others_have_taken_out_while_it_was_to_be_read_is_no_damage",)),
     Defect("a file with an index is compacted", "compaction/plan.py:_is_small",
            "and not file.extra_files", "", (_PLAN,)),

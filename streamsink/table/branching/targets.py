@@ -111,6 +111,15 @@ def in_file(table: Table, path: str) -> Snapshot | None:
         return None
 
 
+def target_gone(table: Table, target: Target, meanwhile: str) -> Misuse:
+    """The error for a target that was there. meanwhile: what was being done with it."""
+    return Misuse(
+        f"{table.root}: {target} is not there any more: it expired, or its tag was deleted, while {meanwhile}. Nothing "
+        "was written. Choose a later snapshot, and create a tag of it first",
+        kind="rollback.target-gone",
+    )
+
+
 def _of_number(table: Table, snapshot_id: int) -> Target | None:
     found = table.snapshots.load(snapshot_id)
     if found is not None:

@@ -19,6 +19,7 @@ from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable
 from streamsink.protocol.ids import Writer
 from streamsink.storage.reading import Questions
 from streamsink.table.application_states import states_in
+from streamsink.table.care.empty_folders import cleans_empty_folders
 from streamsink.table.layout import Layout
 from streamsink.table.table import Table
 
@@ -113,6 +114,10 @@ def place(table: Table, committable: Committable, keep: bool) -> frozenset[str]:
     for source, target in renames(committable):
         table.file_io.place(within(source), within(target), keep)
         folders.add(os.path.dirname(within(target)))
+    if cleans_empty_folders(table.known_schema.options):
+        # Each may have been deleted and made again by others since; now it stays, and is to be durable.
+        for folder in folders:
+            table.file_io.doubt(folder, table.layout.main)
     return frozenset(folders)
 
 
