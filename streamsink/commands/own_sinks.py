@@ -161,7 +161,8 @@ def check_of_no_fan_out(path: str, options: SinkOptions, records: Sequence[Commi
             f"which this is the destination '{fan_out['name']}', has recorded as well, with the other destinations, "
             "and would give to this one once more. Nothing was given up. Leave the destination out of the fan-out, and "
             "answer what the start asks then: what it lacks is not written there. To have it again from then on, "
-            f"remove its journal {shell.discard(journal)} when the others have a batch more, and name it again. If "
+            f"remove its journal {journal} when the others have a batch more, and name it again "
+            f"{shell.discard(journal)}. If "
             "that fan-out is "
             f"not used any more, call streamsink.give_up again with accept_as_new='{word}'",
             kind="give-up.fan-out",

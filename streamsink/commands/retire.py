@@ -184,8 +184,7 @@ def check_settled(root: str, journal: FileJournal, last: AppState | None) -> Non
         raise Misuse(
             f"{root}: record {pending[0]} of the application in {journal.place} is pending: retiring the application "
             "would lose its rows. Nothing was changed. Start the query once more, so that what is pending is "
-            "published, "
-            f"and stop it, or publish it without the query {published}; retire it then",
+            f"published, stop it, and retire it then; or publish it without the query {published} before",
             kind="retire.pending",
         )
 

@@ -122,9 +122,8 @@ def _load(file_io: FileIO, path: str) -> Announcement | None:
     except (ValueError, KeyError, TypeError, AttributeError) as broken:
         raise Corrupt(
             f"{path}: it does not say where an attempt has left files ({type(broken).__name__}). Nothing was written. "
-            f"It holds no data: make sure that no query writes here, delete the file {shell.discard(path)} and start "
-            "again; orphan cleaning "
-            "finds what the attempt has left",
+            "It holds no data: make sure that no query writes here, delete the file and start again "
+            f"{shell.discard(path)}; orphan cleaning finds what the attempt has left",
             kind="journal.announcement",
         ) from broken
 

@@ -118,9 +118,8 @@ class DeltaSink(Sink):
                 f"{self.path}: there is no Delta table, and {self.path}/{_BELOW} says that there was one: its folder "
                 "_delta_log was deleted. Nothing was written. Restore that folder "
                 f"{shell.restore(f'{self.path}/_delta_log')}; or, where the table was dropped on "
-                f"purpose, remove {self.path}/{_BELOW} {shell.discard(f'{self.path}/{_BELOW}')} and start a new "
-                "checkpoint, which reads the source from its "
-                "beginning",
+                f"purpose, remove {self.path}/{_BELOW} and start a new checkpoint, which reads the source from its "
+                f"beginning {shell.discard(f'{self.path}/{_BELOW}')}",
                 kind="table.missing",
             )
 

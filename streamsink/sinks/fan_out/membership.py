@@ -92,8 +92,8 @@ class Membership:
                 f"{to.path}: record {newest.sequence} in the fan-out's journal {self._place} is of a fan-out with the "
                 f"id {newest.table_id}, and the one that is there has the id {to.table_id}: the journal was put there "
                 f"from elsewhere, or from a backup without the file {to.path}/id. Nothing was written. Restore what "
-                f"belongs together; or remove the folder {self._place} {shell.discard(self._place)}: the destinations "
-                "tell how far they are",
+                f"belongs together; or remove the folder {self._place}: the destinations tell how far they are "
+                f"{shell.discard(self._place)}",
                 kind="table.recreated",
             )
 
@@ -191,7 +191,7 @@ class Membership:
                 "name, or the destination was put back to an earlier state together with its journal "
                 f"{branch.journal.place}, or the fan-out's own journal was. Nothing was written. Restore what was put "
                 "back as the fan-out left it. If that is the fan-out's journal, and there is no newer copy, remove its "
-                f"folder {self._place} {shell.discard(self._place)}: the destinations tell how far they are. Else "
+                f"folder {self._place}: the destinations tell how far they are {shell.discard(self._place)}. Else "
                 "leave the destination out, and "
                 "name it again later, which says from where on it has rows",
                 kind="fan-out.other-records",

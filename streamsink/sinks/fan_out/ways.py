@@ -25,8 +25,8 @@ def way_on(name: str, path: str, application: str, journal: str) -> Iterator[Non
         told = str(failed)
         leave = (
             f"leave the destination '{name}' out of the fan-out, and answer what the start asks then: what it lacks is "
-            f"not written there. To have it again from then on, remove its journal {shell.discard(journal)} when the "
-            "others have a batch more, and name it again"
+            f"not written there. To have it again from then on, remove its journal {journal} when the others have a "
+            f"batch more, and name it again {shell.discard(journal)}"
         )
         said = _instead(told, path, application, leave)
         if "streamsink.give_up(" in said:
@@ -52,7 +52,7 @@ def way_on_without_the_journal(path: str, application: str, journal: str) -> Ite
             told,
             path,
             application,
-            f"remove the folder {journal} {shell.discard(journal)}: the destinations tell how far they are. Where all "
+            f"remove the folder {journal}: the destinations tell how far they are {shell.discard(journal)}. Where all "
             "are at the same batch, "
             "the query goes on from there; else the start says which of them are behind, and what to do then",
         )

@@ -121,12 +121,12 @@ class OpenTransactions(OpenSink):
             return (
                 f"Restore the destination{again if self._sink.commits_again else ''}. If it was emptied on purpose, "
                 "and all is to be written anew, remove what it remembers of the application, remove the journal "
-                f"{place} {shell.discard(place)}, and start the query with a new checkpoint, which reads the source "
-                "from its beginning. "
+                f"{place}, and start the query with a new checkpoint, which reads the source from its beginning "
+                f"{shell.discard(place)}. "
                 f"{ways.give_up(self._sink.path, self.application, is_table=False)}"
             )
         return (
-            f"Restore the folder {notes} {shell.restore(notes)}, which notes what was committed, and the destination, "
+            f"Restore the folder {notes}, which notes what was committed, {shell.restore(notes)}, and the destination, "
             "if that has gone back "
             "as well: it is not asked for its rows. If there is no backup of the folder, write the "
             f"second line of the file {place}/record-<number>.json, of the record that was published last, into a file "
