@@ -17,6 +17,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field
 
+from streamsink import shell
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Fenced
 from streamsink.events import log
@@ -270,7 +271,8 @@ def _load(table: Table, attempt_id: str, known: Known) -> Attempt | None:
 def _say_damaged(table: Table, path: str) -> None:
     log.warning(
         "%s: it does not say what a compaction has left. It holds no data, and nothing was deleted: make sure that no "
-        "compaction of %s runs, and delete the file; orphan cleaning finds what is left",
+        "compaction of %s runs, and delete the file %s; orphan cleaning finds what is left",
         path,
         table.root,
+        shell.discard(path),
     )

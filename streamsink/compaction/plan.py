@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from streamsink import shell
 from streamsink.errors import Misuse
 from streamsink.format.data_file import FILE_SOURCE_COMPACT, DataFileMeta
 from streamsink.format.manifest import ManifestEntry
@@ -60,7 +61,7 @@ def _ratio(options: Mapping[str, str]) -> float:
     if not 0 < ratio <= 1:
         raise Misuse(
             f"the table's option '{RATIO}' is {text!r}, expected a number above 0 and up to 1, such as '0.7'. Nothing "
-            "was written. Set it right with ALTER TABLE",
+            f"was written. Set it right with ALTER TABLE {shell.set_option('PATH', RATIO)}",
             kind="table.bad-option",
         )
     return ratio

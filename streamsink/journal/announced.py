@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from streamsink import shell
 from streamsink.errors import Corrupt
 from streamsink.storage.file_io import FileIO
 
@@ -131,8 +132,8 @@ def _load(file_io: FileIO, path: str) -> Announcement | None:
     except (ValueError, KeyError, TypeError, AttributeError) as broken:
         raise Corrupt(
             f"{path}: it does not say where an attempt has left files ({type(broken).__name__}). Nothing was written. "
-            "It holds no data: make sure that no query writes here, delete the file and start again; orphan cleaning "
-            "finds what the attempt has left",
+            "It holds no data: make sure that no query writes here, delete the file and start again "
+            f"{shell.discard(path)}; orphan cleaning finds what the attempt has left",
             kind="journal.announcement",
         ) from broken
 

@@ -7,6 +7,7 @@ it has its first schema, which is created last and deleted first.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from streamsink import shell
 from streamsink.errors import Conflict, Misuse
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
@@ -78,7 +79,8 @@ def get(table: Table, name: str) -> Branch:
         names = ", ".join(f"'{each}'" for each in sorted(_names(table)))
         raise Misuse(
             f"{table.layout.main}: there is no branch '{name}'; there are {names or 'none'}. Nothing was written. "
-            f"Create it: streamsink.maintenance.create_branch({table.layout.main!r}, {name!r})",
+            f"Create it: streamsink.maintenance.create_branch({table.layout.main!r}, {name!r}) "
+            f"{shell.in_a_shell('branch', 'create', table.layout.main, name)}",
             kind="branch.missing",
         )
     return found
@@ -154,7 +156,8 @@ def _put(io: FileIO, path: str, data: bytes, name: str) -> None:
 def _exists(at: Layout, name: str) -> Conflict:
     return Conflict(
         f"{at.main}: there is a branch '{name}' already, or a part of one, of another snapshot. Nothing of it was "
-        f"changed. Choose another name, or delete it: streamsink.maintenance.delete_branch({at.main!r}, {name!r})",
+        f"changed. Choose another name, or delete it: streamsink.maintenance.delete_branch({at.main!r}, {name!r}) "
+        f"{shell.in_a_shell('branch', 'delete', at.main, name, '--yes')}",
         kind="branch.exists",
     )
 

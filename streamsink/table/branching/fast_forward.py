@@ -156,7 +156,7 @@ def fast_forward(
         if plan.is_done:
             _keep(table, name, plan.base)  # who took it over may have died before
             return FastForward(plan, None)
-        check_there(table, plan.arriving.paths, "Nothing was written. Restore them from a backup")
+        check_there(table, plan.arriving.paths, "Nothing was written. Restore them")
         _bring_schemas(table, Table(table.file_io, plan.branch.path))
         done = _publish(table, plan, options, by)
         if done is not None:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from streamsink import shell
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Conflict, Corrupt, Fenced, Misuse, Retryable
 from streamsink.format.index_manifest import IndexManifestEntry
@@ -153,9 +154,7 @@ def _plan(table: Table, target: Target) -> RollbackPlan:
         checkpoints(table.states.read(newest)),
         frozenset(entry.file.file_name for entry in changes.index),
     )
-    check_there(
-        table, plan.returning.paths, f"{target} cannot be gone back to. Nothing was written. Restore them from a backup"
-    )
+    check_there(table, plan.returning.paths, f"{target} cannot be gone back to. Nothing was written. Restore them")
     return plan
 
 
@@ -197,7 +196,8 @@ def roll_back(table: Table, target: Target, options: SinkOptions, by: str) -> Ro
         table,
         plan.returning.paths,
         f"Snapshot {done.snapshot.id} brought them back at the moment at which another program's expiry deleted them. "
-        f"Restore them from a backup, or take them out with streamsink.drop_missing({table.root!r})",
+        f"Take them out with streamsink.drop_missing({table.root!r}) "
+        f"{shell.in_a_shell('drop-missing', table.root, '--yes')}, or restore them",
     )
     return Rollback(plan, done.snapshot.id, tuple(path.rpartition("/tag-")[2] for path in pinned))
 
@@ -245,12 +245,13 @@ def moved(table: Table, entries: Sequence[ManifestEntry]) -> Moved:
 
 
 def check_there(table: Table, paths: Sequence[str], what: str) -> None:
-    """Raises Corrupt, with ``what`` at its end, where one of these data files is gone."""
+    """Raises Corrupt, with ``what`` and how they come back at its end, where one of these data files is gone."""
     gone = [path for path in paths if table.file_io.size(path) is None]
     if gone:
         raise Corrupt(
             f"{table.root}: {len(gone)} data files that are to be in the table again are gone "
-            f"({', '.join(gone[:_SHOWN])}{', ...' if len(gone) > _SHOWN else ''}): {what}",
+            f"({', '.join(gone[:_SHOWN])}{', ...' if len(gone) > _SHOWN else ''}): {what} "
+            f"{shell.restore(gone[0])}",
             kind="rollback.files-gone",
         )
 

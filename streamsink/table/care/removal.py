@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from streamsink import shell
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
 from streamsink.events import log
@@ -125,7 +126,7 @@ class Removal:
         except (ValueError, KeyError, TypeError, AttributeError) as broken:
             raise Corrupt(
                 f"{path}: the list of what an expiry was deleting cannot be read. Nothing was deleted. Remove this "
-                "file: what it named stays, and remove_orphan_files finds it",
+                f"file {shell.discard(path)}: what it named stays, and orphan cleaning finds it",
                 kind="removal.corrupt",
             ) from broken
 

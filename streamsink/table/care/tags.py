@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from streamsink import shell
 from streamsink.clock import Clock
 from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.format.snapshot import Snapshot
@@ -70,7 +71,8 @@ def create_tag(
             return None
         raise Misuse(
             f"{table.root}: there is a tag '{name}' already. Nothing was written. Take another name, or delete that "
-            f"one before: streamsink.maintenance.delete_tag('{table.root}', '{name}')",
+            f"one before: streamsink.maintenance.delete_tag('{table.root}', '{name}') "
+            f"{shell.in_a_shell('tag', 'delete', table.root, name, '--yes')}",
             kind="tag.exists",
         )
     # Whoever lets it expire deletes the snapshot first, and then looks for tags.
@@ -188,7 +190,8 @@ def _time_of(table: Table, tag: Root) -> tuple[datetime | None, timedelta | None
     except (ValueError, TypeError, AttributeError) as broken:
         raise Corrupt(
             f"{tag.path}: what the tag says of its time cannot be read. Nothing was deleted. Delete the tag when it is "
-            f"not needed: streamsink.maintenance.delete_tag('{table.root}', '{tag.name}')",
+            f"not needed: streamsink.maintenance.delete_tag('{table.root}', '{tag.name}') "
+            f"{shell.in_a_shell('tag', 'delete', table.root, tag.name, '--yes')}",
             kind="tag.time",
         ) from broken
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from streamsink import shell
 from streamsink.errors import Corrupt
 from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.manifest_list import ManifestFileMeta
@@ -113,7 +114,8 @@ class TableCheck:
             if name == "LATEST" and (not ids or hint > ids[-1]):
                 self.damage(
                     "hint.future",
-                    f"{path} says {hint}, newer than every snapshot: Java's readers fail on it; delete it",
+                    f"{path} says {hint}, newer than every snapshot: Java's readers fail on it; delete it "
+                    f"{shell.discard(path)}",
                 )
             else:
                 self.note(

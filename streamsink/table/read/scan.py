@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streamsink import shell
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.arrow_types import needs_int96, to_arrow_schema
 from streamsink.format.binary_row import decode_row
@@ -139,8 +140,8 @@ def check_footer(path: str, found: pq.ParquetFile, rows: int, fields: Sequence[D
     """Raises Corrupt unless a data file has as many rows as its manifest says, and these columns of its schema."""
     if found.metadata.num_rows != rows:
         raise Corrupt(
-            f"{path}: it has {found.metadata.num_rows} rows, the manifest says {rows}: it was altered. Restore it from "
-            "a backup",
+            f"{path}: it has {found.metadata.num_rows} rows, the manifest says {rows}: it was altered. Restore it "
+            f"{shell.restore(path)}",
             kind="data.rows",
         )
     there = set(found.schema_arrow.names)
@@ -148,7 +149,7 @@ def check_footer(path: str, found: pq.ParquetFile, rows: int, fields: Sequence[D
     if missing:
         raise Corrupt(
             f"{path}: it has no column '{missing[0]}', which the schema that it was written with has: it was altered, "
-            "or a writer left values out. Restore it from a backup",
+            f"or a writer left values out. Restore it {shell.restore(path)}",
             kind="data.columns",
         )
 

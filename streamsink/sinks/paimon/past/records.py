@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from streamsink import shell
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
 from streamsink.format.manifest import ManifestEntry, read_manifest
@@ -190,7 +191,7 @@ def read_staged(table: Table, manifest: Mapping[str, Any], way_on: str = "") -> 
     if len(data) != manifest["size"] or hashlib.sha256(data).hexdigest() != manifest["sha256"]:
         raise Corrupt(
             f"{path}: the manifest of a pending checkpoint was altered (size or checksum differ from the pending "
-            f"record's). Nothing was published. Restore the file. {way_on}",
+            f"record's). Nothing was published. Restore the file {shell.restore(path)}. {way_on}",
             kind="pending.manifest",
         )
     table.manifests.keep(table.layout.within(manifest["final"]), data)
