@@ -26,6 +26,15 @@ from streamsink.table.table import Table
 LOOK_MS = 1_000
 # So long the end of a query waits for a piece of work, which is a commit at most.
 PATIENCE_MS = 30_000
+# The query itself says these of a table when it writes there next, and how it goes on. It may have no more rows for it.
+_SAID_BY_THE_QUERY = (
+    "table.gone",
+    "table.missing",
+    "table.recreated",
+    "table.primary-key",
+    "table.unsupported-column",
+    "table.unsupported-option",
+)
 # Told after each round in which something was done: the table's path, what was done, in how many ms.
 Tell = Callable[[str, Totals, float], None]
 # Who else than the driver may write for the table at this path; None while there is nobody. Given is what waits for so
@@ -79,6 +88,7 @@ class Beside:
         self.is_told = False  # the error has been raised
         self._clock = Clock()
         self._tables: dict[str, _OneTable] = {}
+        self._left_alone: set[str] = set()  # paths
         self._bytes = Bytes(options.compaction_bytes_per_hour, self._clock)
         self._core = Core(options.compaction_core_percent, self._clock, self._sleep)
         self._stopping = threading.Event()
@@ -112,6 +122,13 @@ class Beside:
                 if self._is_over():
                     raise Stopped from passing  # as when the session of those who write is stopped
                 self._say(root, passing)
+                continue
+            except Misuse as refused:
+                if refused.kind not in _SAID_BY_THE_QUERY:
+                    raise
+                if root not in self._left_alone:
+                    self._left_alone.add(root)
+                    log.warning("%s: compaction beside the query leaves this table alone: %s", root, refused)
                 continue
             except OSError as failed:
                 words = in_words(root, failed.errno, failed.filename, said=failed.strerror or "")
@@ -165,6 +182,8 @@ class Beside:
             self._bytes.use(task.bytes)
             chosen.append(task)
         compactor.do(chosen, self._by(root, chosen))
+        if not chosen:
+            self._core.pace()  # what planning has taken counts as well
         return compactor.totals
 
     def _by(self, root: str, tasks: Sequence[Task]) -> By:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 
 from streamsink.compaction import attempts
 from streamsink.compaction.attempts import Attempt, AttemptGuard
+from streamsink.compaction.left_alone import LeftAlone
 from streamsink.compaction.plan import Packing, Sizes, Task, plan
 from streamsink.compaction.rewrite import Rewriting, Stopped, rewrite
 from streamsink.errors import Conflict, Corrupt, Fenced, Misuse, Retryable, StreamsinkError
 from streamsink.events import log
 from streamsink.format.manifest import ManifestEntry
-from streamsink.format.schema import TableSchema
 from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER, COMPACT, Snapshot
+from streamsink.format.supported import check_writable
 from streamsink.options import SinkOptions
 from streamsink.table.commit import strict
 from streamsink.table.commit.changes import Changes
@@ -24,7 +25,6 @@ from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.late import check_unchecked
 from streamsink.table.commit.table_commit import TableCommit
 from streamsink.table.history.deletion import delete_late_snapshot, delete_of_compaction
-from streamsink.table.read.evolved import check_casts
 from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import Table
 
@@ -116,6 +116,7 @@ class Compactor:
         self._own: set[str] = set()  # attempts of this object that have left something, to which nothing is added
         self._known: attempts.Known = {}
         self._since: tuple[int, str] = (0, "")
+        self._left_alone = LeftAlone(table)
         self.totals = Totals()
 
     def settle(self) -> Snapshot | None:
@@ -145,19 +146,12 @@ class Compactor:
         newest, schema = self._table.snapshots.known(), self._table.latest_schema()
         if newest is None:
             return []
-        unreadable: dict[int, bool] = {}
-
-        def is_readable(schema_id: int) -> bool:
-            if schema_id not in unreadable:
-                unreadable[schema_id] = self._is_unreadable(schema_id)
-            return not unreadable[schema_id]
-
         sizes = Sizes.of(self._table.root, schema.options)
         for left in reversed(range(_LOOKS)):
-            live = self._table.manifests.entries_of(newest)
             self._since = (newest.id, newest.uuid or "")
             try:
-                return plan(live, sizes, packing, is_readable=is_readable, is_wanted=is_wanted)
+                live = self._left_alone.without(newest)
+                return plan(live, sizes, packing, is_readable=self._left_alone.is_readable, is_wanted=is_wanted)
             except Corrupt:
                 before, newest = newest, self._table.snapshots.latest()
                 if newest == before or newest is None or not left:
@@ -176,8 +170,15 @@ class Compactor:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _check_allowed(self) -> None:
-        """Raises Misuse where a COMPACT snapshot would stop the table's writers."""
-        given = self._table.latest_schema().options.get(strict.OPTION)
+        """Raises Misuse where a COMPACT snapshot would stop the table's writers, and where others have set an option
+        that is not honoured here.
+        """
+        schema = self._table.latest_schema()
+        try:
+            check_writable(schema)
+        except Misuse as refused:
+            raise Misuse(f"{self._table.root}: {refused}. Nothing was changed", kind=refused.kind) from refused
+        given = schema.options.get(strict.OPTION)
         if given is not None:
             raise Misuse(
                 f"{self._table.root}: the table's option '{strict.OPTION}' is '{given}': behind a compaction each "
@@ -200,18 +201,9 @@ class Compactor:
             if found is not None and found.commit_user in users and is_above_a_gap:
                 delete_late_snapshot(self._table, found)
 
-    def _is_unreadable(self, schema_id: int) -> bool:
-        written, wanted = self._table.schemas.load(schema_id), self._table.known_schema
-        try:
-            check_casts(written, wanted, self._table.root)
-            why = _nulls(written, wanted)
-        except Misuse as refused:
-            why = str(refused)
-        if why:
-            log.warning("%s: files of schema %d are not compacted: %s", self._table.root, schema_id, why)
-        return bool(why)
-
     def _do_group(self, tasks: Sequence[Task], by: By) -> None:
+        if not tasks:
+            return
         table, schema = self._table, self._table.known_schema
         sizes = Sizes.of(table.root, schema.options)
         folders = {table.layout.relative(data_file_path(table, schema, t.files[0]).rpartition("/")[0]) for t in tasks}
@@ -231,6 +223,9 @@ class Compactor:
                 if isinstance(failed, (Corrupt, FileNotFoundError)) and not self._are_live(tasks[len(done)]):
                     self._give_up(done, failed)
                     return
+            if isinstance(failed, Misuse) and self._left_alone.find(tasks[len(done) :], how, failed):
+                self._do_group(self._left_alone.rest(tasks), by)
+                return
             raise
         self._publish(attempt, done, forgets=by.limits.forgets)
 
@@ -280,11 +275,11 @@ class Compactor:
         return self._commit.commit(request, guard).snapshot_id
 
     def _are_live(self, task: Task) -> bool:
-        """Whether the newest snapshot has all files of the task."""
+        """Whether the newest snapshot has all files of the task, and no other engine has deleted rows of them."""
         newest = self._table.snapshots.latest()
         if newest is None:
             return False
-        live = {entry.identity for entry in self._table.manifests.entries_of(newest, {task.partition})}
+        live = {entry.identity for entry in self._left_alone.without(newest, {task.partition})}
         return live.issuperset(entry.identity for entry in task.files)
 
     def _give_up(self, done: Sequence[Done], why: Exception) -> None:
@@ -316,13 +311,6 @@ class Compactor:
         totals.bytes_after += sum(each.bytes for each in done)
         totals.rows += sum(each.task.rows for each in done)
         totals.snapshots.append(snapshot_id)
-
-
-def _nulls(written: TableSchema, wanted: TableSchema) -> str:
-    """Says which nulls files of an older schema may have that none of the newest one may have; '' for none."""
-    could_be_null = {field.id: field.type.nullable for field in written.fields}
-    found = [f.name for f in wanted.fields if not f.type.nullable and could_be_null.get(f.id, True)]
-    return f"column '{found[0]}' is NOT NULL now, and could be null then" if found else ""
 
 
 def _groups(tasks: Sequence[Task], most: Limits) -> Iterator[list[Task]]:

@@ -45,11 +45,18 @@ class Sizes:
                 target,
                 int(target * _ratio(options)),
                 positive(options, "compaction.min.file-num", "5", {"": 1}),
-                positive(options, "source.split.open-file-cost", "4 mb", BYTES),
+                _open_cost(options),
                 positive(options, "compaction.file-num-limit", "100000", {"": 1}),
             )
         except Misuse as wrong:
             raise Misuse(f"{table}: {wrong}", kind=wrong.kind) from wrong
+
+
+def _open_cost(options: Mapping[str, str]) -> int:
+    """Readers may be told that opening a file costs nothing."""
+    option = "source.split.open-file-cost"
+    is_nothing = options.get(option, "").strip().lower().rstrip("abcdefghijklmnopqrstuvwxyz ") == "0"
+    return 0 if is_nothing else positive(options, option, "4 mb", BYTES)
 
 
 def _ratio(options: Mapping[str, str]) -> float:

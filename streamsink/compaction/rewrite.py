@@ -1,7 +1,7 @@
 """The rows of a task's files, in order, become new files under names of their own. Driver and executor.
 
-What is in memory does not grow with the files: a piece of a row group that is read, what the writer buffers, and where
-a store gives no part of a file, one small file.
+What is in memory does not grow with the files: a piece of a row group that is read, of about 16 MiB, what the writer
+buffers, and where a store gives no part of a file, one small file.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ from streamsink.format.types import DataField
 from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.read.evolved import evolve_table
-from streamsink.table.read.scan import ScanFile, check_footer, data_file_path
+from streamsink.table.read.scan import ScanFile, check_footer, check_times, data_file_path
 from streamsink.table.table import Table
 from streamsink.table.write.spec import AtOnce, WriteSpec
 from streamsink.table.write.writer import TableWriter
 
-# Rows that are read at once.
-_ROWS = 65_536
+# Rows that are read at once, and about so many bytes of them.
+_ROWS, _PIECE_BYTES = 65_536, 16 * 2**20
 # Bytes that wait for a row group, by the target size of a file.
 _LEAST_BYTES, _MOST_BYTES = 2**20, 64 * 2**20
 
@@ -84,7 +84,7 @@ def _written(
     table: Table, task: Task, how: Rewriting, writer: TableWriter, *, group: FlushGroup
 ) -> list[ManifestEntry]:
     for entry in task.files:
-        for rows in _rows_of(table, entry, how.schema):
+        for rows in rows_of(table, entry, how.schema):
             for batch in rows.to_batches():
                 writer.write(batch)
             how.pace()
@@ -111,8 +111,8 @@ def _written(
     return entries
 
 
-def _rows_of(table: Table, entry: ManifestEntry, wanted: TableSchema) -> Iterator[pa.Table]:
-    """The rows of one file, in order, in the columns of the newest schema."""
+def rows_of(table: Table, entry: ManifestEntry, wanted: TableSchema) -> Iterator[pa.Table]:
+    """The rows of one file, in order, in the columns of the newest schema. Raises as ``rewrite``."""
     written, path = table.schemas.load(entry.file.schema_id), data_file_path(table, wanted, entry)
     file = ScanFile(path, entry.file.file_size, entry.file.row_count, entry.file.schema_id)
     ids = {field.id for field in wanted.fields}
@@ -129,7 +129,9 @@ def _rows_of(table: Table, entry: ManifestEntry, wanted: TableSchema) -> Iterato
             f"{shell.in_a_shell('drop-missing', table.root, '--yes')}",
             kind="data.missing",
         ) from missing
-    except pa.ArrowException as broken:
+    except (pa.ArrowException, OSError) as broken:
+        if isinstance(broken, MemoryError) or isinstance(broken, OSError) and broken.errno is not None:
+            raise  # of the machine or the store; Arrow's errors of damaged pages are OSErrors without a number
         raise Corrupt(
             f"{path}: the data file cannot be read ({type(broken).__name__}). Nothing was changed. Restore it "
             f"{shell.restore(path)}",
@@ -150,16 +152,23 @@ def _pieces(file: ScanFile, stream: BinaryIO, fields: Sequence[DataField]) -> It
     fine = [field.name for field in fields if needs_int96([field])]
     plain = [field.name for field in fields if field.name not in fine]
     if not fine:
-        yield from map(_table, exact.iter_batches(_ROWS, columns=plain, use_threads=False))
+        yield from map(_table, exact.iter_batches(_rows_at_once(exact.metadata), columns=plain, use_threads=False))
         return
     nanos = pq.ParquetFile(stream)  # the same footer; each reader seeks before it reads
     for number in range(exact.num_row_groups):
+        check_times(file.path, exact.read_row_group(number, columns=fine, use_threads=False))
         found = nanos.read_row_group(number, columns=fine, use_threads=False)
         for name in plain:
             found = found.append_column(
                 name, exact.read_row_group(number, columns=[name], use_threads=False).column(name)
             )
         yield found
+
+
+def _rows_at_once(footer: pq.FileMetaData) -> int:
+    """By the size that the rows have before they are compressed."""
+    size = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
+    return max(1, min(_ROWS, _PIECE_BYTES * footer.num_rows // max(1, size)))
 
 
 def _table(batch: pa.RecordBatch) -> pa.Table:

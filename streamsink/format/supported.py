@@ -23,6 +23,10 @@ def _equals(*allowed: str) -> Check:
     return lambda value: value.strip().lower() in allowed
 
 
+def _is_number(value: str) -> bool:
+    return value.strip().lstrip("-").isdigit()
+
+
 def _never(_: str) -> bool:
     return False
 
@@ -48,6 +52,11 @@ _WRITE_CHECKS: dict[str, tuple[Check, str]] = {
     "row-tracking.enabled": (_off, "row ids are not assigned"),
     "deletion-vectors.bitmap64": (_off, "deletion vectors are not written"),
     "file.format.per.level": (_never, "only one file format is written"),
+    "file.compression": (
+        _equals("zstd", "snappy", "gzip", "brotli", "lz4", "none", "uncompressed"),
+        "Arrow writes zstd, snappy, gzip, brotli, lz4 or none",
+    ),
+    "file.compression.zstd-level": (_is_number, "the level of zstd is a number, such as 1"),
     "file.compression.per.level": (_never, "only one compression is written"),
     "vector.file.format": (_never, "vector files are not written"),
     "data-file.external-paths": (_never, "files outside of the table are not written"),

@@ -1,11 +1,13 @@
 """Compaction beside a stream: within its budget, never in the way of a batch, and its errors are seen."""
 
 import dataclasses
+import json
 import logging
 import threading
 
 import pytest
 
+from streamsink.clock import IdSource
 from streamsink.compaction.beside import Beside
 from streamsink.compaction.budget import Bytes, Core
 from streamsink.compaction.compactor import Compactor
@@ -157,6 +159,60 @@ def test_an_error_that_a_user_must_mend_is_raised_by_the_next_batch(caplog):
     with pytest.raises(Corrupt, match="broken"):
         beside.check()
     beside.stop()
+
+
+def _recreated(world):
+    path = f"{world.driver.root}/schema/schema-0"
+    io = world.file_io(world.calls)
+    said = json.loads(io.read(path))
+    io.replace(path, json.dumps({**said, "timeMillis": 1}).encode(), IdSource().new_id())
+
+
+def _no_table_of_ours(world):
+    table = opened(world)
+    table.schemas.add(dataclasses.replace(table.known_schema, id=1, options={"deletion-vectors.enabled": "true"}))
+
+
+def _dropped(world):
+    world.file_io(world.calls).delete(f"{world.driver.root}/schema/schema-0")
+
+
+@pytest.mark.parametrize("happens", [_dropped, _recreated, _no_table_of_ours])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_table_that_the_query_need_not_write_any_more_ends_nothing(caplog, happens, when):
+    """One of many was dropped, dropped and created again, or made another kind of table. The others are compacted, and
+    the query itself says what is to be done, when it writes there.
+    """
+    gone, world = small_files(), small_files()
+    worlds, told = {"gone": gone, world.driver.root: world}, []
+    options = dataclasses.replace(world.driver.options, compaction_idle_ms=0, compaction_core_percent=100)
+    beside = Beside(
+        lambda: list(worlds),
+        lambda root: opened(worlds[root]),
+        options,
+        is_over=lambda: False,
+        tell=lambda root, done, ms: told.append(root),
+    )
+    if when == "after":
+        beside.round()
+        world.run(boundaries=(*BEFORE, 20, 26, 32, 38))
+    happens(gone)
+    with caplog.at_level(logging.WARNING, "streamsink"):
+        beside.round()
+        beside.round()
+    left_alone = when == "after" or happens is not _recreated
+    assert caplog.text.count("leaves this table alone") == left_alone
+    rounds = 2 if when == "after" else 1
+    assert told.count(world.driver.root) == rounds and told.count("gone") == rounds - left_alone
+
+
+def test_planning_takes_its_share_of_a_core_as_well(monkeypatch):
+    """A table with very many files takes long to look at, although there is nothing to do."""
+    world, paced = small_files(), []
+    beside, told = _beside(world)
+    monkeypatch.setattr(beside._core, "pace", lambda: paced.append(1))
+    beside.round()
+    assert (paced, told) == ([1], [])
 
 
 def test_a_stream_and_its_compaction_at_the_same_time(tmp_path):

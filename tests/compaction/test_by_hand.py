@@ -7,11 +7,13 @@ import json
 import os
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import streamsink
 from streamsink import maintenance
 from streamsink.clock import IdSource
+from streamsink.compaction import rewrite
 from streamsink.compaction.compactor import Compactor
 from streamsink.compaction.plan import pack_all
 from streamsink.errors import Misuse
@@ -168,6 +170,20 @@ def test_files_that_may_have_nulls_where_the_newest_schema_takes_none_stay(path,
     assert "'part' is NOT NULL now" in caplog.text and streamsink.read_arrow(path)["part"].null_count == 30
 
 
+def test_a_codec_that_was_changed_is_that_of_the_new_files(path):
+    """Java has two names for none."""
+    query = Query(path, partition_by=())
+    query.write(2)
+    schema = json.loads(_read(f"{path}/schema/schema-0"))
+    schema["id"], schema["options"]["file.compression"] = 1, "uncompressed"
+    with open(f"{path}/schema/schema-1", "w", encoding="utf-8") as file:
+        json.dump(schema, file)
+    assert maintenance.compact(path, full=True).files_after == 1
+    [file] = files_of_path(path)
+    footer = pq.ParquetFile(f"{path}/bucket-0/{file.file_name}").metadata
+    assert footer.row_group(0).column(0).compression == "UNCOMPRESSED"
+
+
 def _read(path):
     with open(path, encoding="utf-8") as file:
         return file.read()
@@ -199,6 +215,21 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
     """Pieces of 65,536 rows are read, and a row group is written when enough of them wait. Rows keep their order."""
     most = [_most_memory(str(tmp_path / f"shop.db/orders{count}"), count) for count in (2, 8)]
     assert most[1] < 1.3 * most[0], most
+
+
+def test_pieces_become_smaller_with_larger_rows(path, monkeypatch):
+    """Rows of 20 KB, which compress well: a small file of them would be gigabytes in memory if it were read at once."""
+    monkeypatch.setattr(rewrite, "_PIECE_BYTES", 2**18)
+    query = Query(path, partition_by=(), row=lambda n: (n, f"{n:04}" * 5_000))
+    query.ends = [100, 200]
+    query.driver.run(local_file_io(False), query.checkpoint, query.ends)
+    before, pieces = streamsink.read_arrow(path), []
+    table = open_table(local_file_io(False), path, for_writing=True)
+    compactor = Compactor(table, query.driver.options, pace=lambda: pieces.append(1))
+    compactor.settle()
+    compactor.do(compactor.plan(pack_all))
+    assert 14 <= len(pieces) <= 20, "two files of 2 MB"
+    assert streamsink.read_arrow(path).equals(before) and len(files_of_path(path)) == 1
 
 
 def _most_memory(path: str, files: int) -> int:

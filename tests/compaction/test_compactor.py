@@ -157,10 +157,12 @@ def test_a_file_that_was_altered_is_an_error_and_nothing_changes():
     entry = next(iter(table.manifests.entries_of(newest)))
     path = data_file_path(table, table.latest_schema(), entry)
     file = world.calls._names[path]
-    whole, file.data = file.data, file.data[:-20]
-    advised = told("data.unreadable", lambda: compact(world)).says("Nothing was changed", "Restore it from a backup")
-    assert advised.find("^([^:]+): the data file") == path
-    assert opened(world).snapshots.latest() == newest and left(world) == []
+    whole = file.data
+    for altered in (whole[:-20], whole[:4] + b"ZZZZZZ" + whole[10:], whole[:30] + b"ZZZZZZ" + whole[36:]):
+        file.data = altered  # cut off, and a page of it damaged: Arrow raises other errors for that
+        advised = told("data.unreadable", lambda: compact(world))
+        assert advised.says("Nothing was changed", "Restore it").find("^([^:]+): the data file") == path
+        assert opened(world).snapshots.latest() == newest and left(world) == []
     table.file_io.delete(path)
     told("data.missing", lambda: compact(world)).says("drop_missing")
     assert left(world) == []

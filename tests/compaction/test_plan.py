@@ -23,10 +23,18 @@ def test_the_options_have_paimons_names_and_defaults():
     assert SIZES == Sizes(256 * MB, int(0.7 * 256 * MB), 5, 4 * MB, 100_000)
     given = {"target-file-size": "1 gb", "compaction.small-file-ratio": "0.5", "compaction.min.file-num": "3"}
     assert Sizes.of("t", given) == Sizes(1024 * MB, 512 * MB, 3, 4 * MB, 100_000)
+    free = {"source.split.open-file-cost": "0 b"}
+    assert Sizes.of("t", free) == dataclasses.replace(SIZES, open_cost_bytes=0), "an option for readers, who may say so"
 
 
 @pytest.mark.parametrize(
-    "given", [{"target-file-size": "much"}, {"compaction.small-file-ratio": "1.5"}, {"compaction.min.file-num": "0"}]
+    "given",
+    [
+        {"target-file-size": "much"},
+        {"compaction.small-file-ratio": "1.5"},
+        {"compaction.min.file-num": "0"},
+        {"source.split.open-file-cost": "much"},
+    ],
 )
 def test_a_wrong_option_is_named(given):
     with pytest.raises(Misuse, match="^/lake/t: .*" + next(iter(given))) as refused:

@@ -324,6 +324,8 @@ def test_arrow_both_ways():
         {"file.suffix.include.compression": "true"},
         {"data-evolution.enabled": "true"},
         {"blob-field": "a"},
+        {"file.compression": "lzo"},
+        {"file.compression.zstd-level": "fast"},
     ],
 )
 def test_features_of_other_writers_are_refused_by_name(options):
@@ -344,6 +346,8 @@ def test_harmless_options_pass():
         "metadata.iceberg.storage": "disabled",
         "metastore.partitioned-table": "false",
         "manifest.compression": "zstd",
+        "file.compression": "Snappy",
+        "file.compression.zstd-level": "-3",
     }
     check_writable(TableSchema(3, 0, table("a INT, r ROW<b ARRAY<INT>>").fields, 3, options=options))
     check_readable(TableSchema(3, 0, table("a INT").fields, 0, options={"row-tracking.enabled": "true"}))

@@ -16,7 +16,7 @@ from streamsink.storage.s3 import S3FileIO
 from streamsink.table.routed.dead_letters import DeadLetters, dead_letter_fields
 from streamsink.table.routed.routed_writer import RoutedSpec, RoutedWriter, Target
 from streamsink.table.routed.rules import ROUTE, Routing
-from streamsink.table.table import new_schema
+from streamsink.table.table import create_table, new_schema
 from streamsink.table.write.folders import TOKEN
 from streamsink.table.write.spec import AtOnce, WriteSpec
 from streamsink.table.write.writer import TableWriter
@@ -227,6 +227,18 @@ def _calls_of_a_batch_after(tables: int) -> int:
 def test_a_batch_costs_what_its_own_tables_cost():
     """Tables without rows in it get no snapshot and are not even looked at."""
     assert _calls_of_a_batch_after(30) == _calls_of_a_batch_after(2)
+
+
+def test_what_a_query_looks_after_are_the_tables_that_it_has_opened():
+    """A table of another program may have a name that a rule takes: it is not touched, whatever kind of table it is."""
+    world = ManyWorld()
+    checkpoint = SparkCheckpoint(world.checkpoint.query, [6, 9])
+    sink = world.driver.start(world.file_io(), checkpoint)
+    sink.batch(world.driver.describe(checkpoint, 0))
+    table = new_schema(from_arrow_schema(pa.schema([("id", pa.int64())])), (), {})
+    create_table(world.file_io(), f"{world.root}/more_z", table)
+    assert sorted(sink.opened.tables.roots()) == [f"{world.root}/{name}" for name in sorted(world.tables)]
+    assert world.table("more_z") is not None
 
 
 def test_starting_offsets_of_the_warehouse_are_its_journals(tmp_path):

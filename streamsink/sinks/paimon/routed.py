@@ -69,8 +69,10 @@ class RoutedTables:
                 return [(name, path) for name, path in sorted(paths.items()) if is_table(self._io, absolute(path))]
 
     def roots(self) -> list[str]:
-        """Paths of the tables that ``existing`` finds."""
-        return [self._to.place.absolute(path) for _, path in self.existing()]
+        """Paths of the tables that are open: another table that a rule would take is somebody else's. From any thread,
+        which asks the store nothing.
+        """
+        return [self._to.member(name, "").table.root for name in list(self._to.members)]
 
     def spec(self, checkpoint: Checkpoint, data: Sequence[DataField], positions: Sequence[DataField]) -> RoutedSpec:
         """What the writers of a batch need.

@@ -4,11 +4,12 @@ Reading is for small tables, tests and tools; Spark reads the files by itself.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streamsink import shell
@@ -25,6 +26,9 @@ from streamsink.table.read.evolved import check_casts, evolve_table
 from streamsink.table.read.predicate import Predicate
 from streamsink.table.read.pruning import Pruner
 from streamsink.table.table import Table
+
+# Nanoseconds in 64 bits hold the times between these, in microseconds since 1970: 1677-09-21 to 2262-04-11.
+_MOST_MICROS = (2**63 - 1) // 1000 - 1
 
 
 class ScanFile(NamedTuple):
@@ -122,14 +126,16 @@ def _chosen(table: Table, schema: TableSchema, columns: Sequence[str]) -> tuple[
 def read_file(file: ScanFile, data: bytes, fields: Sequence[DataField]) -> pa.Table:
     """These columns of a data file, whose content is ``data``.
 
-    Raises Corrupt when the file does not have as many rows as it should, or not all of the columns. INT96 timestamps
-    are read in the unit of their column, because years after 2262 would wrap around as nanoseconds.
+    Raises Corrupt when the file does not have as many rows as it should, or not all of the columns; Misuse as
+    ``check_times``. INT96 timestamps are read in the unit of their column, because years after 2262 would wrap around
+    as nanoseconds.
     """
     exact = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
     check_footer(file.path, exact, file.rows, fields)
     fine = [field.name for field in fields if needs_int96([field])]
     found = exact.read(columns=[field.name for field in fields if field.name not in fine])
     if fine:
+        check_times(file.path, exact.read(columns=fine))
         nanos = pq.ParquetFile(pa.BufferReader(data)).read(columns=fine)
         for name in nanos.column_names:
             found = found.append_column(name, nanos.column(name))
@@ -152,6 +158,39 @@ def check_footer(path: str, found: pq.ParquetFile, rows: int, fields: Sequence[D
             f"or a writer left values out. Restore it {shell.restore(path)}",
             kind="data.columns",
         )
+
+
+def check_times(path: str, found: pa.Table) -> None:
+    """Raises Misuse for a time that nanoseconds do not hold: it would be read as one of another century.
+
+    Java and Spark have no such limit. found: columns with INT96 timestamps, read as microseconds.
+    """
+    for name, column in zip(found.column_names, found.columns):
+        for times in (times for chunk in column.chunks for times in _times_in(chunk) if times.type.unit != "ns"):
+            bounds = pc.min_max(times.cast(pa.int64()))
+            low, high = bounds["min"].as_py(), bounds["max"].as_py()
+            if low is not None and not (-_MOST_MICROS < low and high < _MOST_MICROS):
+                raise Misuse(
+                    f"{path}: column '{name}' has a time before 1677-09-21 or after 2262-04-11. Its type has "
+                    "nanoseconds, and Arrow, with which this library reads and writes, has no such time in them. Leave "
+                    "the column out, or read the table with Spark or with Paimon",
+                    kind="read.time-range",
+                )
+
+
+def _times_in(column: pa.Array) -> Iterator[pa.Array]:
+    """The timestamps of the column, at any depth."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        yield column
+    elif pa.types.is_struct(kind):
+        for number in range(kind.num_fields):
+            yield from _times_in(column.field(number))
+    elif pa.types.is_map(kind):
+        yield from _times_in(column.keys)
+        yield from _times_in(column.items)
+    elif pa.types.is_list(kind):
+        yield from _times_in(column.values)
 
 
 def data_file_path(table: Table, schema: TableSchema, entry: ManifestEntry) -> str:

@@ -195,8 +195,9 @@ class _FileSeries:
         self.io = file_io
         self.spec = spec
         self.schema = schema
-        self.codec = schema.options.get("file.compression", "zstd").lower()
-        self.level = int(schema.options.get("file.compression.zstd-level", "1")) if self.codec == "zstd" else None
+        codec = schema.options.get("file.compression", "zstd").strip().lower()
+        self.codec = "none" if codec == "uncompressed" else codec  # Java takes both names
+        self.level = int(schema.options.get("file.compression.zstd-level", "1")) if codec == "zstd" else None
         token = IdSource().new_id()
         self._names = spec.beginning + (token.replace("-", "")[:TOKEN] if spec.at_once else token)
         self.count = 0
