@@ -170,7 +170,7 @@ def _end(table: Table, retention: Retention, ids: Sequence[int], now_ms: int) ->
     for number in range(max(newest - retention.num_max + 1, earliest), end):
         following = table.snapshots.load(number + 1)
         if following is not None and older_than <= following.time_millis:
-            return number, f"{_TIME} is {retention.time_ms:g} ms, and snapshot {number + 1} is not older"
+            return number, f"{_TIME} is {retention.time_ms:,.0f} ms, and snapshot {number + 1} is not older"
     return max(end, earliest), held
 
 
