@@ -3,7 +3,7 @@
 from collections import Counter
 
 from streamsink.clock import IdSource
-from streamsink.compaction.compactor import Compactor
+from streamsink.compaction.compactor import By, Compactor
 from streamsink.compaction.plan import pack_all
 from streamsink.errors import Corrupt
 from streamsink.storage.file_io import DistantFileIO
@@ -43,11 +43,11 @@ def opened(world, calls=None) -> Table:
     return open_table(world.file_io(calls or world.calls), world.driver.root, for_writing=True)
 
 
-def compact(world, calls=None, *, abandoned_ms: int = 0, packing=pack_all, **given) -> Compactor:
-    """One compaction over these calls. It takes what other compactions have left for abandoned."""
+def compact(world, calls=None, *, abandoned_ms: int = 0, packing=pack_all, by=By(), **given) -> Compactor:
+    """One compaction over these calls, written by these. It takes what other compactions have left for abandoned."""
     compactor = Compactor(opened(world, calls), world.driver.options, abandoned_ms=abandoned_ms, **given)
     compactor.settle()
-    compactor.do(compactor.plan(packing))
+    compactor.do(compactor.plan(packing), by)
     return compactor
 
 

@@ -1,6 +1,7 @@
 """Others than the driver write small files again: some die, some are tried again, and some write when all is over."""
 
 import dataclasses
+import functools
 import logging
 
 import pytest
@@ -14,11 +15,14 @@ from streamsink.compaction.plan import pack_all
 from streamsink.compaction.rewrite import Stopped, rewrite
 from streamsink.errors import Corrupt, Fenced, Misuse, Retryable
 from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.faults import InjectedCrash
 from tests.compaction import beside
-from tests.compaction.beside import BEFORE, compact, files_of, left, opened, small_files
+from tests.compaction.beside import BEFORE, compact, files_of, left, opened, settled, small_files
 from tests.crash.world import expected
 
-LOOK_MS = 600_000
+LOOK_MS = 1_200_000
+# Of all calls some are tried in the gate.
+STRIDE = 17
 
 
 class Others:
@@ -127,14 +131,14 @@ def test_who_asks_for_others_alone_gets_their_error():
 
 
 def test_what_is_announced_does_not_pile_up(time):
-    """Beside a stream, for three hours with a look each ten minutes: what tasks have left, or bring late, is deleted
+    """Beside a stream, for three hours with a look each twenty minutes: what tasks have left, or bring late, is deleted
     when an hour is over, and the announcements are never more than an hour's.
     """
     world = small_files()
     others = Others()
     made, told = _beside(world, others, compaction_by="tasks")
     ends, most = list(BEFORE), 0
-    for _ in range(18):
+    for _ in range(9):
         ends += (ends[-1] + 3, ends[-1] + 6, ends[-1] + 9)
         world.run(boundaries=tuple(ends))
         made.round()
@@ -146,7 +150,7 @@ def test_what_is_announced_does_not_pile_up(time):
         others.late.clear()
         time[0] += LOOK_MS
         most = max(most, len(attempts.announced(opened(world))))
-    assert len(told) > 16 and 5 <= most <= 7 and world.ids() == expected((ends[-1],))
+    assert len(told) > 7 and 2 <= most <= 4 and world.ids() == expected((ends[-1],))
     time[0] += attempts.ABANDONED_MS
     world.run(boundaries=(*ends, ends[-1] + 3))
     made.round()
@@ -226,6 +230,43 @@ def test_others_are_first_while_tasks_write(happens, time):
     if happens is not beside.rolled_back:  # behind that the stream stops and asks
         compact(world, abandoned_ms=attempts.ABANDONED_MS)
     assert world.ids() == wanted.ids()
+
+
+def test_the_driver_may_die_while_others_write(rng):
+    """At some calls, others in each run: its tasks write on, and what they bring is swept when it can come no more."""
+    _die(1 + rng.randrange(STRIDE), STRIDE)
+
+
+@pytest.mark.soak
+def test_the_driver_may_die_at_every_call_while_others_write():
+    _die(1, 1)
+
+
+def _die(first: int, stride: int) -> None:
+    n, is_over = first, False
+    while not is_over:
+        world, late = small_files(), []
+        by = By(functools.partial(_twice, world, late), Limits(forgets=False))
+        try:
+            compact(world, CrashingCalls(world.calls, n), by=by)
+            is_over = True
+        except InjectedCrash:
+            world.die()
+        assert world.ids() == expected(BEFORE), f"call {n}"
+        for task in late:
+            task()
+        settled(world)
+        assert world.ids() == expected((17,)) and left(world) == [], f"call {n}"
+        n += stride
+    assert n > 20
+
+
+def _twice(world, late, table, tasks, how):
+    """A ``Rewriter`` whose tasks have calls of their own: each is done twice, and a third time when all is over."""
+    for task in tasks:
+        rewrite(opened(world), task, how)
+        late.append(functools.partial(rewrite, opened(world), task, how))
+        yield rewrite(opened(world), task, how)
 
 
 def test_in_this_process_nothing_stays_announced():

@@ -137,9 +137,9 @@ def test_of_a_group_only_the_tasks_are_lost_whose_files_others_have_removed():
     compactor.settle()
     tasks, real = compactor.plan(pack_all), compactor._publish
 
-    def publish(attempt, done, **told):
+    def publish(attempt, done, **how):
         beside.overwritten(world)
-        real(attempt, done, **told)
+        real(attempt, done, **how)
 
     compactor._publish = publish
     compactor.do(tasks)

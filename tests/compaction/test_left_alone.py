@@ -157,9 +157,9 @@ def test_rows_that_are_deleted_while_a_compaction_works_cost_the_work_of_that_pa
     compactor.settle()
     tasks, real = compactor.plan(pack_all), compactor._publish
 
-    def publish(attempt, done, **told):
+    def publish(attempt, done, **how):
         _deletes_a_row(world)
-        real(attempt, done, **told)
+        real(attempt, done, **how)
 
     compactor._publish = publish
     compactor.do(tasks)

@@ -46,15 +46,16 @@ def is_stopped(spark: SparkSession) -> bool:
 
 
 def slots(spark: SparkSession) -> int:
-    """How many tasks the session can run at one time, as its executors are now; 0 when it has none, or is stopped."""
+    """How many tasks the session can run at one time, as its executors are now; 0 when it has none, or is stopped.
+
+    What Spark is asked is not of its public interface; where it is not there, what the session takes for parallel is.
+    """
     java: Any = spark.sparkContext._jsc
     try:
         context = java.sc()
         return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
     except (Py4JError, OSError, AttributeError):
-        if not is_stopped(spark):
-            raise
-        return 0
+        return 0 if is_stopped(spark) else spark.sparkContext.defaultParallelism
 
 
 def run_job(
