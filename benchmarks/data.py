@@ -51,6 +51,8 @@ class Sizes:
     replays: int = 10
     small_files: int = 200
     compacted_batches: int = 300
+    long_batches: int = 10_000
+    rival_batches: int = 120
     more_sinks: tuple[str, ...] = ()
     commits: int = 240
     freshness_s: int = 20
@@ -87,6 +89,8 @@ class Sizes:
             replays=3,
             small_files=40,
             compacted_batches=6,
+            long_batches=200,
+            rival_batches=10,
             commits=24,
             freshness_s=3,
             s3_rounds=1,

@@ -8,6 +8,7 @@ given another form here. A test compares the pages with the file.
 
 import json
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ _MOST_EARLIER = 8
 _NOT_MEASURED = "-"
 # Goals that begin so are one line of the page. Those of a destination stand on its own page.
 _MEMORY, _SINKS = ("peak memory",), ("Kafka", "PostgreSQL", "MariaDB", "IcebergSink", "DeltaSink", "fan-out")
+_COMPACTION = ("compaction",)
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,9 @@ def _goals(run: Run) -> list[str]:
     summed = {
         "peak memory: goals that are met": _MEMORY,
         "into destinations beside Paimon tables: goals that are met": _SINKS,
+        "small files beside a stream: goals that are met": _COMPACTION,
     }
-    rows = [_goal(run, goal) for goal in run.goals if not goal.what.startswith((*_MEMORY, *_SINKS))]
+    rows = [_goal(run, goal) for goal in run.goals if not goal.what.startswith((*_MEMORY, *_SINKS, *_COMPACTION))]
     for what, begin in summed.items():
         goals = [goal for goal in run.goals if goal.what.startswith(begin)]
         if goals:
@@ -254,8 +257,8 @@ def _grown(run: Run) -> list[list[str]]:
     return rows
 
 
-def _of_sinks(part: str, *names: str) -> Callable[[Run], list[str]]:
-    """The tables of a part, side by side, and its goals, which begin with these names."""
+def _of_sinks(part: str, *names: str, notes: bool = False) -> Callable[[Run], list[str]]:
+    """The tables of a part, side by side, and its goals, which begin so. notes: also the tables' ones."""
 
     def block(run: Run) -> list[str]:
         if part not in run.tables:
@@ -263,7 +266,11 @@ def _of_sinks(part: str, *names: str) -> Callable[[Run], list[str]]:
         found = [f"Measured on {run.apart.get(part, f'{run.day}: {run.about}')}."]
         for table in run.tables[part]:
             found += ["", f"**{table.title}**", "", *lines(table.head, table.rows)]
+            if notes and table.note:
+                found += ["", *textwrap.wrap(table.note, 120)]
         goals = [_goal(run, goal) for goal in run.goals if goal.what.startswith(names)]
+        if not goals:
+            return found
         return [*found, "", *lines(("goal", "target", "measured", "in earlier runs", ""), goals)]
 
     return block
@@ -276,6 +283,12 @@ def _ratio(run: Run, way: str, base: str) -> str:
 BLOCKS: Mapping[str, Mapping[str, Callable[[Run], list[str]]]] = {
     "README.md": {"speed": _speed},
     "docs/BENCHMARKS.md": {"run": _about, "goals": _goals, "micro": _micro, "large": _large},
+    "docs/COMPACTION.md": {
+        "long": _of_sinks("compaction-long", "compaction over", notes=True),
+        "more": _of_sinks("compaction-more", "-", notes=True),
+        "query": _of_sinks("compaction", "compaction beside a query", notes=True),
+        "rivals": _of_sinks("compaction-rivals", "-", notes=True),
+    },
     "docs/KAFKA_SINK.md": {"speed": _of_sinks("kafka", "Kafka")},
     "docs/DATABASES.md": {"speed": _of_sinks("databases", "PostgreSQL", "MariaDB")},
     "docs/ICEBERG.md": {"speed": _of_sinks("iceberg", "IcebergSink")},

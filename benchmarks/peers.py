@@ -13,12 +13,12 @@ from tools.jars import jars
 Start = Callable[[DataFrame, Path], DataStreamWriter]
 ICEBERG, ICEBERG_EQUAL = "Iceberg 1.12.0 (its default, zstd 3)", "Iceberg 1.12.0 (zstd 1)"
 DELTA, DELTA_EQUAL = "Delta 4.4.0 (snappy, its default)", "Delta 4.4.0 (zstd 1)"
-_CATALOG = "bench_iceberg"
+CATALOG = "bench_iceberg"
 _CONF = {
     "iceberg": {
-        f"spark.sql.catalog.{_CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
-        f"spark.sql.catalog.{_CATALOG}.type": "hadoop",
-        f"spark.sql.catalog.{_CATALOG}.cache-enabled": "false",
+        f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
+        f"spark.sql.catalog.{CATALOG}.type": "hadoop",
+        f"spark.sql.catalog.{CATALOG}.cache-enabled": "false",
     },
     "delta": {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -29,7 +29,7 @@ _CONF = {
         "spark.hadoop.parquet.compression.codec.zstd.level": "1",
     },
 }
-_WAREHOUSE = f"spark.sql.catalog.{_CATALOG}.warehouse"
+WAREHOUSE = f"spark.sql.catalog.{CATALOG}.warehouse"
 
 
 def available(wanted: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, str], list[str]]:
@@ -48,8 +48,8 @@ def available(wanted: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, str], 
 def conf(folder: Path) -> tuple[dict[str, str], list[str]]:
     """The settings of a session with all peers that the registry has, and their jars."""
     settings, found = available(_CONF)
-    if f"spark.sql.catalog.{_CATALOG}" in settings:
-        settings[_WAREHOUSE] = str(folder)
+    if f"spark.sql.catalog.{CATALOG}" in settings:
+        settings[WAREHOUSE] = str(folder)
     return settings, found
 
 
@@ -73,12 +73,12 @@ def has_delta(spark) -> bool:
 
 def has_iceberg(spark) -> bool:
     """Whether this session can run Iceberg's sink."""
-    return spark.conf.get(_WAREHOUSE, None) is not None
+    return spark.conf.get(WAREHOUSE, None) is not None
 
 
 def _iceberg(df: DataFrame, at: Path, keys: tuple[str, ...], properties: dict[str, str]) -> DataStreamWriter:
-    parts = (at / "out").relative_to(df.sparkSession.conf.get(_WAREHOUSE)).parts
-    return iceberg(df, ".".join([_CATALOG, *(f"`{part}`" for part in parts)]), keys, properties)
+    parts = (at / "out").relative_to(df.sparkSession.conf.get(WAREHOUSE)).parts
+    return iceberg(df, ".".join([CATALOG, *(f"`{part}`" for part in parts)]), keys, properties)
 
 
 def iceberg(df: DataFrame, table: str, keys: tuple[str, ...], properties: dict[str, str]) -> DataStreamWriter:

@@ -18,7 +18,6 @@ os.environ["PYTHONPATH"] = str(ROOT)  # The Python workers import `benchmarks` a
 from pyspark.sql import SparkSession  # noqa: E402
 
 from benchmarks import (  # noqa: E402
-    compaction,
     freshness,
     growth,
     large,
@@ -38,6 +37,7 @@ from benchmarks import (  # noqa: E402
     stores,
     writers,
 )
+from benchmarks.compaction import long, query, rivals  # noqa: E402
 from benchmarks.data import Sizes  # noqa: E402
 from benchmarks.grows import part as grows  # noqa: E402
 from benchmarks.s3 import compare, listing  # noqa: E402
@@ -67,7 +67,10 @@ MAIN = {
     "fan-out": several.several,
 }
 DETAILS = {
-    "compaction": compaction.compaction,
+    "compaction": query.compaction,
+    "compaction-long": long.long,
+    "compaction-more": long.more,
+    "compaction-rivals": rivals.rivals,
     "operations": operations.operations,
     "positions": positions.positions,
     "publishing": publishing.publishing,
@@ -122,6 +125,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--no-peers", action="store_true", help="leave Iceberg and Delta out")
     parser.add_argument("--rounds", type=int, help="rounds of A B A B")
+    parser.add_argument("--batches", type=int, help="batches of compaction-long (default: 10,000)")
     parser.add_argument(
         "--out", default="build/bench", help="folder of report.md and report.svg (default: %(default)s)"
     )
@@ -147,6 +151,8 @@ def main(argv: list[str]) -> None:
             more_rounds=options.rounds,
             s3_rounds=options.rounds,
         )
+    if options.batches:
+        sizes = dataclasses.replace(sizes, long_batches=options.batches)
     chosen = options.only or list(BENCHMARKS if options.all else MAIN)
     parts: dict[str, list] = {}
     day = datetime.now(timezone.utc).date().isoformat()

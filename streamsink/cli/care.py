@@ -1,4 +1,4 @@
-"""Commands for the care of a table: expiry, tags, branches, rollback, compaction, orphan files.
+"""Commands for the care of a table: expiry, tags, compaction, orphan files.
 
 Each calls the function of ``streamsink.maintenance`` that Python users call. A command is listed when that function is
 there.
@@ -7,13 +7,12 @@ there.
 import contextlib
 import importlib
 import re
-from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import click
 
-from streamsink.cli.frame import SETTINGS, At, command, confirmed, of_path, of_query
+from streamsink.cli.frame import SETTINGS, At, command, confirmed, of_path, of_query, proposed
 from streamsink.cli.output import Answer, Rows
 from streamsink.clock import Clock
 
@@ -32,7 +31,7 @@ def _journals(function: Any) -> Any:
     )(function)
 
 
-def _done(name: str, at: At, given: tuple[str, ...], *arguments: Any, yes: bool = True, **named: Any) -> Any:
+def done_by(name: str, at: At, given: tuple[str, ...], *arguments: Any, yes: bool = True, **named: Any) -> Any:
     """What the function of this name returns; as a dry run unless ``yes``."""
     dry = {} if yes else {"dry_run": True}
     if yes and name == "remove_orphan_files":  # the only one whose default is a dry run
@@ -42,10 +41,12 @@ def _done(name: str, at: At, given: tuple[str, ...], *arguments: Any, yes: bool 
     return function(at.root, *arguments, options=at.options(given), **said, **dry)
 
 
-def _answer(at: At, result: Any, yes: bool, **said: Any) -> Answer:
-    """The text of what was done, or would be. said: what the document has beside it."""
-    last = [] if yes else ["Nothing was changed. Give --yes to do it."]
-    return Answer({"table": at.root, "done": yes, "text": str(result), **said}, [str(result), *last])
+def answer_of(at: At, result: Any, yes: bool, would: object, **said: Any) -> Answer:
+    """The text of what was done, or would be. would: whether there is something to do. said: what the document has
+    beside it.
+    """
+    answer = Answer({"table": at.root, "done": yes, "text": str(result), **said}, [str(result)])
+    return proposed(answer, yes, would=bool(would))
 
 
 def _moment(text: str) -> datetime:
@@ -102,7 +103,7 @@ def expire(
     What is not given is as the table's options snapshot.* say. What tags, branches, consumers and queries need stays.
     JSON: {table, done, text, snapshots, first_kept}.
     """
-    plan = _done(
+    plan = done_by(
         "expire_snapshots",
         at,
         given,
@@ -113,7 +114,7 @@ def expire(
         max_deletes=max_deletes,
         journals=journals,
     )
-    return _answer(at, plan, yes, snapshots=list(plan.snapshots), first_kept=plan.first_kept)
+    return answer_of(at, plan, yes, plan.snapshots, snapshots=list(plan.snapshots), first_kept=plan.first_kept)
 
 
 @command(
@@ -147,7 +148,7 @@ def expire_partitions(
 
     JSON: {table, done, text, partitions, rows}.
     """
-    plan = _done(
+    plan = done_by(
         "expire_partitions",
         at,
         given,
@@ -157,7 +158,7 @@ def expire_partitions(
         timestamp_pattern=pattern,
         expire_strategy=strategy,
     )
-    return _answer(at, plan, yes, partitions=list(plan.partitions), rows=plan.rows)
+    return answer_of(at, plan, yes, plan.partitions, partitions=list(plan.partitions), rows=plan.rows)
 
 
 @command("orphans", "$ streamsink orphans lake/shop.db/orders --older-than 2d")
@@ -180,7 +181,7 @@ def orphans(
 
     JSON: {table, done, text, paths, bytes, young}.
     """
-    plan = _done(
+    plan = done_by(
         "remove_orphan_files",
         at,
         given,
@@ -189,29 +190,7 @@ def orphans(
         without_journals=without_journal,
         journals=journals,
     )
-    return _answer(at, plan, yes, paths=list(plan.paths), bytes=plan.bytes, young=plan.young)
-
-
-@command("rollback", "$ streamsink rollback lake/shop.db/orders --snapshot 2")
-@of_path()
-@click.option("--snapshot", type=click.IntRange(1), metavar="ID", help="To this snapshot.")
-@click.option("--tag", metavar="NAME", help="To the snapshot of this tag.")
-@click.option("--time", metavar="TIME", help="To the newest one that is not later: 2026-11-27T12:00:00Z, or in ms.")
-@of_query
-@confirmed
-def rollback(
-    *, at: At, snapshot: int | None, tag: str | None, time: str | None, given: tuple[str, ...], yes: bool
-) -> Answer:
-    """Give the table at PATH the rows that it had as of a snapshot, by a new snapshot. Nothing is deleted.
-
-    Rows that streams have published since are taken out on purpose, and the streams go on behind them. JSON: {table,
-    done, text, snapshot}.
-    """
-    if sum(each is not None for each in (snapshot, tag, time)) != 1:
-        raise click.UsageError("give exactly one of --snapshot, --tag and --time")
-    moment: Any = int(time) if time is not None and time.isdigit() else time
-    result = _done("rollback_to", at, given, yes=yes, snapshot_id=snapshot, tag=tag, timestamp=moment)
-    return _answer(at, result, yes, snapshot=result.snapshot_id)
+    return answer_of(at, plan, yes, plan.paths, paths=list(plan.paths), bytes=plan.bytes, young=plan.young)
 
 
 @command(
@@ -232,11 +211,12 @@ def compact(*, at: At, partition: tuple[str, ...], full: bool, given: tuple[str,
     JSON: {table, done, text, files_before, files_after, snapshots}.
     """
     wanted = [_values(text) for text in partition] or None
-    result = _done("compact", at, given, yes=yes, partitions=wanted, full=full)
-    return _answer(
+    result = done_by("compact", at, given, yes=yes, partitions=wanted, full=full)
+    return answer_of(
         at,
         result,
         yes,
+        result.files_before,
         files_before=result.files_before,
         files_after=result.files_after,
         snapshots=list(result.snapshots),
@@ -285,8 +265,23 @@ def create_tag(
     *, at: At, name: str, snapshot: int | None, retained: timedelta | None, given: tuple[str, ...]
 ) -> Answer:
     """Give a snapshot the NAME, under which it stays when it expires. JSON: {table, tag, snapshot}."""
-    made = _done("create_tag", at, given, name, snapshot=snapshot, time_retained=retained)
+    made = done_by("create_tag", at, given, name, snapshot=snapshot, time_retained=retained)
     return Answer({"table": at.root, "tag": name, "snapshot": made}, [f"{at.root}: tag '{name}' is snapshot {made}"])
+
+
+@command("create-due", "$ streamsink tag create-due lake/shop.db/orders")
+@of_path()
+@_journals
+@of_query
+@confirmed
+def create_due_tags(at: At, journals: tuple[str, ...], given: tuple[str, ...], yes: bool) -> Answer:
+    """Make the tags that are due by the table's options tag.automatic-creation, tag.creation-period and others.
+
+    Those that are more than tag.num-retained-max then are deleted. JSON: {table, done, text, tags}.
+    """
+    made = done_by("trigger_tag_automatic_creation", at, given, yes=yes, journals=journals)
+    text = f"{at.root}: " + (f"tags {', '.join(made)} {'were made' if yes else 'are due'}" if made else "no tag is due")
+    return answer_of(at, text, yes, made, tags=list(made))
 
 
 @command("delete", "$ streamsink tag delete lake/shop.db/orders release-1")
@@ -299,8 +294,8 @@ def delete_tag(
     *, at: At, names: tuple[str, ...], journals: tuple[str, ...], given: tuple[str, ...], yes: bool
 ) -> Answer:
     """Delete tags, with the files that only they need. JSON: {table, done, text, tags}."""
-    plan = _done("delete_tag", at, given, list(names), yes=yes, journals=journals)
-    return _answer(at, plan, yes, tags=list(plan.names))
+    plan = done_by("delete_tag", at, given, list(names), yes=yes, journals=journals)
+    return answer_of(at, plan, yes, plan.names, tags=list(plan.names))
 
 
 @command("expire", "$ streamsink tag expire lake/shop.db/orders --older-than 90d")
@@ -313,68 +308,9 @@ def expire_tags(
     *, at: At, older_than: datetime | None, journals: tuple[str, ...], given: tuple[str, ...], yes: bool
 ) -> Answer:
     """Delete the tags whose time is over, with the files that only they need. JSON: {table, done, text, tags}."""
-    plan = _done("expire_tags", at, given, yes=yes, older_than=older_than, journals=journals)
-    return _answer(at, plan, yes, tags=list(plan.names))
+    plan = done_by("expire_tags", at, given, yes=yes, older_than=older_than, journals=journals)
+    return answer_of(at, plan, yes, plan.names, tags=list(plan.names))
 
 
-@click.group("branch", context_settings=SETTINGS)
-def branch() -> None:
-    """Branches of a table: written to by their path, taken over by main at one instant."""
-
-
-@command("list", "$ streamsink branch list lake/shop.db/orders")
-@of_path()
-@of_query
-def list_branches(at: At, given: tuple[str, ...]) -> Answer:
-    """The branches of the table at PATH, beside main. JSON: {table, branches: [{branch, path, snapshot}]}."""
-    found = _done("branches", at, given)
-    said = [
-        {"branch": each.name, "path": each.path, "snapshot": each.newest.id if each.newest else None} for each in found
-    ]
-    return Answer({"table": at.root, "branches": said}, [f"{at.root}: {len(found)} branches", *map(str, found)])
-
-
-@command("create", "$ streamsink branch create lake/shop.db/orders audit --snapshot 2")
-@of_path()
-@click.argument("name")
-@click.option("--tag", metavar="TAG", help="Of this tag.")
-@click.option("--snapshot", type=click.IntRange(1), metavar="ID", help="Of this snapshot.")
-@of_query
-def create_branch(*, at: At, name: str, tag: str | None, snapshot: int | None, given: tuple[str, ...]) -> Answer:
-    """Create the branch NAME, of a tag or a snapshot; without either it has the columns and no rows.
-
-    JSON: {table, branch, path}; every command takes that path as a table's.
-    """
-    made = _done("create_branch", at, given, name, tag=tag, snapshot_id=snapshot)
-    return Answer({"table": at.root, "branch": made.name, "path": made.path}, [str(made)])
-
-
-@command("fast-forward", "$ streamsink branch fast-forward lake/shop.db/orders work")
-@of_path()
-@click.argument("name")
-@click.option("--discard", multiple=True, metavar="NAME", help="A query whose rows on main since then are given up.")
-@of_query
-@confirmed
-def fast_forward(*, at: At, name: str, discard: tuple[str, ...], given: tuple[str, ...], yes: bool) -> Answer:
-    """Let main take over all that the branch NAME has, by one snapshot. JSON: {table, done, text, snapshot}."""
-    result = _done("fast_forward", at, given, name, yes=yes, discard=discard)
-    return _answer(at, result, yes, snapshot=result.snapshot_id)
-
-
-@command("delete", "$ streamsink branch delete lake/shop.db/orders work")
-@of_path()
-@click.argument("name")
-@of_query
-@confirmed
-def delete_branch(*, at: At, name: str, given: tuple[str, ...], yes: bool) -> Answer:
-    """Delete the branch NAME, with what is pending in it. JSON: {table, done, paths}."""
-    paths: Sequence[str] = _done("delete_branch", at, given, name, yes=yes)
-    lines = [f"{path} {'is deleted' if yes else 'would be deleted'}" for path in paths]
-    last = [] if yes else ["Nothing was changed. Give --yes to do it."]
-    return Answer({"table": at.root, "done": yes, "paths": list(paths)}, [*lines, *last])
-
-
-for _each in (list_tags, create_tag, delete_tag, expire_tags):
+for _each in (list_tags, create_tag, create_due_tags, delete_tag, expire_tags):
     tag.add_command(_each)
-for _each in (list_branches, create_branch, fast_forward, delete_branch):
-    branch.add_command(_each)

@@ -14,6 +14,7 @@ from streamsink.cli.output import FINDINGS, RIGHT, Answer, Rows
     $ streamsink verify lake/shop.db/orders
     $ streamsink verify lake/shop.db/orders --contents --json
     """,
+    exits="1 when something is damaged; notes alone are all right",
 )
 @of_path()
 @of_sink
@@ -21,8 +22,7 @@ from streamsink.cli.output import FINDINGS, RIGHT, Answer, Rows
 def verify(at: At, sink: str | None, contents: bool) -> Answer:
     """Look whether the table at PATH is whole: snapshots, manifests, files, counts, and the journals of its queries.
 
-    The exit code is 1 when something is damaged; notes alone are all right. JSON: {table, ok, snapshots, files, rows,
-    findings: [{severity, kind, message}]}.
+    JSON: {table, ok, snapshots, files, rows, findings: [{severity, kind, message}]}.
     """
     import streamsink
     from streamsink.commands.verify import verify as of_table
@@ -52,6 +52,7 @@ def _told(done: int, every: int) -> None:
     $ streamsink doctor lake/shop.db/orders
     $ streamsink doctor lake/shop.db/orders --contents --json
     """,
+    exits="1 when something is damaged, or a command is to be run",
 )
 @of_path()
 @click.option("--contents", is_flag=True, help="Read each data file as well.")
@@ -59,8 +60,8 @@ def _told(done: int, every: int) -> None:
 def doctor(at: At, contents: bool) -> Answer:
     """What is wrong with the table at PATH and its queries, in sentences, each with the command that mends it.
 
-    PATH may also be the folder of several tables, or of another sink; then its journals are looked at. The exit code is
-    1 when something is damaged, or a command is to be run. JSON: {path, findings: [{severity, kind, text, command}]}.
+    PATH may also be the folder of several tables, or of another sink; then its journals are looked at. JSON: {path,
+    findings: [{severity, kind, text, command}]}.
     """
     from streamsink.operations.doctor import diagnose, is_ill
 

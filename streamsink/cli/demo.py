@@ -35,6 +35,7 @@ STEPS = {
     $ streamsink demo
     $ streamsink demo --kill-at commit.published --json
     """,
+    exits="1 should a row be missing or doubled",
 )
 @click.option("--folder", type=click.Path(file_okay=False), help="Where the lake stays; else it is a temporary one.")
 @click.option("--kill-at", type=click.Choice(list(STEPS)), default="precommit.saved", show_default=True, help="Where.")
@@ -43,8 +44,8 @@ def demo(folder: str | None, kill_at: str) -> Answer:
 
     A process writes 10 batches of 1,000 rows into a table. In the sixth batch it is killed (SIGKILL) at a step of the
     protocol. It is started again, and at the end each row is counted. JSON: {table, killed_at, visible_after_kill,
-    pending_after_kill, rows, missing, doubled}. The exit code is 1 should a row be missing or doubled. `make run` in a
-    checkout does the same with Spark, and `make chaos` with many kills.
+    pending_after_kill, rows, missing, doubled}. `make run` in a checkout does the same with Spark, and `make chaos`
+    with many kills.
     """
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="streamsink-demo-") as made:

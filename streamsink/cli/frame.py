@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from streamsink import errors
-from streamsink.cli.output import DAMAGED, PASSING, REFUSED, Answer, harmless, show, write_json
+from streamsink.cli.output import DAMAGED, FINDINGS, PASSING, REFUSED, RIGHT, Answer, harmless, show, write_json
 from streamsink.clock import Clock
 from streamsink.options import SinkOptions
 from streamsink.options.option import names_of
@@ -24,6 +24,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _ARGUMENTS = {"application": "--application", "store_options": "--store-options, or --store-option"}
 _SECRET = re.compile("secret|password|token|key", re.IGNORECASE)  # in names of settings
 _CLEAR = "\x1b[2J\x1b[H"
+GIVE_YES, NOTHING_TO_DO = "Nothing was changed. Give --yes to do it.", "Nothing to do."
 _MOST_LOOKS = 10**9  # of --watch, which Ctrl-C ends
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.Retryable, PASSING),
@@ -32,20 +33,26 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.StreamsinkError, REFUSED),
     (OSError, PASSING),
 )
+# What every command with --yes has in its help.
+WITHOUT_YES = "without --yes, 1 when there is something that it would do, and 0 when there is nothing"
 # Columns of a command's help; longer examples are not broken.
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-def command(name: str, examples: str = "") -> Callable[[Callable[..., Answer]], click.Command]:
+def command(name: str, examples: str = "", *, exits: str = "") -> Callable[[Callable[..., Answer]], click.Command]:
     """Declare a command. Its function returns an ``Answer``; its docstring is the help.
 
-    examples: one command a line. ``tests/cli`` runs them in a folder with the table lake/shop.db/orders.
+    examples: one command a line. ``tests/cli`` runs them in a folder with the table lake/shop.db/orders. exits: what
+    the exit code 1 means, and 3 where it is no error; of a command with ``--yes`` also what 1 means without it.
     """
     lines = [line.strip() for line in examples.strip().splitlines()]
-    epilog = "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)]) if lines else None
 
     def declare(function: Callable[..., Answer]) -> click.Command:
-        made = click.command(name, epilog=epilog, context_settings=SETTINGS)(_answering(function))
+        made = click.command(name, context_settings=SETTINGS)(_answering(function))
+        is_confirmed = any("--yes" in each.opts for each in made.params)
+        says = [f"Exit code: {text}." for text in (exits, WITHOUT_YES if is_confirmed else "") if text]
+        shown = ["\b", "Examples:", *(f"  {line}" for line in lines)] if lines else []
+        made.epilog = "\n".join([*([" ".join(says), ""] if says else []), *shown]) or None
         made.params.append(_flag("--json", "as_json", "Print one JSON document."))
         made.examples = tuple(lines)  # type: ignore[attr-defined]
         return made
@@ -84,7 +91,7 @@ class At:
         Raises Misuse for one that does not exist or has a wrong value.
         """
         kinds = {declared.name: declared.default for declared in dataclasses.fields(SinkOptions)}
-        named = dict(_pair(text, "--option") for text in given)
+        named = pairs(given, "--option")
         for name in _ARGUMENTS.keys() & named.keys():
             raise click.UsageError(f"--option {name}=... is not read: give {_ARGUMENTS[name]}")
         read = {name: _read(self.root, name, value, kinds.get(name)) for name, value in named.items()}
@@ -173,6 +180,14 @@ def sink_named(name: str) -> Sink:
     return sink
 
 
+def proposed(answer: Answer, yes: bool, *, would: bool) -> Answer:
+    """The answer of a command with ``--yes``: what was done, or what would be. would: there is something to do."""
+    if yes:
+        return answer
+    code = FINDINGS if would and answer.code == RIGHT else answer.code
+    return dataclasses.replace(answer, parts=[*answer.parts, GIVE_YES if would else NOTHING_TO_DO], code=code)
+
+
 def confirmed(function: _Command) -> _Command:
     """Give a command that changes something the option ``--yes``; without it the command shows what it would do."""
     return click.option(
@@ -192,7 +207,7 @@ def _settings(given: tuple[str, ...], file: str | None) -> dict[str, str]:
         if not isinstance(said, Mapping):
             raise click.BadParameter(f"{file} is no JSON object", param_hint="--store-options")
         found |= {str(name): str(value) for name, value in said.items()}
-    return found | dict(_pair(text, "--store-option") for text in given)
+    return found | pairs(given, "--store-option")
 
 
 def _typed(given: tuple[str, ...], file: str | None) -> str:
@@ -216,6 +231,11 @@ def _read(path: str, name: str, text: str, like: Any) -> Any:
     if name == "adopt_from_batch" and text.isdigit():
         return int(text)
     return text
+
+
+def pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+    """Texts of the form NAME=VALUE, as arguments or an option has them. Raises click's usage error for another one."""
+    return dict(_pair(text, option) for text in given)
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamsink.cli.frame import SETTINGS, At, command, confirmed, of_path, of_query, watched
+from streamsink.cli.frame import SETTINGS, At, command, confirmed, of_path, of_query, proposed, watched
 from streamsink.cli.output import FINDINGS, RIGHT, Answer, Rows
 from streamsink.storage.stores import table_path
 
@@ -94,6 +94,7 @@ def count_letters(at: At, target: str | None, source: str | None, reason: str | 
     $ streamsink dead-letters replay lake/shop.db/rejected --target clicks
     $ streamsink dead-letters replay lake/shop.db/rejected --target clicks --yes --json
     """,
+    exits="1 when letters still do not fit",
 )
 @of_path()
 @_choosing
@@ -105,6 +106,13 @@ def count_letters(at: At, target: str | None, source: str | None, reason: str | 
     "commas, or 'existing' for those that the table has; else all but the position columns.",
 )
 @click.option("--application", "-a", metavar="NAME", help="Name of the replay; else 'replay-' and the letters' table.")
+@click.option(
+    "--without-journal",
+    multiple=True,
+    metavar="NAME",
+    help="An earlier replay whose journal is gone for good. What it has written is not known then: choose other "
+    "letters with --reason or --from.",
+)
 @of_query
 @confirmed
 def replay_letters(
@@ -116,6 +124,7 @@ def replay_letters(
     into: str | None,
     columns: str | None,
     application: str | None,
+    without_journal: tuple[str, ...],
     given: tuple[str, ...],
     yes: bool,
 ) -> Answer:
@@ -123,10 +132,11 @@ def replay_letters(
 
     Fix the table first (a wider type, a column more, a column that takes nulls). Rows that fit now are written as one
     checkpoint of an application of its own; those that still do not fit stay for a later replay. A second call, and a
-    call after a death anywhere, writes no row again. The letters stay in their table. Never retire the replay's
-    application: its journal knows what was replayed. The exit code is 1 when letters
-    still do not fit. JSON: {path, table, application, run, replayed, before, unfit: [{..., why}]}; 'before' is how many
-    of the letters were replayed earlier.
+    call after a death anywhere, writes no row again. The letters stay in their table. The replay's journal knows what
+    was replayed, so it is not retired. Rows of replays that 'streamsink rollback' took out of the table stay out: write
+    them anew, by a run of their own (streamsink.write). JSON: {path,
+    table, application, run, replayed, before, unfit: [{..., why}], taken_out: [snapshot]}; 'before' is how many of the
+    letters were replayed earlier, 'taken_out' the rollbacks that took rows of replays out.
     """
     from streamsink.operations.letters.replay import application_of, look, replay
     from streamsink.table.routed.rules import EXISTING
@@ -137,7 +147,9 @@ def replay_letters(
     name = application if application is not None else application_of(at.root)
     options, chosen = At(root, at.store_options).options(given, application=name), _chosen(target, source, reason)
     taken = columns if columns in (None, EXISTING) else [name.strip() for name in columns.split(",")]
-    done = (replay if yes else look)(at.store.open(), root, at.root, chosen, options, columns=taken)
+    done = (replay if yes else look)(
+        at.store.open(), root, at.root, chosen, options, columns=taken, without_journals=without_journal
+    )
     document = {
         "path": at.root,
         "table": done.table,
@@ -146,17 +158,23 @@ def replay_letters(
         "replayed": done.replayed,
         "before": done.before,
         "unfit": [{**_said(letter), "why": why} for letter, why in done.unfit],
+        "taken_out": list(done.taken_out),
     }
     what = f"{done.replayed:,} rows {'were' if yes else 'would be'} written"
     lines: list[str | Rows] = [f"{done.table}: {what}; {done.before:,} letters were replayed before"]
+    if done.taken_out:
+        numbers = ", ".join(map(str, done.taken_out))
+        lines.append(
+            f"The table went back on purpose (snapshot {numbers}), and rows of replays left it with that. They are not "
+            "written again: write them anew, by a run of their own (streamsink.write)"
+        )
     if done.unfit:
         reasons = Counter(why for _, why in done.unfit)
         lines.append(
             Rows("These still do not fit:", ("letters", "why"), [[n, why] for why, n in reasons.most_common()])
         )
-    if not yes:
-        lines.append("Nothing was changed. Give --yes to do it.")
-    return Answer(document, lines, FINDINGS if done.unfit else RIGHT)
+    answer = Answer(document, lines, FINDINGS if done.unfit else RIGHT)
+    return proposed(answer, yes, would=done.replayed > 0)
 
 
 def _said(letter: "Letter") -> dict[str, Any]:

@@ -35,13 +35,18 @@ COMMANDS = {
     "retire": _Entry("mending", _MEND, "Take a query out of a table for good."),
     "drop-missing": _Entry("mending", _MEND, "Take data files that are gone out of a table."),
     "dead-letters": _Entry("letters", _MEND, "Rows that did not fit: list, count, replay after a fix."),
+    "restore": _Entry("files", _MEND, "Bring a file back from a backup that an error names."),
+    "discard": _Entry("files", _MEND, "Delete a file or folder that an error tells to delete."),
+    "rewind": _Entry("files", _MEND, "Let Spark plan a checkpoint's last batches anew."),
     "expire": _Entry("care", _CARE, "Let old snapshots expire, with the files that only they need."),
     "expire-partitions": _Entry("care", _CARE, "Drop partitions that are too old."),
-    "tag": _Entry("care", _CARE, "Names for snapshots: list, create, delete, expire."),
-    "branch": _Entry("care", _CARE, "Branches of a table: list, create, fast-forward, delete."),
-    "rollback": _Entry("care", _CARE, "Give a table the rows that it had as of a snapshot."),
+    "tag": _Entry("care", _CARE, "Names for snapshots: list, create, create those that are due, delete, expire."),
+    "branch": _Entry("branches", _CARE, "Branches of a table: list, create, fast-forward, delete."),
+    "rollback": _Entry("branches", _CARE, "Give a table the rows that it had as of a snapshot."),
     "compact": _Entry("care", _CARE, "Let small files become few."),
     "orphans": _Entry("care", _CARE, "Files that nothing names."),
+    "consumer": _Entry("upkeep", _CARE, "Readers that keep snapshots: list, clear, expire."),
+    "set-options": _Entry("upkeep", _CARE, "Look at a table's options, or set them."),
     "demo": _Entry("demo", _TRY, "A stream, an accident, and the account."),
     "bench": _Entry("demo", _TRY, "How long a micro-batch takes on your store."),
 }
@@ -79,11 +84,11 @@ def cli() -> None:
 
     \b
     Exit codes:
-      0  all is right
-      1  there are findings
+      0  all is right, or it is done; without --yes: there is nothing to do
+      1  there are findings; without --yes: there is something that --yes would do
       2  the call is wrong
-      3  refused: the error says why, and nothing was done
-      4  something is damaged
+      3  refused, or it would be with --yes: the error says why, and nothing was done
+      4  something is damaged that the command needs
       5  the store or another writer is in the way: try again
 
     Shell completion: eval "$(_STREAMSINK_COMPLETE=bash_source streamsink)", or zsh_source, or fish_source.

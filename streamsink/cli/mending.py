@@ -15,6 +15,7 @@ from streamsink.cli.frame import (
     of_query,
     of_sink,
     progress,
+    proposed,
     sink_named,
 )
 from streamsink.cli.output import FINDINGS, REFUSED, RIGHT, Answer, Rows
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from streamsink.operations.words import Meaning
     from streamsink.options import SinkOptions
 
-NOTHING_DONE = "Nothing was changed. Give --yes to do it."
-
 
 @command(
     "recover",
@@ -35,6 +34,7 @@ NOTHING_DONE = "Nothing was changed. Give --yes to do it."
     $ streamsink recover lake/shop.db/orders --application streamsink --yes
     $ streamsink recover lake/shop.db/orders --application streamsink --give-up --yes
     """,
+    exits="3 where a start of the query would stop with an error, which says what to do",
 )
 @of_path()
 @of_application(required=False)
@@ -78,9 +78,8 @@ def _preview(at: At, looks: "Sequence[JournalLook]", give_up: bool) -> Answer:
     answer = answer_of(at, looks)
     would = "give up what of it can never be published" if give_up else "publish it"
     pending = any(look.pending for look in looks)
-    return replace(
-        answer, parts=[*answer.parts, f"This would {would}. {NOTHING_DONE}" if pending else "Nothing to do."]
-    )
+    parts = [*answer.parts, f"This would {would}."] if pending else answer.parts
+    return proposed(replace(answer, parts=parts), False, would=pending)
 
 
 def _recovered(at: At, queries: "Sequence[SinkOptions]") -> Answer:
@@ -147,6 +146,7 @@ def _recover_sink(
     $ streamsink accept lake/shop.db/orders
     $ streamsink accept lake/shop.db/orders --application streamsink --json
     """,
+    exits="1 for a WORD that is not known here",
 )
 @of_path()
 @click.argument("word", required=False)
@@ -156,9 +156,9 @@ def accept(at: At, word: str | None, application: str | None) -> Answer:
 
     WORD is what follows accept_as_seen=, accept_as_new= or new_application= in the error; without it all words are
     shown that the journals at PATH can be asked for. Words about a batch that comes (kinds positions.*, files.*,
-    query.*) are not among them: only the query knows that batch, and its error says what they mean. The exit code is 1
-    for a word that is not known here. A word is used as an option of the query, or without Spark by 'streamsink recover
-    PATH -a NAME -o accept_as_new=WORD --yes'. JSON: {path, words: [{word, application, question, options}]}.
+    query.*) are not among them: only the query knows that batch, and its error says what they mean. A word
+    is used as an option of the query, or without Spark by 'streamsink recover PATH -a NAME -o accept_as_new=WORD
+    --yes'. JSON: {path, words: [{word, application, question, options}]}.
     """
     from streamsink.operations.words import meanings
 
@@ -191,6 +191,7 @@ def _lines(found: "Sequence[Meaning]") -> list[str | Rows]:
     $ streamsink unlock lake/shop.db/orders --application streamsink
     $ streamsink unlock lake/shop.db/orders --application streamsink --yes --json
     """,
+    exits="3 while a driver holds the name, or anybody the lock, also without --yes",
 )
 @of_path(journals=True)
 @of_application(required=True)
@@ -233,7 +234,7 @@ def unlock(
     says = {
         holds.UNKNOWN: "this system does not tell whether a driver holds it",
         holds.ALIVE: "a driver that lives holds it" + (f" (process {found.pid})" if found.pid else ""),
-        holds.DEAD: "a dead driver has left its hold: " + ("it is released now" if yes else f"{NOTHING_DONE}"),
+        holds.DEAD: "a dead driver has left its hold" + (": it is released now" if yes else ""),
     }
     lines = [
         f"{at.root}: application '{application}' was claimed last by {who}",
@@ -253,10 +254,16 @@ def unlock(
         "damaged": files,
         "lock": vars(lock) if lock is not None else None,
     }
-    return Answer(said, lines, REFUSED if lock is not None and lock.holder else RIGHT)
+    is_held = found.state in (holds.ALIVE, holds.UNKNOWN) or lock is not None and lock.holder
+    answer = Answer(said, lines, REFUSED if is_held else RIGHT)
+    return proposed(answer, yes or bool(is_held), would=found.state == holds.DEAD or bool(files) or holder_is_dead)
 
 
-@command("retire", "$ streamsink retire lake/shop.db/orders --application streamsink")
+@command(
+    "retire",
+    "$ streamsink retire lake/shop.db/clicks --application streamsink",
+    exits="3 while a record is pending, or the application has replayed dead letters, also without --yes",
+)
 @of_path()
 @of_application(required=True)
 @of_query
@@ -266,12 +273,12 @@ def retire(at: At, application: str, given: tuple[str, ...], sink: str | None, y
     """Take a query out of a table for good: its state and its journal are removed, its rows stay.
 
     PATH is a table, or the folder of several. A query that starts under that name later is a new one and writes its
-    source from the beginning of its checkpoint. It refuses while a record is pending, and while the query runs. JSON:
-    {path, application, retired}.
+    source from the beginning of its checkpoint. It refuses while a record is pending, while the query runs, and for
+    a replay of dead letters, whose journal knows what was replayed. JSON: {path, application, retired}.
     """
     import streamsink
+    from streamsink.commands.retire import check
     from streamsink.operations.journals import applications_of, has_state, look_at_journals
-    from streamsink.operations.letters.plans import has_plans
 
     where: Any = sink_named(sink) if sink is not None else at.root
     options = at.options(given, application=application)
@@ -284,15 +291,12 @@ def retire(at: At, application: str, given: tuple[str, ...], sink: str | None, y
     if sink is not None:
         raise click.UsageError("--sink has no dry run here: nothing was changed. Give --yes to do it")
     file_io = at.store.open()
+    check(file_io, at.root, options)
     lines = [f"{at.root}: the state of '{application}' would be removed, and its journal, if there is one"]
     if application in applications_of(file_io, at.root) or not has_state(file_io, at.root, application):
         [look] = look_at_journals(file_io, at.root, application)
         lines = [f"{look.place}: the journal with {look.retained} records would be removed, and the query's state"]
-        if look.pending:
-            lines.append(f"It would be refused: {len(look.pending)} records are pending. Run streamsink recover first.")
-        if has_plans(file_io, at.root, application):
-            lines.append("Its journal knows which dead letters were replayed: without it they are replayed once more.")
-    return Answer({"path": at.root, "application": application, "retired": False}, [*lines, NOTHING_DONE])
+    return proposed(Answer({"path": at.root, "application": application, "retired": False}, lines), False, would=True)
 
 
 @command("drop-missing", "$ streamsink drop-missing lake/shop.db/orders")
@@ -313,5 +317,5 @@ def drop_missing(at: At, given: tuple[str, ...], everything: bool, yes: bool) ->
         return Answer(said, [done.text])
     report = streamsink.verify(at.root, at.store_options)
     missing = [found.message for found in report.findings if found.kind == "file.missing"]
-    last = f"These would be taken out of the table. {NOTHING_DONE}" if missing else "No file is missing."
-    return Answer({"table": at.root, "missing": missing}, [*missing, last], FINDINGS if missing else RIGHT)
+    last = "These would be taken out of the table." if missing else "No file is missing."
+    return proposed(Answer({"table": at.root, "missing": missing}, [*missing, last]), False, would=bool(missing))

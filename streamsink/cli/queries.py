@@ -22,6 +22,8 @@ _PENDING = ("application", "record", "checkpoint", "rows", "files", "bytes", "ag
     $ streamsink pending lake/shop.db/orders
     $ streamsink pending lake/shop.db/orders --application streamsink --json
     """,
+    exits="1 when a record cannot be published: it is damaged, one before it is missing, files of it are gone, or what "
+    "was published is not in the table any more",
 )
 @of_path(journals=True)
 @of_application(required=False)
@@ -29,11 +31,9 @@ _PENDING = ("application", "record", "checkpoint", "rows", "files", "bytes", "ag
 def pending(at: At, application: str | None) -> Answer:
     """What the journals at PATH hold that is recorded and not published yet.
 
-    PATH is a table, the folder of several tables, the folder of another sink, or the place of a journal. The exit code
-    is 1 when a record cannot be published: it is damaged, one before it is missing, files of it are gone, or what was
-    published is not in the table any more. JSON: {path, journals: [{application, place, of, owner: {epoch, query, host,
-    pid}, published, retained, missing, pending: [{record, checkpoint, rows, files, bytes, age_ms, gone, undone,
-    problem}]}]}.
+    PATH is a table, the folder of several tables, the folder of another sink, or the place of a journal. JSON: {path,
+    journals: [{application, place, of, owner: {epoch, query, host, pid}, published, retained, missing, pending:
+    [{record, checkpoint, rows, files, bytes, age_ms, gone, undone, problem}]}]}.
     """
     from streamsink.operations.journals import look_at_journals
 

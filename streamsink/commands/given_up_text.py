@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from streamsink import shell
 from streamsink.options import SinkOptions
-from streamsink.protocol import ways
 from streamsink.protocol.admission.renamed import first_that_is_there, starting_at
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT
@@ -49,8 +49,8 @@ def where_it_begins(
 
 
 def _offsets(path: str, application: str) -> str:
-    shell = ways.in_a_shell("offsets", path, "-a", application)
-    return f"at streamsink.starting_offsets({path!r}, application={application!r}) {shell}"
+    printed = shell.in_a_shell("offsets", path, "-a", application)
+    return f"at streamsink.starting_offsets({path!r}, application={application!r}) {printed}"
 
 
 def _without_its_loss(first: Committable, before: str, committer: TableCommitter | ManyTables) -> str:
@@ -119,6 +119,14 @@ def report(
         )
     return (
         f"{head}{again}If it has gone past it, the query stops with an error (batch.gap, or gap.first-batch) before it "
-        "writes anything: then delete, in the folders 'offsets' and 'commits' of the checkpoint, the files numbered "
-        f"{batch} and higher, and restart: Spark plans their rows again"
+        f"writes anything: then {_rewind(batch)}, and restart: Spark plans their rows again"
+    )
+
+
+def _rewind(batch: int) -> str:
+    """How Spark is told to plan this batch, and all behind it, once more."""
+    rewind = shell.command("rewind", "CHECKPOINT", "--from-batch", str(batch), "--yes")
+    return (
+        "delete, in the folders 'offsets' and 'commits' of the checkpoint, the files numbered "
+        f"{batch} and higher {rewind}"
     )

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
+from streamsink import shell
 from streamsink.errors import Corrupt, Misuse
 from streamsink.journal.file_journal import FileJournal
 from streamsink.journal.repair import RepairJournal
@@ -58,7 +59,7 @@ def check_of_tables(file_io: FileIO, path: str, application: str, command: str) 
         raise Misuse(
             f"{path}: there is no table, and the journal {journal.place} of application '{application}' is of one that "
             "was here. Nothing was changed. Restore the table; or, if it was dropped on purpose, remove the folder "
-            f"{journal.place}, when no query writes here",
+            f"{journal.place}, when no query writes here {shell.discard(journal.place)}",
             kind="table.gone",
         )
 
@@ -137,7 +138,8 @@ def check_identity(opened: OpenSink, journal: FileJournal, state: AppState | Non
             raise Misuse(
                 f"{opened.to.path}: record {found.sequence} is of the destination {found.table_id}, and the one that "
                 f"is there is {opened.to.table_id}. Nothing was changed. Restore the first one; or remove the journal "
-                f"{journal.place}, and what the destination remembers of the application, and start a new checkpoint, "
+                f"{journal.place} {shell.discard(journal.place)}, and what the destination remembers of the "
+                "application, and start a new checkpoint, "
                 "which reads the source from its beginning, or behind those of its rows that are here already",
                 kind="table.recreated",
             )
@@ -159,7 +161,9 @@ def check_of_no_fan_out(path: str, options: SinkOptions, records: Sequence[Commi
             f"which this is the destination '{fan_out['name']}', has recorded as well, with the other destinations, "
             "and would give to this one once more. Nothing was given up. Leave the destination out of the fan-out, and "
             "answer what the start asks then: what it lacks is not written there. To have it again from then on, "
-            f"remove its journal {journal} when the others have a batch more, and name it again. If that fan-out is "
+            f"remove its journal {journal} when the others have a batch more, and name it again "
+            f"{shell.discard(journal)}. If "
+            "that fan-out is "
             f"not used any more, call streamsink.give_up again with accept_as_new='{word}'",
             kind="give-up.fan-out",
         )

@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from streamsink import shell
 from streamsink.clock import IdSource
 from streamsink.commands.own_sinks import check_of_tables
 from streamsink.errors import Misuse
 from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.journal.identity import behind_of
 from streamsink.journal.others import is_certain
-from streamsink.journal.repair import RepairJournal
+from streamsink.journal.repair import RepairJournal, is_of_replay
 from streamsink.locks.locked_file_io import under_lock
 from streamsink.options import SinkOptions
-from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.ids import check_application
 from streamsink.sinks.paimon.history import forget
@@ -44,6 +44,7 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
         return _of_another_form(table, application, options)
     last = AppState.from_json(said) if said is not None else None
     journal = RepairJournal(file_io, root, application, options.journal_retain, of_table=True)
+    check_no_replays(root, journal, application, last)
     journal.claim(f"retire-{IdSource().new_id()}", last.epoch if last else 0)
     try:
         check_settled(root, journal, last)
@@ -58,6 +59,23 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
     finally:
         journal.release()
     return True
+
+
+def check(file_io: FileIO, root: str, options: SinkOptions) -> None:
+    """Raise what ``retire`` would raise, as far as that is known without claiming the application. Changes nothing."""
+    application = check_application(root, options.application)
+    check_of_tables(file_io, root, application, "retire")
+    last = None
+    if is_table(file_io, root):
+        table = open_table(file_io, root, for_writing=False)
+        said = table.states.read(table.snapshots.latest()).by_application.get(application)
+        last = AppState.from_json(said) if said is not None else None
+    if last is None and not file_io.names(journal_dir(root, application)):
+        return
+    journal = RepairJournal(file_io, root, application, options.journal_retain, of_table=True)
+    journal.read_listing()
+    check_no_replays(root, journal, application, last)
+    check_settled(root, journal, last)
 
 
 def _of_several_tables(file_io: FileIO, folder: str, application: str, options: SinkOptions) -> bool:
@@ -96,7 +114,7 @@ def _of_another_form(table: Table, application: str, options: SinkOptions) -> bo
                 f"{'one of several' if key.endswith(SUFFIX) else 'dead letters'}, and its journal lies in "
                 f"{belongs_to}: taken out of this table alone, it would find it rolled back. Nothing was changed. To "
                 f"take it out of all of them, call streamsink.retire({belongs_to!r}, {application!r}) "
-                f"{ways.in_a_shell('retire', belongs_to, '-a', application, '--yes')}",
+                f"{shell.in_a_shell('retire', belongs_to, '-a', application, '--yes')}",
                 kind="retire.elsewhere",
             )
     for key in keys:
@@ -145,14 +163,28 @@ def check_not_followed(file_io: FileIO, place: str, application: str, key: str) 
                 )
 
 
+def check_no_replays(root: str, journal: RepairJournal, application: str, last: AppState | None) -> None:
+    """Raises Misuse when the application has replayed dead letters, since only it knows which. last: its state."""
+    if journal.replays() or is_of_replay(last):
+        raise Misuse(
+            f"{root}: application '{application}' has replayed dead letters into this table, and only its journal "
+            f"{journal.place}, and its state in the table, know which: after they are gone the next replay would write "
+            "these rows once more. Nothing was changed. Leave it as it is: no driver, no expiry and no replay waits "
+            "for it. What is left to replay is written by the next one "
+            f"{shell.in_a_shell('dead-letters', 'replay', 'LETTERS', '--yes')}",
+            kind="retire.replay",
+        )
+
+
 def check_settled(root: str, journal: FileJournal, last: AppState | None) -> None:
     """Raises Misuse when a record is pending. last: the state that the table has, None without one."""
     pending = [s for s in journal.retained() if s > (last.sequence if last else 0) and not is_certain(journal, s)]
     if pending:
+        published = shell.command("recover", root, "-a", os.path.basename(journal.place), "--yes")
         raise Misuse(
             f"{root}: record {pending[0]} of the application in {journal.place} is pending: retiring the application "
             "would lose its rows. Nothing was changed. Start the query once more, so that what is pending is "
-            "published, stop it, and retire it then",
+            f"published, stop it, and retire it then; or publish it without the query {published} before",
             kind="retire.pending",
         )
 

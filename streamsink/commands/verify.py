@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from streamsink import shell
 from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
@@ -60,7 +61,8 @@ def behind_a_hole(path: str, record: Committable, hole: int, place: str, *, is_t
     return (
         "journal.missing-record",
         f"record {record.state.sequence} of application '{record.application}' is pending, and the journal {place} "
-        f"does not have record {hole} before it: the next start cannot publish it. Restore record {hole}. "
+        f"does not have record {hole} before it: the next start cannot publish it. Restore record {hole} "
+        f"{shell.restore(f'{place}/record-{hole}.json')}. "
         f"{ways.give_up(path, record.application, is_table=is_table)}",
     )
 
@@ -119,7 +121,7 @@ class _Journal:
             self._check.damage(
                 "pending.files-gone",
                 f"{what}, and {len(gone)} of its files are gone (first: {gone[0]}): the next start cannot publish it. "
-                f"Restore them. {ways.give_up(self._table.root, self._name)}",
+                f"Restore them {shell.restore(gone[0])}. {ways.give_up(self._table.root, self._name)}",
             )
 
     def _is_published_by_now(self, committable: Committable) -> bool:

@@ -14,13 +14,14 @@ first, as ``compact-<id>-<k>`` with the number of the snapshot that it is to cre
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field
 
+from streamsink import shell
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Fenced
 from streamsink.events import log
-from streamsink.journal.announced import files_in
+from streamsink.journal.announced import COMPACTION, files_in, of_compaction
 from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.table.commit.tries import Guard
 from streamsink.table.history import leftovers
@@ -28,9 +29,7 @@ from streamsink.table.history.deletion import Look, delete, delete_of_compaction
 from streamsink.table.table import Table
 from streamsink.table.write.spec import beginning_of
 
-_NAME = "compact-"
-_FILE = re.compile(r"compact-([0-9a-f-]{36})(?:-([0-9]+))?")
-_TEMPORARY = re.compile(r"\.compact-[0-9a-f-]{36,}\.([0-9]+)-[0-9a-f-]{36}\.tmp")
+_TEMPORARY = re.compile(rf"\.{COMPACTION}[0-9a-f-]{{36,}}\.([0-9]+)-[0-9a-f-]{{36}}\.tmp")
 # What is announced by somebody else, and is not as old, may be of a compaction that runs.
 ABANDONED_MS = 3_600_000
 # What somebody else has announced since is still at work, most likely: most compactions take less, and few die.
@@ -55,7 +54,7 @@ class Attempt:
     @property
     def of_names(self) -> str:
         """What the writer of the new files is told as its attempt: no record of a query has such an id."""
-        return f"{_NAME}{self.id}"
+        return f"{COMPACTION}{self.id}"
 
     @property
     def user(self) -> str:
@@ -66,6 +65,10 @@ class Attempt:
     def new(cls, folders: Collection[str], since: tuple[int, str]) -> "Attempt":
         """One that begins now."""
         return cls(IdSource().new_id(), tuple(sorted(folders)), since, Clock().now_ms())
+
+
+# By id, announcements that were read before: none is ever changed, so each is read once.
+Known = dict[str, Attempt]
 
 
 def announce(table: Table, attempt: Attempt) -> None:
@@ -102,19 +105,22 @@ class AttemptGuard(Guard):
         self.tries += 1
 
 
-def sweep(table: Table, own: Collection[str] = (), abandoned_ms: int = ABANDONED_MS) -> int:
+def sweep(table: Table, own: Collection[str] = (), abandoned_ms: int = ABANDONED_MS, known: Known | None = None) -> int:
     """Delete what compactions have left that were killed. Idempotent. Returns how many of them were settled.
 
-    own: ids of attempts of this process that have ended. abandoned_ms: others are swept when they began before that.
-    The newest snapshot has just been looked up. Of what cannot be told, nothing is deleted.
+    own: ids of attempts of this process that have ended, and of which nothing can come. abandoned_ms: others are swept
+    when they began before that. The newest snapshot has just been looked up. Of what cannot be told, nothing is
+    deleted.
     """
-    done = 0
-    for attempt_id, files in _listed(table).items():
+    done, known, listed = 0, {} if known is None else known, _listed(table)
+    for gone in known.keys() - listed.keys():
+        del known[gone]
+    for attempt_id, files in listed.items():
         if not files.is_announced:
             if not table.file_io.exists(_path(table, attempt_id)):
                 _delete(table, sorted(files.notes), attempt_id)
             continue
-        attempt = _load(table, attempt_id)
+        attempt = _load(table, attempt_id, known)
         if attempt is None or attempt_id not in own and Clock().now_ms() - attempt.at_ms < abandoned_ms:
             continue
         if _can_come_no_more(table, attempt, max(files.notes, default=0)) and _delete_left(table, attempt):
@@ -124,18 +130,20 @@ def sweep(table: Table, own: Collection[str] = (), abandoned_ms: int = ABANDONED
     return done
 
 
-def end(table: Table, attempt: Attempt) -> None:
-    """Nothing of this attempt's commit is under way, and no try has made anything: delete what it has written."""
-    if _delete_left(table, attempt):
+def end(table: Table, attempt: Attempt, *, forgets: bool = True) -> None:
+    """Nothing of this attempt's commit is under way, and no try has made anything: delete what it has written.
+
+    forgets: whether nothing can be written any more, as of ``Limits``. Else the announcement stays.
+    """
+    if _delete_left(table, attempt) and forgets:
         forget(table, attempt.id)
 
 
-def announced(table: Table) -> Iterator[Attempt]:
+def announced(table: Table, known: Known | None = None) -> list[Attempt]:
     """The compactions that run, or have left something, as far as their announcements can be read."""
-    for attempt_id, files in _listed(table).items():
-        attempt = _load(table, attempt_id) if files.is_announced else None
-        if attempt is not None:
-            yield attempt
+    known = {} if known is None else known
+    listed = [attempt_id for attempt_id, files in _listed(table).items() if files.is_announced]
+    return [attempt for attempt_id in listed if (attempt := _load(table, attempt_id, known)) is not None]
 
 
 def _can_come_no_more(table: Table, attempt: Attempt, last: int) -> bool:
@@ -176,14 +184,14 @@ def _listed(table: Table) -> dict[str, _Files]:
     """By id, the attempts of which there is anything."""
     found: dict[str, _Files] = {}
     for name in table.file_io.names(table.layout.within(JOURNAL_DIR)):
-        match = _FILE.fullmatch(name)
-        if match is None:
+        of = of_compaction(name)
+        if of is None:
             continue  # somebody else's
-        files = found.setdefault(match[1], _Files())
-        if match[2] is None:
+        files = found.setdefault(of[0], _Files())
+        if of[1] is None:
             files.is_announced = True
         else:
-            files.notes.append(int(match[2]))
+            files.notes.append(of[1])
     return found
 
 
@@ -225,7 +233,7 @@ def _delete_temporary(table: Table, abandoned_ms: int) -> None:
 
 def _path(table: Table, attempt_id: str, note: int | None = None) -> str:
     """Path of the announcement, or of one of the notes."""
-    return table.layout.within(f"{JOURNAL_DIR}/{_NAME}{attempt_id}{'' if note is None else f'-{note}'}")
+    return table.layout.within(f"{JOURNAL_DIR}/{COMPACTION}{attempt_id}{'' if note is None else f'-{note}'}")
 
 
 def _note(number: int) -> bytes:
@@ -245,13 +253,16 @@ def _number(table: Table, attempt_id: str, k: int) -> int | None:
         return None
 
 
-def _load(table: Table, attempt_id: str) -> Attempt | None:
+def _load(table: Table, attempt_id: str, known: Known) -> Attempt | None:
     """The announcement; None when it is gone, or damaged, which is logged: then what it has left stays."""
     path = _path(table, attempt_id)
     try:
-        value = json.loads(table.file_io.read(path))
-        number, uuid = value["since"]
-        return Attempt(attempt_id, tuple(map(str, value["folders"])), (int(number), str(uuid)), int(value["at_ms"]))
+        if attempt_id not in known:
+            value = json.loads(table.file_io.read(path))
+            number, uuid = value["since"]
+            folders = tuple(map(str, value["folders"]))
+            known[attempt_id] = Attempt(attempt_id, folders, (int(number), str(uuid)), int(value["at_ms"]))
+        return known[attempt_id]
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
@@ -262,7 +273,8 @@ def _load(table: Table, attempt_id: str) -> Attempt | None:
 def _say_damaged(table: Table, path: str) -> None:
     log.warning(
         "%s: it does not say what a compaction has left. It holds no data, and nothing was deleted: make sure that no "
-        "compaction of %s runs, and delete the file; orphan cleaning finds what is left",
+        "compaction of %s runs, and delete the file %s; orphan cleaning finds what is left",
         path,
         table.root,
+        shell.discard(path),
     )

@@ -4,19 +4,21 @@ No batch waits for it. An error that only a user can mend is raised by the query
 a store that does not answer, is logged and tried again.
 """
 
+import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from streamsink.clock import Clock
 from streamsink.compaction.budget import Bytes, Core
-from streamsink.compaction.compactor import Compactor, Totals
+from streamsink.compaction.compactor import By, Compactor, Totals
 from streamsink.compaction.plan import Packing, Sizes, Task, doubled, grown
-from streamsink.compaction.rewrite import Stopped
+from streamsink.compaction.rewrite import Rewriting, Stopped
 from streamsink.errors import Conflict, Fenced, Misuse, OutcomeUnknown, Retryable
 from streamsink.events import log
 from streamsink.format.data_file import DataFileMeta
-from streamsink.options import SinkOptions
+from streamsink.format.manifest import ManifestEntry
+from streamsink.options import COMPACTION_AUTO, COMPACTION_DRIVER, SinkOptions
 from streamsink.storage.store_failures import in_words
 from streamsink.table.table import Table
 
@@ -35,6 +37,13 @@ _SAID_BY_THE_QUERY = (
 )
 # Told after each round in which something was done: the table's path, what was done, in how many ms.
 Tell = Callable[[str, Totals, float], None]
+# Who else than the driver may write for the table at this path; None while there is nobody. Given is what waits for so
+# many ms, and raises to give up.
+Others = Callable[[str, Callable[[float], None]], By | None]
+
+
+def _nobody(root: str, pause: Callable[[float], None]) -> None:
+    """The driver does all."""
 
 
 @dataclass
@@ -67,12 +76,16 @@ class Beside:
         *,
         is_over: Callable[[], bool],
         tell: Tell,
+        others: Others = _nobody,
     ):
         """roots: paths of the tables that exist. open_table: opens one anew. is_over: whether no batch can come any
-        more. All of them are called by the thread, which nothing else of the query sees.
+        more. others: who writes what is much. All of them are called by the thread, which nothing else of the query
+        sees.
         """
         self._roots, self._open, self._options = roots, open_table, options
-        self._is_over, self._tell = is_over, tell
+        self._is_over, self._tell, self._others = is_over, tell, others
+        self._have_failed = False  # the others
+        self.is_told = False  # the error has been raised
         self._clock = Clock()
         self._tables: dict[str, _OneTable] = {}
         self._left_alone: set[str] = set()  # paths
@@ -93,8 +106,9 @@ class Beside:
             self._thread.join(PATIENCE_MS / 1000)
 
     def check(self) -> None:
-        """Raise the error that has ended the thread. Called by each batch."""
+        """Raise the error that has ended the thread. Called by each batch, and at the end if no batch was told."""
         if self._failed is not None:
+            self.is_told = True
             raise self._failed
 
     def round(self) -> None:
@@ -105,6 +119,8 @@ class Beside:
             try:
                 done = self._round_of(root)
             except (Retryable, Conflict, Fenced, OutcomeUnknown) as passing:
+                if self._is_over():
+                    raise Stopped from passing  # as when the session of those who write is stopped
                 self._say(root, passing)
                 continue
             except Misuse as refused:
@@ -169,10 +185,35 @@ class Beside:
                 break  # those with the most small files have come first
             self._bytes.use(task.bytes)
             chosen.append(task)
-        compactor.do(chosen)
+        compactor.do(chosen, self._by(root, chosen))
         if not chosen:
             self._core.pace()  # what planning has taken counts as well
         return compactor.totals
+
+    def _by(self, root: str, tasks: Sequence[Task]) -> By:
+        """Who does these tasks: the driver, unless they are much, or others are to do all."""
+        options = self._options
+        is_auto = options.compaction_by == COMPACTION_AUTO
+        is_little = sum(task.bytes for task in tasks) <= options.compaction_driver_max_bytes
+        if not tasks or options.compaction_by == COMPACTION_DRIVER or is_auto and (is_little or self._have_failed):
+            return By()
+        by = self._others(root, self._sleep)
+        if by is None or not is_auto:
+            return by or By()
+        return By(functools.partial(self._until_they_fail, by), by.limits)
+
+    def _until_they_fail(
+        self, by: By, table: Table, tasks: Sequence[Task], how: Rewriting
+    ) -> Iterator[Sequence[ManifestEntry]]:
+        """As ``Rewriter``. Where the others cannot do it, as without this library, the driver does it from now on."""
+        try:
+            yield from by.rewriter(table, tasks, how)
+        except (Misuse, Retryable) as failed:
+            self._have_failed = True
+            raise Retryable(
+                f"{failed} (with compaction_by='auto' the driver compacts from now on, until the query starts again)",
+                kind=failed.kind,
+            ) from failed
 
     def _packing(self, mine: _OneTable) -> Packing:
         """The rule for a stream; for a partition to which nothing comes for a while, ``doubled``."""

@@ -1,6 +1,7 @@
-"""What compaction beside a query may use: bytes an hour, and a share of one core. Driver only."""
+"""What compaction beside a query may use: bytes an hour, and a share of one core, or of a session's tasks."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from streamsink.clock import Clock
 
@@ -9,6 +10,8 @@ _HOUR_MS = 3_600_000
 _KEPT = 0.25
 # The work between two sleeps counts as no more, so that a machine that stood still is not followed by a long sleep.
 _MOST_WORK_MS = 10_000.0
+# Likewise a job of Spark, which may have waited for the query's own ones.
+_LONGEST_JOB_MS = 600_000.0
 
 
 class Bytes:
@@ -52,3 +55,24 @@ class Core:
         work_ms = min(_MOST_WORK_MS, max(0.0, self._clock.monotonic_ms() - self._since_ms))
         self._sleep(work_ms * self._factor)
         self.begin()
+
+
+@dataclass(frozen=True)
+class Slots:
+    """A share of the tasks that a Spark session can run at one time.
+
+    percent: the share. slots: how many tasks it can run.
+    """
+
+    percent: int
+    slots: int
+
+    @property
+    def at_once(self) -> int:
+        """So many tasks may run at one time: one at least, and never all, so that the query's own ones can."""
+        return max(1, min(self.slots - 1, self.slots * self.percent // 100))
+
+    def rest_ms(self, work_ms: float) -> float:
+        """How long nothing may run behind a job of ``at_once`` tasks, where these are more than the share."""
+        share = max(1, self.slots) * self.percent / 100
+        return min(_LONGEST_JOB_MS, max(0.0, work_ms)) * max(0.0, self.at_once / share - 1)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamsink.compaction.compactor import Compactor, Limits, Rewriter, in_this_process
+from streamsink.compaction.compactor import By, Compactor
 from streamsink.compaction.plan import Packing, Task, pack, pack_all
 from streamsink.errors import Misuse
 from streamsink.locks.locked_file_io import under_lock
@@ -44,7 +44,7 @@ def compact(
     *,
     full: bool = False,
     dry_run: bool = False,
-    by: tuple[Rewriter, Limits] = (in_this_process, Limits()),
+    by: By = By(),
 ) -> Compacted:
     """Compact the small files of the newest snapshot; see ``streamsink.maintenance.compact``. by: who writes.
 
@@ -54,13 +54,12 @@ def compact(
     table = open_table(under_lock(file_io, path, options), path, for_writing=True)
     is_wanted = _wanted(table, partitions)
     packing: Packing = pack_all if full else pack
-    rewriter, limits = by
-    compactor = Compactor(table, options, rewriter=rewriter, limits=limits)
+    compactor = Compactor(table, options)
     if dry_run:
         table.snapshots.latest()
         return _would(path, compactor.plan(packing, is_wanted))
     compactor.settle()
-    compactor.do(compactor.plan(packing, is_wanted))
+    compactor.do(compactor.plan(packing, is_wanted), by)
     done = compactor.totals
     lost = f"; {done.conflicts} task group(s) gave up, because other writers had changed the files" * bool(
         done.conflicts

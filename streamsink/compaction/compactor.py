@@ -51,12 +51,20 @@ class Limits:
     A snapshot for each small partition would push others' snapshots out of what is retained, and one for all of them
     would lose all work with one conflict.
     forgets: whether no process can write for an attempt any more when its rewriting has ended. Else its announcement
-    stays, and a later sweep deletes what came late.
+    stays, and a later sweep, when it is as old as one that was abandoned, deletes what came late.
     """
 
     bytes: int = 256 * 2**20
     tasks: int = 64
     forgets: bool = True
+
+
+@dataclass(frozen=True)
+class By:
+    """Who writes the rows of tasks again, and how much of it is committed together."""
+
+    rewriter: Rewriter = in_this_process
+    limits: Limits = Limits()
 
 
 @dataclass(frozen=True)
@@ -99,17 +107,15 @@ class Compactor:
         *,
         pace: Callable[[], None] = lambda: None,
         abandoned_ms: int = attempts.ABANDONED_MS,
-        rewriter: Rewriter = in_this_process,
-        limits: Limits = Limits(),
     ):
         """options: of the commit, the lock and the store. pace: as of ``Rewriting``. abandoned_ms: as of ``sweep``."""
-        self._rewriter, self._limits = rewriter, limits
         self._table = table
         self._options = options
         self._commit = TableCommit(table, options)
         self._pace = pace
         self._abandoned_ms = abandoned_ms
-        self._own: set[str] = set()  # attempts of this object that have left something
+        self._own: set[str] = set()  # attempts of this object that have left something, to which nothing is added
+        self._known: attempts.Known = {}
         self._ids: set[str] = set()  # of all attempts of this object
         self._taken: set[str] = set()  # folders
         self._since: tuple[int, str] = (0, "")
@@ -126,7 +132,7 @@ class Compactor:
         table.check_identity()
         self._check_allowed()
         newest = table.snapshots.latest()
-        announced = list(attempts.announced(table))
+        announced = attempts.announced(table, self._known)
         users = {attempt.user for attempt in announced}
         self._taken = {folder for each in announced if self._is_of_others_now(each) for folder in each.folders}
         if newest is not None and newest.commit_user in users:
@@ -137,7 +143,7 @@ class Compactor:
                 newest = table.snapshots.latest()
         if newest is not None and users:
             self._take_back_above(newest, users)
-        attempts.sweep(table, self._own, self._abandoned_ms)
+        attempts.sweep(table, self._own, self._abandoned_ms, self._known)
         return newest
 
     def plan(self, packing: Packing, is_wanted: Callable[[bytes], bool] = lambda partition: True) -> list[Task]:
@@ -163,14 +169,14 @@ class Compactor:
         """
         return self._folder_of(task) in self._taken
 
-    def do(self, tasks: Sequence[Task]) -> None:
-        """Do these tasks of the last plan, a group at a time; ``totals`` says what came of it.
+    def do(self, tasks: Sequence[Task], by: By = By()) -> None:
+        """Do these tasks of the last plan, a group at a time; ``totals`` says what came of it. by: who writes.
 
         After a crash each group is committed or not; what is left of it goes with a later ``settle``. Raises what the
         rewriting raises, and what the commit raises but Conflict, which is counted.
         """
-        for group in _groups(tasks, self._limits):
-            self._do_group(group)
+        for group in _groups(tasks, by.limits):
+            self._do_group(group, by)
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
@@ -214,34 +220,36 @@ class Compactor:
             if found is not None and found.commit_user in users and is_above_a_gap:
                 delete_late_snapshot(self._table, found)
 
-    def _do_group(self, tasks: Sequence[Task]) -> None:
+    def _do_group(self, tasks: Sequence[Task], by: By) -> None:
         if not tasks:
             return
         table, schema = self._table, self._table.known_schema
         sizes = Sizes.of(table.root, schema.options)
         attempt = Attempt.new({self._folder_of(task) for task in tasks}, self._since)
-        self._own.add(attempt.id)
         self._ids.add(attempt.id)
+        if by.limits.forgets:
+            self._own.add(attempt.id)
         attempts.announce(table, attempt)
         how = Rewriting(attempt.of_names, attempt.since, schema, sizes.target_bytes, self._pace)
         done = list[Done]()
         try:
-            for task, entries in zip(tasks, self._rewriter(table, tasks, how)):
+            for task, entries in zip(tasks, by.rewriter(table, tasks, how)):
                 done.append(Done(task, tuple(entries)))
         except (StreamsinkError, OSError, Stopped) as failed:
             with contextlib.suppress(StreamsinkError, OSError):  # the error of the rewriting is the one to be seen
-                attempts.end(table, attempt)
-                if isinstance(failed, Corrupt) and not self._are_live(tasks[len(done)]):
+                if by.limits.forgets or not isinstance(failed, Stopped):  # a stop waits for nobody who writes elsewhere
+                    attempts.end(table, attempt, forgets=by.limits.forgets)
+                if isinstance(failed, (Corrupt, FileNotFoundError)) and not self._are_live(tasks[len(done)]):
                     self._give_up(done, failed)
                     return
             if isinstance(failed, Misuse) and self._left_alone.find(tasks[len(done) :], how, failed):
-                self._do_group(self._left_alone.rest(tasks))
+                self._do_group(self._left_alone.rest(tasks), by)
                 return
             raise
-        self._publish(attempt, done)
+        self._publish(attempt, done, forgets=by.limits.forgets)
 
-    def _publish(self, attempt: Attempt, done: Sequence[Done]) -> None:
-        """Commit, without the tasks that another writer has made vain."""
+    def _publish(self, attempt: Attempt, done: Sequence[Done], *, forgets: bool) -> None:
+        """Commit, without the tasks that another writer has made vain. forgets: as of ``Limits``."""
         guard = AttemptGuard(self._table, attempt)
         try:
             try:
@@ -255,7 +263,7 @@ class Compactor:
                 snapshot_id = self._commit_once(attempt, done, guard)
         except Conflict as conflict:
             if guard.tries == 1:
-                attempts.end(self._table, attempt)
+                attempts.end(self._table, attempt, forgets=forgets)
             self._say_given_up(conflict)
             return
         except Corrupt as broken:
@@ -264,10 +272,11 @@ class Compactor:
             self._give_up(done, broken)  # what the try has read has expired; its new files go with the next settling
             return
         except Fenced:
-            attempts.end(self._table, attempt)  # who has taken this compaction for dead knows that nothing of it comes
+            # Who has taken this compaction for dead knows that nothing of it comes.
+            attempts.end(self._table, attempt, forgets=forgets)
             raise
         self._count(done, snapshot_id)
-        if self._limits.forgets:
+        if forgets:
             attempts.forget(self._table, attempt.id)
             self._own.discard(attempt.id)
 
@@ -292,13 +301,13 @@ class Compactor:
         live = {entry.identity for entry in self._left_alone.without(newest, {task.partition})}
         return live.issuperset(entry.identity for entry in task.files)
 
-    def _give_up(self, done: Sequence[Done], why: StreamsinkError) -> None:
-        """A file of a task is gone because other writers have taken it out: the work of the whole group is in vain."""
+    def _give_up(self, done: Sequence[Done], why: Exception) -> None:
+        """A file of a task, or its folder, is gone because others have taken it out: the whole group is in vain."""
         self.totals.conflicts += 1
         self.totals.bytes_lost += sum(each.bytes for each in done)
         self._say_given_up(why)
 
-    def _say_given_up(self, why: StreamsinkError) -> None:
+    def _say_given_up(self, why: Exception) -> None:
         log.info("%s: a compaction gives up, because other writers have changed its files: %s", self._table.root, why)
 
     def _lose(self, vain: Sequence[Done], guard: AttemptGuard) -> None:

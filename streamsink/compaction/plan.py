@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from streamsink import shell
 from streamsink.errors import Misuse
 from streamsink.format.data_file import FILE_SOURCE_COMPACT, DataFileMeta
 from streamsink.format.manifest import ManifestEntry
@@ -67,7 +68,7 @@ def _ratio(options: Mapping[str, str]) -> float:
     if not 0 < ratio <= 1:
         raise Misuse(
             f"the table's option '{RATIO}' is {text!r}, expected a number above 0 and up to 1, such as '0.7'. Nothing "
-            "was written. Set it right with ALTER TABLE",
+            f"was written. Set it right with ALTER TABLE {shell.set_option('PATH', RATIO)}",
             kind="table.bad-option",
         )
     return ratio
@@ -179,11 +180,12 @@ def grown(rewrites: int) -> Packing:
     A byte that goes from a file of its batch to one of the target size in ``rewrites`` equal steps is in a file each
     time that is larger by the same factor. So files wait until, together, they are that factor larger than the largest
     of them, or fill a file. The files that a reader sees meanwhile are at most that factor for each step.
+    What would nearly fill a file waits until it does: such a file would be too large to be compacted ever again.
     """
 
     def packing(partition: bytes, files: Sequence[DataFileMeta], sizes: Sizes) -> list[list[int]]:
         factor = max(_DOUBLED, (sizes.target_bytes / _usual(files)) ** (1 / rewrites))
-        return _at_least(factor, sizes.min_files, files, sizes)
+        return _at_least(factor, files, sizes, least=sizes.min_files, below=sizes.small_bytes)
 
     return packing
 
@@ -193,25 +195,27 @@ def doubled(partition: bytes, files: Sequence[DataFileMeta], sizes: Sizes) -> li
 
     So what comes seldom does not have a large file written again each time.
     """
-    return _at_least(_DOUBLED, 2, files, sizes)
+    return _at_least(_DOUBLED, files, sizes, least=2, below=sizes.target_bytes)
 
 
-def _at_least(factor: float, least: int, files: Sequence[DataFileMeta], sizes: Sizes) -> list[list[int]]:
-    """As many files as are so many times as large together as the largest of them, or that fill a file.
+def _at_least(factor: float, files: Sequence[DataFileMeta], sizes: Sizes, *, least: int, below: int) -> list[list[int]]:
+    """Files that fill one, as often as there are such, and then as many as are ``factor`` times as large together as
+    the largest of them.
 
-    least: so many files are worth it, although they fill no file.
+    Where only one file was filled each time, what comes faster than that would never be compacted. least: so many
+    files are worth it, although they fill no file. below: then they have fewer bytes than that.
     """
-    ordered = _by_size(files)
-    best, filled = 0, 0
-    for number, place in enumerate(ordered, 1):
+    found, ordered = list[list[int]](), _by_size(files)
+    begin = best = filled = 0
+    for end, place in enumerate(ordered, 1):
         size = files[place].file_size
         filled += size
-        is_grown = number >= least and filled >= factor * size
-        if number > 1 and (is_grown or filled >= sizes.target_bytes):
-            best = number
-        if filled >= sizes.target_bytes:
-            break
-    return [ordered[:best]] if best else []
+        if end - begin > 1 and filled >= sizes.target_bytes:
+            found.append(ordered[begin:end])
+            begin, best, filled = end, end, 0
+        elif end - begin >= max(2, least) and factor * size <= filled < below:
+            best = end
+    return [*found, ordered[begin:best]] if best > begin else found
 
 
 def _by_size(files: Sequence[DataFileMeta]) -> list[int]:

@@ -13,6 +13,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streamsink import shell
 from streamsink.compaction.plan import Task
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.arrow_types import needs_int96
@@ -136,8 +137,9 @@ def rows_of(table: Table, entry: ManifestEntry, wanted: TableSchema) -> Iterator
             check_rows(path, found, file.rows)  # a damaged page may have fewer
     except FileNotFoundError as missing:
         raise Corrupt(
-            f"{path}: the data file is gone, although the newest snapshot has it. Nothing was changed. Restore it from "
-            f"a backup; or, if its rows may be lost, call streamsink.drop_missing({table.root!r})",
+            f"{path}: the data file is gone, although the newest snapshot has it. Nothing was changed. Restore it "
+            f"{shell.restore(path)}; or, if its rows may be lost, call streamsink.drop_missing({table.root!r}) "
+            f"{shell.in_a_shell('drop-missing', table.root, '--yes')}",
             kind="data.missing",
         ) from missing
 

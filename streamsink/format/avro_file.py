@@ -11,6 +11,7 @@ import fastavro
 from fastavro.schema import SchemaParseException
 from fastavro.write import Writer
 
+from streamsink import shell
 from streamsink.errors import Corrupt
 
 NAMESPACE = "org.apache.paimon.avro.generated"
@@ -177,8 +178,8 @@ def _check_count(count: int, metadata: Mapping[str, str]) -> None:
 def unreadable(name: str, why: object) -> Corrupt:
     """The error for a manifest file whose bytes are wrong."""
     return Corrupt(
-        f"{name} is not readable: {type(why).__name__}: {why}. It is torn or altered: restore it, or roll "
-        "the table back to a snapshot that does not use it",
+        f"{name} is not readable: {type(why).__name__}: {why}. It is torn or altered: restore it "
+        f"{shell.restore(name)}, or roll the table back to a snapshot that does not use it",
         kind="manifest.corrupt",
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Any
 
+from streamsink import shell
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.types import (
     ArrayType,
@@ -133,8 +134,8 @@ class TableSchema:
             return _from_object(json.loads(data.decode("utf-8")))
         except (ValueError, KeyError, TypeError, RecursionError, Misuse) as bad:
             raise Corrupt(
-                f"schema file {name} is not readable: {type(bad).__name__}: {bad}. Restore it from a "
-                "backup or another copy of the table",
+                f"schema file {name} is not readable: {type(bad).__name__}: {bad}. Restore it "
+                f"{shell.restore(name)} or another copy of the table",
                 kind="schema.corrupt",
             ) from bad
 

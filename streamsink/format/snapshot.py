@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from streamsink import shell
 from streamsink.errors import Corrupt
 
 APPEND, COMPACT, OVERWRITE, ANALYZE = KINDS = ("APPEND", "COMPACT", "OVERWRITE", "ANALYZE")
@@ -72,8 +73,8 @@ class Snapshot:
             values["version"] = NEWEST_VERSION if values["version"] is None else values["version"]
         except (ValueError, KeyError, TypeError, RecursionError) as bad:
             raise Corrupt(
-                f"snapshot file {name} is not readable: {type(bad).__name__}: {bad}. Restore it, or roll "
-                "the table back to an older snapshot",
+                f"snapshot file {name} is not readable: {type(bad).__name__}: {bad}. Restore it "
+                f"{shell.restore(name)}, or roll the table back to an older snapshot",
                 kind="snapshot.corrupt",
             ) from bad
         if values["version"] > NEWEST_VERSION:

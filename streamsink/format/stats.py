@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamsink import shell
 from streamsink.errors import Misuse
 from streamsink.format.arrow_types import physical, to_arrow_type
 from streamsink.format.binary_row import encode_row
@@ -199,6 +200,6 @@ def _truncated_above(text: str, length: int) -> str | None:
 def _bad_mode(option: str, found: str, expected: str) -> Misuse:
     return Misuse(
         f"the table's option '{option}' is {found!r}, expected {expected}. Nothing was recorded. Set it right with "
-        "ALTER TABLE",
+        f"ALTER TABLE {shell.set_option('PATH', option)}",
         kind="stats.bad-mode",
     )

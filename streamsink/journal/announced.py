@@ -17,13 +17,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from streamsink import shell
 from streamsink.errors import Corrupt
 from streamsink.storage.file_io import FileIO
 
 # An id is a UUID.
 _NAME, _ID = "at-", 36
-# What a compaction announces has such a name (``compaction/attempts.py``); its new files have the id in theirs.
-_OF_COMPACTION = re.compile(r"compact-([0-9a-f-]{36})")
+# What a compaction announces has a name that begins so (``compaction/attempts.py``), and so have its notes.
+COMPACTION = "compact-"
+_OF_COMPACTION = re.compile(rf"{COMPACTION}([0-9a-f-]{{{_ID}}})(?:-([0-9]+))?")
 # Below the folder of a journal, the one with the staging folders.
 STAGING = "staging"
 # The file of an attempt that is begun last has a name that begins so; see ``Journal.staging``.
@@ -104,9 +106,18 @@ def announced_in(file_io: FileIO, journals: Iterable[str]) -> set[str]:
     return {name[len(_NAME) :][:_ID] for name in names if name.startswith(_NAME)}
 
 
+def of_compaction(name: str) -> tuple[str, int | None] | None:
+    """Id of the compaction and number of its note (None for the announcement), by the name of a file; None for one that
+    is no compaction's.
+    """
+    match = _OF_COMPACTION.fullmatch(name)
+    return (match[1], int(match[2]) if match[2] else None) if match else None
+
+
 def compactions_in(file_io: FileIO, folder: str) -> set[str]:
     """Ids of the compactions that are announced beside the journals of a table, or of a branch. folder: of these."""
-    return {match[1] for name in file_io.names(folder) if (match := _OF_COMPACTION.fullmatch(name))}
+    found = map(of_compaction, file_io.names(folder))
+    return {of[0] for of in found if of is not None and of[1] is None}
 
 
 def _load(file_io: FileIO, path: str) -> Announcement | None:
@@ -121,8 +132,8 @@ def _load(file_io: FileIO, path: str) -> Announcement | None:
     except (ValueError, KeyError, TypeError, AttributeError) as broken:
         raise Corrupt(
             f"{path}: it does not say where an attempt has left files ({type(broken).__name__}). Nothing was written. "
-            "It holds no data: make sure that no query writes here, delete the file and start again; orphan cleaning "
-            "finds what the attempt has left",
+            "It holds no data: make sure that no query writes here, delete the file and start again "
+            f"{shell.discard(path)}; orphan cleaning finds what the attempt has left",
             kind="journal.announcement",
         ) from broken
 

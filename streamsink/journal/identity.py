@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from streamsink import shell
 from streamsink.errors import Corrupt
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState
@@ -138,6 +139,6 @@ def _load(file_io: FileIO, path: str) -> JournalIdentity:
     except (ValueError, TypeError, KeyError) as broken:
         raise Corrupt(
             f"{path}: not a valid identity of a journal ({type(broken).__name__}). Nothing was written. It holds no "
-            f"data: restore it from a backup; or {ways.delete_damaged(path)}",
+            f"data: restore it {shell.restore(path)}; or {ways.delete_damaged(path)}",
             kind="journal.identity",
         ) from broken

@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from streamsink import shell
 from streamsink.errors import Corrupt
 from streamsink.protocol.committable import Committable
 from streamsink.protocol.file_entries import ENTRY_BYTES, SHORT_BYTES, lengthened
@@ -283,8 +284,9 @@ class FilesLog:
         part = Part.decode(self._io.read(path), segment.last + 1 - segment.first)
         if part is None:
             raise Corrupt(
-                f"{path}: the list of files that were read is damaged. Nothing was written. Restore the file from a "
-                "backup; or delete it: then it is not known which files are in the table, and after a lost checkpoint "
+                f"{path}: the list of files that were read is damaged. Nothing was written. Restore the file "
+                f"{shell.restore(path)}; or delete it {shell.discard(path)}: then it is not known which files are in "
+                "the table, and after a lost checkpoint "
                 "the sink asks instead of deciding by files",
                 kind="journal.files",
             )

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from streamsink import shell
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced, Misuse, Retryable
 from streamsink.protocol import ways
@@ -99,8 +100,9 @@ class Owners:
         if not self._epochs():
             raise Corrupt(
                 f"{self._folder}: the journal of application '{self._application}' was removed under the running "
-                "query. Nothing was written. Restore the folder, or restart the query: the newest snapshot says what "
-                "is published, but a checkpoint that was pending in the journal is lost with it. If the application "
+                "query. Nothing was written. Restore the folder "
+                f"{shell.restore(self._folder)}, or restart the query: the newest snapshot says what is published, but "
+                "a checkpoint that was pending in the journal is lost with it. If the application "
                 "was retired on purpose, end this query instead",
                 kind="journal.gone",
             )

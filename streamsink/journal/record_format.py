@@ -3,6 +3,7 @@
 import hashlib
 import json
 
+from streamsink import shell
 from streamsink.errors import Corrupt
 from streamsink.protocol import ways
 from streamsink.protocol.committable import DEAD_LETTERS, Committable
@@ -66,7 +67,8 @@ def corrupt(path: str, what: str, of_table: bool) -> Corrupt:
     """The error of a record that cannot be used. what: is wrong with it. of_table: as of ``decode_record``."""
     root, _, application, _ = path.rsplit("/", 3) if path.count("/") > 2 else ("", "", "", "")
     return Corrupt(
-        f"{path}: the pending record is damaged: {what}. Nothing was written. Restore the file from a backup. "
+        f"{path}: the pending record is damaged: {what}. Nothing was written. Restore the file "
+        f"{shell.restore(path)}. "
         f"{ways.give_up(root, application, of_table)}",
         kind="journal.corrupt",
     )

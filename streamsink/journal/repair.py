@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,20 @@ from streamsink.journal.file_journal import FileJournal
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.journal import readable
 from streamsink.storage.file_io import FileIO
+
+# The folder in which a replay of dead letters keeps its plans, and what the id of a replay's run is like.
+REPLAYS = "replays"
+_RUN_OF_A_REPLAY = re.compile(r"[1-9][0-9]*-[0-9a-f]{32}")
+
+
+def is_of_replay(state: AppState | None) -> bool:
+    """Whether the last record of an application is a replay of dead letters."""
+    return state is not None and _RUN_OF_A_REPLAY.fullmatch(state.query) is not None
+
+
+def is_user_of_replay(commit_user: str) -> bool:
+    """Whether a snapshot of this commit user, which ends with the run's id, is of a replay of dead letters."""
+    return _RUN_OF_A_REPLAY.fullmatch("-".join(commit_user.rsplit("-", 2)[1:])) is not None
 
 
 class RepairJournal(FileJournal):
@@ -40,6 +55,10 @@ class RepairJournal(FileJournal):
     def runs(self) -> list[str]:
         """The ids of the bounded runs that were marked published."""
         return self._runs.names()
+
+    def replays(self) -> list[str]:
+        """The ids of the runs that were planned here to replay dead letters."""
+        return sorted(self._io.names(os.path.join(self._dir, REPLAYS)))
 
     def give_up(
         self,

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from streamsink import shell
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt, Retryable
 from streamsink.locks.lock import UNAVAILABLE, Lease, Lock, LockTerms
@@ -82,6 +83,6 @@ class FileLock(Lock):
         except ValueError as broken:
             raise Corrupt(
                 f"{self._token_path}: not a lock's token. It holds no data: make sure that no writer runs, and delete "
-                "it",
+                f"it {shell.discard(self._token_path)}",
                 kind="lock.token",
             ) from broken

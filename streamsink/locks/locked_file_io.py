@@ -153,6 +153,9 @@ class LockedFileIO(FileIO):
     def settled(self, path: str) -> None:
         self._inner.settled(path)
 
+    def doubt(self, path: str, root: str) -> None:
+        self._inner.doubt(path, root)
+
     def sync_dir(self, path: str) -> None:
         self._inner.sync_dir(path)
 
@@ -218,6 +221,9 @@ class LockedFileIO(FileIO):
 
     def delete_tree(self, path: str) -> None:
         self._inner.delete_tree(path)
+
+    def delete_empty_folder(self, path: str) -> None:
+        self._inner.delete_empty_folder(path)
 
     def delete_unfinished(self, folder: str, beginning: str = "") -> None:
         self._inner.delete_unfinished(folder, beginning)

@@ -42,6 +42,6 @@ def compact(
     with told_of(root, "maintenance.compact"):
         if spark is None:
             return of_table(store.open(), root, given, partitions, full=full, dry_run=dry_run)
-        from streamsink.spark.compact_job import by_tasks
+        from streamsink.spark.query.compact_job import by_tasks
 
         return of_table(store.open(), root, given, partitions, full=full, dry_run=dry_run, by=by_tasks(spark, store))

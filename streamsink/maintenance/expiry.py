@@ -160,16 +160,38 @@ def expire_tags(
 
 
 def trigger_tag_automatic_creation(
-    path: Path, *, journals: Sequence[str] = (), options: SinkOptions | None = None, **settings: Any
+    path: Path,
+    *,
+    dry_run: bool = False,
+    journals: Sequence[str] = (),
+    options: SinkOptions | None = None,
+    **settings: Any,
 ) -> list[str]:
     """Make the tags that are due by the table's options ``tag.automatic-creation`` and others. Returns their names."""
     from streamsink.table.care.auto_tags import TagCreation
 
     def do(table: "Table", needing: "Needing") -> list[str]:
-        return TagCreation(table, needing).run()
+        creation = TagCreation(table, needing)
+        return list(creation.plan().due) if dry_run else creation.run()
 
     name = "trigger_tag_automatic_creation"
     return _with_table(path, name, do, journals, SinkOptions.of(os.fspath(path), settings, options))
+
+
+def expire_consumers(
+    path: Path, *, dry_run: bool = False, options: SinkOptions | None = None, **settings: Any
+) -> "ConsumerPlan":
+    """Delete the consumers that have been silent for longer than the table's option ``consumer.expiration-time``.
+
+    Returns those that were deleted; none without that option. A reader that goes on under such a name begins anew.
+    """
+    from streamsink.table.care.expire_consumers import delete_consumers, silent
+
+    def do(table: "Table", needing: "Needing") -> "ConsumerPlan":
+        planned = silent(table)
+        return planned if dry_run else delete_consumers(table, planned)
+
+    return _with_table(path, "expire_consumers", do, (), SinkOptions.of(os.fspath(path), settings, options))
 
 
 def clear_consumers(

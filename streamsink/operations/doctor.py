@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from streamsink import shell
 from streamsink.commands.verify import verify
 from streamsink.errors import Corrupt
 from streamsink.operations.holds import ALIVE, look_at_hold
@@ -20,7 +21,8 @@ from streamsink.table.table import is_table, open_table
 
 _APPLICATION = re.compile(r"application '([^']+)'")
 _RECORD = re.compile(r"/streamsink/([^/\s]+)/record-\d")
-_MISSING = re.compile(r"data file (.+), which does not exist")
+_MISSING = re.compile(r"refers to .*?((?:/|[a-z0-9]+://).+), which does not exist")
+_FILE = re.compile(r"(?:^|^data file |^manifest |^[a-z ]+ )(/.+?|[a-z0-9]+://.+?)(?=: it | has | says | cannot )")
 # By the kind of a finding, the command that mends it, if there is one for all cases.
 _RECOVER, _GIVE_UP = "recover {path} -a {application}", "recover {path} -a {application} --give-up"
 _COMMANDS = {
@@ -31,15 +33,20 @@ _COMMANDS = {
     "journal.missing-record": _GIVE_UP,
     "journal.corrupt": _GIVE_UP,
     "file.missing": "drop-missing {path}",
+    "hint.future": "discard {file}",
 }
-# What to do where no command does it.
-_RESTORE = "Restore the file from a backup"
+# What to do where it is for a person to choose.
+_DAMAGED = (
+    "Restore the file {restore}; or, if it is a data file whose rows are lost, delete it {discard} and run "
+    "'streamsink drop-missing {path} --yes'."
+)
 _BY_HAND = {
-    "hint.future": "Delete that file; the next commit makes it anew.",
-    "file.size": f"{_RESTORE}; or, of a data file whose rows are lost, delete it and run 'streamsink drop-missing'.",
-    "data.unreadable": f"{_RESTORE}; or, if its rows are lost, delete it and run 'streamsink drop-missing'.",
-    "data.rows": f"{_RESTORE}; or, if its rows are lost, delete it and run 'streamsink drop-missing'.",
-    "journal.missing": "The query's next start begins a journal anew. If it is not used any more: streamsink retire.",
+    "file.size": _DAMAGED,
+    "data.unreadable": _DAMAGED,
+    "data.rows": _DAMAGED,
+    "data.columns": _DAMAGED,
+    "journal.missing": "The query's next start begins a journal anew. If it is not used any more: 'streamsink retire "
+    "{path} -a {application} --yes'.",
 }
 
 
@@ -97,11 +104,36 @@ def _of_finding(root: str, finding: Finding, lives: Callable[[str], bool], live:
         return Diagnosis(finding.severity, kind, f"{text}. Its driver runs.", "")
     command = _COMMANDS.get(kind, "")
     if kind == "file.missing" and _path_in(finding.message) not in live:
-        command, text = "", f"{text}. {_RESTORE}. Only data files of the newest snapshot can be dropped instead"
+        restore = shell.restore(_path_in(finding.message))
+        command, text = "", f"{text}. Restore it {restore}. Only data files of the newest snapshot can be dropped"
     if "{application}" in command and not application:
         command = ""
-    by_hand = f" {_BY_HAND[kind]}" if kind in _BY_HAND else ""
-    return Diagnosis(finding.severity, kind, f"{text}.{by_hand}", _typed(command, root, application))
+    file = _FILE.search(finding.message)
+    ways = _Ways(root, application, file[1] if file else "")
+    by_hand = f" {ways.in_text(_BY_HAND[kind])}" if kind in _BY_HAND and "Restore it" not in text else ""
+    return Diagnosis(finding.severity, kind, f"{text}.{by_hand}", ways.typed(command))
+
+
+@dataclass(frozen=True)
+class _Ways:
+    """What commands are given. file: the one that a finding names, '' for none."""
+
+    root: str
+    application: str
+    file: str = ""
+
+    def typed(self, command: str) -> str:
+        """The command as it is typed; '' for none."""
+        if not command or "{file}" in command and not self.file:
+            return ""
+        path, file = shlex.quote(self.root), shlex.quote(self.file)
+        return f"streamsink {command.format(path=path, file=file, application=self.application)}"
+
+    def in_text(self, text: str) -> str:
+        """Advice, with commands in it."""
+        restore, discard = shell.restore(self.file), shell.discard(self.file)
+        path = shlex.quote(self.root)
+        return text.format(path=path, application=self.application, restore=restore, discard=discard)
 
 
 def _path_in(message: str) -> str:
@@ -122,12 +154,8 @@ def _of_journal(root: str, look: JournalLook, lives: Callable[[str], bool]) -> I
             DAMAGE if bad else NOTE,
             "pending.files-gone" if record.gone else "journal.corrupt" if bad else "checkpoint.pending",
             f"{what}, and {bad}" if bad else f"{what}: the next start publishes it",
-            _typed(command, root, look.application),
+            _Ways(root, look.application).typed(command),
         )
-
-
-def _typed(command: str, root: str, application: str) -> str:
-    return f"streamsink {command.format(path=shlex.quote(root), application=application)}" if command else ""
 
 
 def is_ill(found: Sequence[Diagnosis]) -> bool:

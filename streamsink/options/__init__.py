@@ -2,6 +2,9 @@
 
 from streamsink.options.groups import (
     ASYNC,
+    COMPACTION_AUTO,
+    COMPACTION_DRIVER,
+    COMPACTION_TASKS,
     LARGE_BATCHES_AUTO,
     LARGE_BATCHES_SPARK,
     LARGE_BATCHES_TASKS,
@@ -26,6 +29,9 @@ from streamsink.options.sink_options import SinkOptions, with_word, words_of
 
 __all__ = [
     "ASYNC",
+    "COMPACTION_AUTO",
+    "COMPACTION_DRIVER",
+    "COMPACTION_TASKS",
     "LARGE_BATCHES_AUTO",
     "LARGE_BATCHES_SPARK",
     "LARGE_BATCHES_TASKS",

@@ -20,6 +20,9 @@ ASYNC = "async"
 LARGE_BATCHES_AUTO = "auto"
 LARGE_BATCHES_SPARK = "spark"
 LARGE_BATCHES_TASKS = "tasks"
+COMPACTION_AUTO = "auto"
+COMPACTION_DRIVER = "driver"
+COMPACTION_TASKS = "tasks"
 SNAPSHOT_PER_CHECKPOINT = "snapshot-per-checkpoint"
 ONE_SNAPSHOT = "one-snapshot"
 
@@ -194,12 +197,23 @@ class CompactionOptions:
     compaction: bool = option(False)
     """A thread of the driver lets small files of the table become few, while a streaming query writes batches, which
     never wait for it. Paimon's options of the table say what small is. A bounded job has no such thread."""
+    compaction_by: str = option(COMPACTION_AUTO, choices=(COMPACTION_AUTO, COMPACTION_DRIVER, COMPACTION_TASKS))
+    """Who writes small files again. `"driver"`: the thread itself. `"tasks"`: tasks of jobs of the query's Spark
+    session, in a group (and, with Spark's FAIR scheduler, a pool) of their own. `"auto"`: tasks where one look at a
+    table finds more than `compaction_driver_max_bytes`; the driver from the first job on that fails. Where the session
+    can run one task only, the driver does it in any case.
+    """
+    compaction_driver_max_bytes: int = option(256 * 1024 * 1024, least=0, expert=True)
+    """`compaction_by="auto"`: the driver writes again so many bytes of small files that one look at a table finds; more
+    of them are for tasks."""
     compaction_interval_ms: int = option(60_000, least=1)
     """Time in ms between two looks at the table."""
     compaction_bytes_per_hour: int = option(16 * 2**30, least=1)
-    """Bytes of small files that are written again in an hour at most; up to a quarter of it at once."""
+    """Bytes of small files that are written again in an hour at most, by whomever; up to a quarter of it at once."""
     compaction_core_percent: int = option(25, least=1)
-    """Share of the driver's time that it takes of one core; it sleeps the rest."""
+    """The driver: the share of one core that it takes of its own time; it sleeps the rest. Tasks: the share of the
+    tasks that the session can run at one time; so many run at once, one at least and never all. Where one is more than
+    the share, it is paused behind each job."""
     compaction_rewrites: int = option(2, least=1, expert=True)
     """How often each byte is written again, about, until it is in a file of the target size. More of it leaves readers
     fewer files."""

@@ -46,6 +46,8 @@ class Settings(TypedDict, total=False):
     maintenance: bool
     maintenance_interval_ms: int
     compaction: bool
+    compaction_by: Literal["auto", "driver", "tasks"]
+    compaction_driver_max_bytes: int
     compaction_interval_ms: int
     compaction_bytes_per_hour: int
     compaction_core_percent: int

@@ -6,6 +6,8 @@ Tests do what it says, as it says it.
 import hashlib
 import shlex
 
+from streamsink.shell import in_a_shell
+
 # Said where batches never came to the sink.
 CALLED_FOR_EVERY_BATCH = (
     "If your batch function does not call the sink for a batch without rows, change that first: call it for every "
@@ -44,11 +46,6 @@ def give_up_at_once(path: str, application: str, is_table: bool) -> str:
         f"stop the query and call streamsink.give_up({of}, application={application!r}){said} {shell}: it forgets what "
         "can never be published, with what was recorded after it, and says from where the source is read again"
     )
-
-
-def in_a_shell(*words: str) -> str:
-    """The same as a command line, in brackets, for a message. words: behind the name of the program."""
-    return f"(in a shell: streamsink {shlex.join(words)})"
 
 
 def delete_damaged(path: str) -> str:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from streamsink import shell
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Misuse
 from streamsink.journal.file_journal import JOURNAL_DIR
@@ -37,10 +38,11 @@ def open_folder(file_io: FileIO, path: str, visible: str) -> Destination:
         found = f"{visible} is not empty" if file_io.entries(f"{above}/{below}") else _has_records(file_io, path)
         if found:
             raise Misuse(
-                f"{path}: the file 'id' is gone, and {found}. Nothing was written. Restore the file. Without a backup: "
+                f"{path}: the file 'id' is gone, and {found}. Nothing was written. Restore the file "
+                f"{shell.restore(name)}. Without a backup: "
                 "its text is what the state of any manifest or record of a journal here has as 'table_id', up to a '/' "
                 "where there is one. Only if the destination was emptied on purpose, with all that it had, remove the "
-                f"folder {path}/{JOURNAL_DIR} instead",
+                f"folder {path}/{JOURNAL_DIR} instead {shell.discard(f'{path}/{JOURNAL_DIR}')}",
                 kind="destination.no-id",
             )
         file_io.make_dir(path)
@@ -131,7 +133,8 @@ def place_files(file_io: FileIO, path: str, record: Committable, *, keep: bool =
             file_io.place(f"{path}/{file.staged}", f"{path}/{file.final}", keep)
         except FileNotFoundError as gone:
             raise Corrupt(
-                f"{path}/{file.final} is gone. Nothing was published. Restore it. "
+                f"{path}/{file.final} is gone. Nothing was published. Restore it "
+                f"{shell.restore(f'{path}/{file.final}')}. "
                 f"{ways.give_up(path, record.application, is_table=False)}",
                 kind="pending.files-gone",
             ) from gone

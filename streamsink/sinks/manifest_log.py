@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from streamsink import shell
 from streamsink.errors import Corrupt, Fenced, Retryable
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.storage.file_io import FileIO
@@ -180,6 +181,6 @@ class ManifestLog:
         except (ValueError, KeyError, TypeError, AttributeError) as broken:
             raise Corrupt(
                 f"{path} is damaged: expected a manifest, a JSON object with the state of a record. Nothing was "
-                "published. Restore the file from a backup",
+                f"published. Restore the file {shell.restore(path)}",
                 kind="destination.manifest-corrupt",
             ) from broken

@@ -55,7 +55,6 @@ class Run:
         self.query = batch.query
         self.sizes = Sizes()
         self.at_end: Callable[[], None] = _nothing  # what else waits for the last publishing
-        self.before_batch: Callable[[], None] = _nothing  # raises what has failed beside the batches
         self._columns: tuple[StructType, Sequence[DataField]] | None = None
         self._has_ended = has_ended
         self._is_bounded = batch.batch_id == END_OF_INPUT

@@ -236,6 +236,15 @@ class FileIO(Folders):
         self._calls.rmdir(path)
         self._settled.discard(path)
 
+    def delete_empty_folder(self, path: str) -> None:
+        """Remove a folder in which nothing is; does nothing to any other one, nor in a store without folders.
+
+        Idempotent. Who is about to create a name in it makes it again.
+        """
+        self._calls.rmdir(path)
+        self._settled.discard(path)
+        self._takes_names.discard(path)
+
     def delete_unfinished(self, folder: str, beginning: str = "") -> None:
         """Remove below ``folder`` what dead writers never closed, in a store whose listings do not show such files.
 

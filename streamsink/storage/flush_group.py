@@ -45,8 +45,10 @@ class FlushGroup:
         self._folders[path] = None
 
     def made_dir(self, path: str) -> None:
-        """Add a folder that was just made: its own name becomes durable too."""
-        self.sync_dir(os.path.dirname(path))
+        """Add a folder that was just made: its own name becomes durable too, unless somebody else has deleted it by
+        then, or the folders above it, because nothing was in them.
+        """
+        self._folders.setdefault(os.path.dirname(path), None)
         self._made.append(path)
 
     def flush(self) -> None:
@@ -54,15 +56,21 @@ class FlushGroup:
 
         Raises the first error; then none of it may be assumed durable.
         """
-        actions = [file.finish for file in self._files] + [
-            partial(self._io.sync_dir, folder) for folder in self._folders
-        ]
+        actions = [file.finish for file in self._files] + [partial(self._sync, folder) for folder in self._folders]
         try:
             self._io.at_once(actions)
             for folder in self._made:
                 self._io.settled(folder)
         finally:
             self.give_up()
+
+    def _sync(self, folder: str) -> None:
+        try:
+            self._io.sync_dir(folder)
+        except FileNotFoundError:
+            if not any(os.path.dirname(made) == folder for made in self._made):
+                raise
+            # Whoever places a file makes it again, and the folders above it.
 
     def give_up(self) -> None:
         """Close and forget what is not flushed. Idempotent; never raises."""

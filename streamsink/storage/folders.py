@@ -4,6 +4,7 @@ A name that was created in a folder survives a power failure only after the fold
 name is such a name in its parent, and so on up to the root.
 """
 
+import contextlib
 import os
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,6 +14,8 @@ from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.reading import Reading
 
 _Result = TypeVar("_Result")
+# So often a folder is made anew that somebody else deletes meanwhile, because nothing is in it.
+_TIMES = 4
 
 
 class Folders(Reading):
@@ -29,6 +32,9 @@ class Folders(Reading):
 
     def make_dir(self, path: str) -> None:
         """Make the folder and its parents where they are missing. Each folder that was made is durable afterwards."""
+        _again(lambda: self._make_dir(path))
+
+    def _make_dir(self, path: str) -> None:
         for folder in self._missing(path):
             self._settled.discard(folder)
             self._calls.mkdir(folder)
@@ -48,12 +54,22 @@ class Folders(Reading):
         """
         if folder in self._takes_names:
             return
-        self._begin_names(folder, staging, group)
+        _again(lambda: self._begin_names(folder, staging, group))
         self._takes_names.add(folder)
 
     def settled(self, path: str) -> None:
         """Note that the folder's own name is durable now."""
         self._settled.add(path)
+
+    def doubt(self, path: str, root: str) -> None:
+        """Forget that the names of this folder, and of those above it up to ``root``, are durable.
+
+        Called where others delete folders in which nothing is left: the folder that is there may be another one, which
+        another process has made.
+        """
+        while path.startswith(f"{root}/"):
+            self._settled.discard(path)
+            path = os.path.dirname(path)
 
     def sync_dir(self, path: str) -> None:
         """Make durable the names created in this folder so far, and the folder's own path.
@@ -89,9 +105,22 @@ class Folders(Reading):
         self._calls.check_link(staging, folder)
 
     def _in_dir(self, path: str, action: Callable[[], _Result]) -> _Result:
-        """Run ``action``. If the folder of ``path`` is missing, make it and run ``action`` again."""
-        try:
-            return action()
-        except FileNotFoundError:
-            self.make_dir(os.path.dirname(path))
-            return action()
+        """Run ``action``. As long as the folder of ``path`` is missing, make it and run ``action`` again."""
+        folder = os.path.dirname(path)
+        for again in range(_TIMES):
+            try:
+                return action()
+            except FileNotFoundError:
+                if again and not self._missing(folder):
+                    raise
+                self.make_dir(folder)
+        return action()
+
+
+def _again(action: Callable[[], None]) -> None:
+    """Run ``action``, which makes folders, anew where one of them has gone meanwhile."""
+    for _ in range(_TIMES - 1):
+        with contextlib.suppress(FileNotFoundError):
+            action()
+            return
+    action()

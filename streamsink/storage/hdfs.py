@@ -35,6 +35,7 @@ _MEANING = {
     "FileAlreadyExistsException": errno.EEXIST,
     "QuotaExceededException": errno.EDQUOT,
     "SafeModeException": errno.EROFS,
+    "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
 }
 
 
@@ -100,6 +101,14 @@ class HdfsCalls(Calls):
 
     def unlink(self, path: str) -> bool | None:
         return self._call(path, lambda client, at: client.delete(at, False))
+
+    def rmdir(self, path: str) -> None:
+        """Remove a folder if it is empty, which the NameNode decides in one transaction."""
+        try:
+            self._call(path, lambda client, at: client.delete(at, False))
+        except OSError as refused:
+            if refused.errno != errno.ENOTEMPTY:
+                raise
 
     def name_limits(self, path: str) -> NameLimits:
         return NameLimits(self._most_name_bytes or None, _MOST_PATH_CHARACTERS, self._root)

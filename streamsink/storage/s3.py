@@ -241,6 +241,9 @@ class S3FileIO(DistantFileIO):
     def delete_tree(self, path: str) -> None:
         self._s3.remove_tree(path)
 
+    def delete_empty_folder(self, path: str) -> None:
+        """Does nothing: there are no folders."""
+
     def delete_unfinished(self, folder: str, beginning: str = "") -> None:
         for path, upload in self._s3.unfinished(folder, beginning):
             self._s3.abort(path, upload)

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamsink import shell
 from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.snapshots import Snapshots
@@ -139,7 +140,7 @@ def states_in(snapshot: Snapshot, path: str) -> dict[str, Any] | None:
     except (ValueError, TypeError, OSError, zlib.error) as broken:
         raise Corrupt(
             f"{path}: its property {PREFIX}* is not valid JSON, nor a compressed one; the snapshot was altered. "
-            "Nothing was written. Restore the file from a backup, or roll the table back to an older snapshot",
+            f"Nothing was written. Restore the file {shell.restore(path)}, or roll the table back to an older snapshot",
             kind="snapshot.state",
         ) from broken
 

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from streamsink import shell
 from streamsink.errors import Misuse
 from streamsink.format.binary_row import decode_physical
 from streamsink.format.manifest import FileKind, Identity
@@ -226,7 +227,7 @@ def positive(options: Mapping[str, str], name: str, default: str, units: Mapping
     if not number.isdigit() or int(number) == 0 or unit not in units:
         raise Misuse(
             f"the table's option '{name}' is {options.get(name)!r}, expected a positive number such as '{default}'. "
-            "Nothing was written. Set it right with ALTER TABLE",
+            f"Nothing was written. Set it right with ALTER TABLE {shell.set_option('PATH', name)}",
             kind="table.bad-option",
         )
     return int(number) * units[unit]

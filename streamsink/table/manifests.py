@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
+from streamsink import shell
 from streamsink.errors import Corrupt
 from streamsink.format.binary_row import decode_physical
 from streamsink.format.index_manifest import IndexManifestEntry, read_index_manifest
@@ -276,8 +277,8 @@ class Manifests:
             return self._io.read(path)
         except FileNotFoundError as missing:
             raise Corrupt(
-                f"{path}: the manifest is missing, although a snapshot refers to it; restore it from a backup, or roll "
-                "the table back to a snapshot that is whole",
+                f"{path}: the manifest is missing, although a snapshot refers to it; restore it "
+                f"{shell.restore(path)}, or roll the table back to a snapshot that is whole",
                 kind="manifest.missing",
             ) from missing
 

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 
+from streamsink import shell
 from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.format.schema import TableSchema
 from streamsink.storage.file_io import FileIO
@@ -33,7 +34,8 @@ class Schemas:
                 data = self._io.read(path)
             except FileNotFoundError as missing:
                 raise Corrupt(
-                    f"{path}: the schema file is missing, although the table refers to it; restore it from a backup",
+                    f"{path}: the schema file is missing, although the table refers to it; restore it "
+                    f"{shell.restore(path)}",
                     kind="schema.missing",
                 ) from missing
             self._known[schema_id] = TableSchema.from_json(data, path)
@@ -83,7 +85,8 @@ class Schemas:
             f"{self._at.root}: {self._at.schema(missing[0])} does not exist, and files that are to be published were "
             f"written with schema {missing[0]} (there are: {', '.join(there) or 'none'}): the table's metadata was "
             "restored from an older copy, or the file was deleted. Nothing was published, and what was pre-committed "
-            f"is safe in the journal. Put schema-{missing[0]} back from a backup; or make the same change of the "
+            f"is safe in the journal. Put schema-{missing[0]} back "
+            f"{shell.restore(self._at.schema(missing[0]))}; or make the same change of the "
             "schema again, which gives the same columns the same ids. Then start the query again",
             kind="schema.gone",
         )

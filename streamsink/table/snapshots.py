@@ -1,5 +1,6 @@
 """The chain of a table's snapshots: finding the newest one, and reading one by its number."""
 
+from streamsink import shell
 from streamsink.clock import Clock
 from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
@@ -176,5 +177,7 @@ class Snapshots:
 def _decode(data: bytes, path: str, snapshot_id: int) -> Snapshot:
     snapshot = Snapshot.from_json(data, path)
     if snapshot.id != snapshot_id:
-        raise Corrupt(f"{path}: it says it is snapshot {snapshot.id}; restore it from a backup", kind="snapshot.id")
+        raise Corrupt(
+            f"{path}: it says it is snapshot {snapshot.id}; restore it {shell.restore(path)}", kind="snapshot.id"
+        )
     return snapshot

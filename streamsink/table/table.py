@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from streamsink import shell
 from streamsink.clock import Clock
 from streamsink.errors import Conflict, Misuse
 from streamsink.faults import fault_point
@@ -118,15 +119,15 @@ def open_table(file_io: FileIO, root: str, *, for_writing: bool) -> Table:
     layout = Layout(root)
     if layout.branch and not is_table(file_io, layout.main):
         raise _missing(layout.main)
-    if for_writing:
-        # The writer of the newest schema may have died before the name of its file was durable.
-        file_io.sync_dir(layout.schema_dir)
     try:
         table = Table(file_io, root)
     except Misuse as gone:
         if gone.kind != "table.gone":
             raise
         raise _missing(root) from gone
+    if for_writing:
+        # The writer of the newest schema may have died before the name of its file was durable.
+        file_io.sync_dir(layout.schema_dir)
     check = check_writable if for_writing else check_readable
     try:
         check(table.known_schema)
@@ -140,7 +141,8 @@ def _missing(root: str) -> Misuse:
     if layout.branch:
         return Misuse(
             f"{layout.main}: there is no branch '{layout.branch}'. Nothing was written. Create it: "
-            f"streamsink.maintenance.create_branch({layout.main!r}, {layout.branch!r})",
+            f"streamsink.maintenance.create_branch({layout.main!r}, {layout.branch!r}) "
+            f"{shell.in_a_shell('branch', 'create', layout.main, layout.branch)}",
             kind="branch.missing",
         )
     return Misuse(
@@ -230,21 +232,36 @@ def create_table(
     return table
 
 
-def _way_on(file_io: FileIO, root: str, found: Sequence[str]) -> str:
-    """What to add to the message when the folder holds only what a driver at work leaves after its table was dropped.
+def leftovers_of(file_io: FileIO, root: str) -> list[str]:
+    """Names of what a folder holds when that is only what a driver at work leaves after its table was dropped.
 
-    That is its journal, manifests, data files or hints. For any other folder the text is empty.
+    That is its journal, manifests, data files or hints. For any other folder, and for a table, there are none.
     """
     layout = Layout(root)
-    ours = {JOURNAL_DIR, os.path.basename(layout.manifest_dir)}
+    if is_table(file_io, root):
+        return []
+    return _leftovers(file_io, layout, _foreign_entries(file_io, root, file_io.names(layout.schema_dir)))
+
+
+def _leftovers(file_io: FileIO, layout: Layout, found: Sequence[str]) -> list[str]:
+    manifests = os.path.basename(layout.manifest_dir)
+    ours = {JOURNAL_DIR, manifests}
     if set(file_io.names(layout.snapshot_dir)) <= {
         os.path.basename(hint) for hint in (layout.latest_hint, layout.earliest_hint)
     }:
         ours.add(os.path.basename(layout.snapshot_dir))
-    if not all(name in ours or _DATA_FOLDER.fullmatch(name) for name in found):
-        return ""
-    paths = " and ".join(os.path.join(root, name) for name in found)
-    return f"; or, if the table was dropped on purpose, remove {paths} as well, when no query writes here"
+    others = [name for name in found if name not in ours]
+    # Folders of partitions alone may be somebody's data.
+    is_ours = all(map(_DATA_FOLDER.fullmatch, others)) and (manifests in found or not others)
+    return list(found) if is_ours else []
+
+
+def _way_on(file_io: FileIO, root: str, found: Sequence[str]) -> str:
+    """What to add to the message when the folder holds only what a dropped table has left; else ''."""
+    left = _leftovers(file_io, Layout(root), found)
+    paths = " and ".join(os.path.join(root, name) for name in left)
+    how = f"remove {paths} as well, when no query writes here {shell.discard(root)}"
+    return f"; or, if the table was dropped on purpose, {how}" if left else ""
 
 
 def _foreign_entries(file_io: FileIO, root: str, schemas: Sequence[str], ours: Collection[str] = ()) -> list[str]:

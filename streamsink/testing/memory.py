@@ -116,6 +116,8 @@ class MemoryCalls(PosixLikeCalls):
         return True
 
     def check_link(self, source: str, target: str) -> None:
+        if target not in self._dirs and target not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", target)
         if target not in self._dirs:
             raise NotADirectoryError(errno.ENOTDIR, "no folder", target)
 
@@ -133,11 +135,15 @@ class MemoryCalls(PosixLikeCalls):
             self._dirs.discard(path)
 
     def sync_dir(self, path: str) -> None:
+        if path not in self._dirs:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", path)
         with _SYNCING:
             elsewhere = {n: f for n, f in self._durable_names.items() if _folder_of(n) != path}
             self._durable_names = elsewhere | {n: f for n, f in list(self._names.items()) if _folder_of(n) == path}
             children = {d for d in list(self._dirs) if _folder_of(d) == path}
-            self._durable_dirs = {d for d in self._durable_dirs if _folder_of(d) != path or d == "/"} | children
+            gone = {d for d in self._durable_dirs if _folder_of(d) == path and d != "/"} - children
+            left = {d for d in self._durable_dirs if not any(f"{d}/".startswith(f"{each}/") for each in gone)}
+            self._durable_dirs = left | children
 
     def sync_file(self, path: str) -> None:
         file = self._names[path]

@@ -31,6 +31,12 @@ def orders(lake) -> str:
     return str(lake / "lake" / "shop.db" / "orders")
 
 
+@pytest.fixture
+def clicks(lake) -> str:
+    """The table of which each third row is a dead letter."""
+    return str(lake / "lake" / "shop.db" / "clicks")
+
+
 def run(*arguments: str, code: int = 0) -> Result:
     """Run a command, which must end with this exit code, and without a traceback."""
     done = CliRunner().invoke(cli, arguments)

@@ -127,7 +127,7 @@ def test_a_manifest_that_is_gone_is_no_case_for_a_command(table):
     _gone(table, "manifest/manifest-list-*")
     found = said("doctor", table, code=1)["findings"]
     assert [each["command"] for each in found if each["kind"] == "file.missing"] == [""]
-    assert any("Restore the file from a backup" in each["text"] for each in found)
+    assert any("Restore it from a backup ('streamsink restore /" in each["text"] for each in found)
 
 
 def test_a_folder_that_is_nothing_is_refused(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 
 import click
 import pytest
@@ -25,6 +26,9 @@ EXAMPLES = [
 @pytest.mark.parametrize("line", EXAMPLES)
 def test_an_example_of_the_help_runs(lake, line):
     """It ends with 0, or with 1 for findings, and says something; with --json it says one document."""
+    shutil.copytree(lake / "lake" / "shop.db" / "orders", lake / "backup" / "orders")
+    (lake / "checkpoints" / "orders").mkdir(parents=True)
+    (lake / "checkpoints" / "orders" / "metadata").write_text("{}")
     prompt, program, *arguments = shlex.split(line)
     assert (prompt, program) == ("$", "streamsink")
     before = _names(lake)

@@ -107,7 +107,7 @@ def test_an_option_of_the_query_is_read_as_it_is_declared(orders):
     assert said("recover", orders, "-o", "x=1", code=3)["error"]["kind"] == "option.unknown"
     assert said("recover", orders, "-o", "journal_retain=x", code=3)["error"]["kind"] == "option.value"
     good = ("journal_retain=7", "flush=false", "partition_by=dt", "accept_as_new=123456789012", "adopt_from_batch=3")
-    run("recover", orders, *(part for text in good for part in ("-o", text)))
+    run("recover", orders, *(part for text in good for part in ("-o", text)), code=1)
 
 
 def test_a_table_in_a_pipe_is_plain_text():

@@ -40,7 +40,7 @@ def _goes_on(table: str) -> None:
 
 def test_what_is_pending_is_published_and_the_query_goes_on(orders):
     """Its batch comes again, and is skipped."""
-    shown = said("recover", orders)
+    shown = said("recover", orders, code=1)
     assert [each["record"] for each in shown["journals"][0]["pending"]] == [4] and _ids(orders) == list(range(30))
     [done] = said("recover", orders, "--yes")["recovered"]
     assert (done["application"], done["checkpoints"]) == ("streamsink", [3]) and _ids(orders) == list(range(40))
@@ -81,7 +81,7 @@ def test_nothing_is_done_while_the_driver_lives(orders):
     try:
         refused = said("recover", orders, "--yes", code=3)
         assert refused["error"]["kind"] == "application.in-use"
-        held = said("unlock", orders, "-a", "streamsink")
+        held = said("unlock", orders, "-a", "streamsink", code=3)
         assert held["state"] == "alive" and held["pid"] == held["owner"]["pid"]
         assert said("unlock", orders, "-a", "streamsink", "--yes", code=3)["error"]["kind"] == "unlock.alive"
     finally:
@@ -143,7 +143,7 @@ def test_a_word_that_nobody_knows_is_a_finding(orders):
 
 def test_a_query_is_retired_only_when_nothing_is_pending(orders):
     """The dry run says so, too."""
-    assert "would be refused" in run("retire", orders, "-a", "streamsink").stdout
+    assert run("retire", orders, "-a", "streamsink", code=3).stderr.startswith("retire.pending: ")
     assert said("retire", orders, "-a", "streamsink", "--yes", code=3)["error"]["kind"] == "retire.pending"
     run("recover", orders, "--yes")
     assert said("retire", orders, "-a", "streamsink", "--yes")["retired"]
@@ -155,7 +155,7 @@ def test_a_query_whose_journal_is_lost_is_shown_before_it_is_retired(orders):
     run("recover", orders, "-a", "streamsink", "--yes")
     shutil.rmtree(Path(orders) / "streamsink")
     assert "streamsink retire" in run("doctor", orders).stdout
-    assert "the state of 'streamsink' would be removed" in run("retire", orders, "-a", "streamsink").stdout
+    assert "the state of 'streamsink' would be removed" in run("retire", orders, "-a", "streamsink", code=1).stdout
     assert said("retire", orders, "-a", "streamsink", "--yes")["retired"]
     assert said("retire", orders, "-a", "streamsink", code=3)["error"]["kind"] == "journal.unknown"
 
@@ -169,7 +169,7 @@ def test_the_path_of_a_table_of_its_own_is_to_be_given(orders):
 
 def test_a_system_that_does_not_tell_is_no_free_name(orders, monkeypatch):
     monkeypatch.setattr(holds, "_LOCKS", "/none")
-    assert "does not tell" in run("unlock", orders, "-a", "streamsink").stdout
+    assert "does not tell" in run("unlock", orders, "-a", "streamsink", code=3).stdout
 
 
 def test_the_table_s_lock_is_looked_at(orders):
@@ -195,7 +195,7 @@ def test_a_sink_that_is_no_table_is_recovered_by_its_name(lake):
     refused = said("recover", path, "-a", "streamsink", "--yes", code=3)["error"]
     assert refused["kind"] == "sink.no-tables" and "--sink MODULE:NAME" in refused["message"]
     words = found["command"].replace("MODULE:NAME", "own:sink").split()[1:]
-    assert [each["record"] for each in said(*words)["journals"][0]["pending"]] == [4]
+    assert [each["record"] for each in said(*words, code=1)["journals"][0]["pending"]] == [4]
     assert said(*words, "--yes")["recovered"][0]["checkpoints"] == [3]
     assert said("pending", path)["journals"][0]["pending"] == [] and said("doctor", path)["findings"] == []
 

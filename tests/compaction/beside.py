@@ -3,17 +3,18 @@
 from collections import Counter
 
 from streamsink.clock import IdSource
-from streamsink.compaction.compactor import Compactor
+from streamsink.compaction.compactor import By, Compactor
 from streamsink.compaction.plan import pack_all
 from streamsink.errors import Corrupt
 from streamsink.storage.file_io import DistantFileIO
 from streamsink.storage.s3 import S3FileIO
+from streamsink.table.commit.changes import Changes
 from streamsink.table.read.scan import data_file_path, read_arrow
 from streamsink.table.table import Table, open_table
 from streamsink.testing.memory import MemoryCalls
 from tests.crash.world import World, memory_world
 from tests.storage.memory_s3 import MemoryS3Calls
-from tests.table.entries import ROOT
+from tests.table.entries import ROOT, commit, part
 
 # Batches before the compaction, and with the one that others add beside it.
 BEFORE = (6, 9, 14)
@@ -42,11 +43,11 @@ def opened(world, calls=None) -> Table:
     return open_table(world.file_io(calls or world.calls), world.driver.root, for_writing=True)
 
 
-def compact(world, calls=None, *, abandoned_ms: int = 0, packing=pack_all, **given) -> Compactor:
-    """One compaction over these calls. It takes what other compactions have left for abandoned."""
+def compact(world, calls=None, *, abandoned_ms: int = 0, packing=pack_all, by=By(), **given) -> Compactor:
+    """One compaction over these calls, written by these. It takes what other compactions have left for abandoned."""
     compactor = Compactor(opened(world, calls), world.driver.options, abandoned_ms=abandoned_ms, **given)
     compactor.settle()
-    compactor.do(compactor.plan(packing))
+    compactor.do(compactor.plan(packing), by)
     return compactor
 
 
@@ -119,6 +120,16 @@ def _lists_of(table: Table, snapshot) -> set[str]:
     except Corrupt:
         return set()  # a list that several snapshots share is gone already
     return {snapshot.base_manifest_list, snapshot.delta_manifest_list, *(meta.file_name for meta in metas)}
+
+
+def dropped_with_its_folder(world) -> None:
+    """The partition 'a' is dropped, and goes with its folder when the snapshots before expire."""
+    table = opened(world)
+    live = table.manifests.entries_of(table.snapshots.latest())
+    commit(table, Changes(tuple(e.deleting for e in live if e.partition == part("a"))), kind="OVERWRITE")
+    expired(world)
+    for folder in ("part=a/bucket-0", "part=a"):
+        table.file_io.delete_empty_folder(table.layout.within(folder))
 
 
 def rolled_back(world) -> None:

@@ -195,12 +195,12 @@ def test_orphan_cleaning_leaves_alone_what_a_compaction_may_yet_publish(path, mo
     query.write(5)
     before, publish, cleaned = streamsink.read_arrow(path), Compactor._publish, []
 
-    def sleeps(compactor, attempt, done):
+    def sleeps(compactor, attempt, done, **how):
         for folder, _, names in os.walk(path):
             for name in names:
                 os.utime(f"{folder}/{name}", (1, 1))
         cleaned.append(maintenance.remove_orphan_files(path, dry_run=False).paths)
-        publish(compactor, attempt, done)
+        publish(compactor, attempt, done, **how)
 
     monkeypatch.setattr(Compactor, "_publish", sleeps)
     assert maintenance.compact(path).files_after == 1

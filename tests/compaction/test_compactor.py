@@ -140,9 +140,9 @@ def test_of_a_group_only_the_tasks_are_lost_whose_files_others_have_removed():
     compactor.settle()
     tasks, real = compactor.plan(pack_all), compactor._publish
 
-    def publish(attempt, done):
+    def publish(attempt, done, **how):
         beside.overwritten(world)
-        real(attempt, done)
+        real(attempt, done, **how)
 
     compactor._publish = publish
     compactor.do(tasks)

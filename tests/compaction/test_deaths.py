@@ -106,6 +106,7 @@ OTHERS = [
     beside.stream_goes_on,
     beside.overwritten,
     beside.expired,
+    beside.dropped_with_its_folder,
     beside.rolled_back,
     beside.compacted_by_others,
     beside.stream_goes_on_and_all_expires,

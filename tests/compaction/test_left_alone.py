@@ -171,9 +171,9 @@ def test_rows_that_are_deleted_while_a_compaction_works_cost_the_work_of_that_pa
     compactor.settle()
     tasks, real = compactor.plan(pack_all), compactor._publish
 
-    def publish(attempt, done):
+    def publish(attempt, done, **how):
         _deletes_a_row(world)
-        real(attempt, done)
+        real(attempt, done, **how)
 
     compactor._publish = publish
     compactor.do(tasks)

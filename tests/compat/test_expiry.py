@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.compat, pytest.mark.spark]
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string())])
 FIELDS = parse_ddl("id BIGINT, part STRING")
 OPTIONS = {"compaction.min.file-num": "2", "manifest.merge-min-count": "3"}
+CLEANS = {"snapshot.clean-empty-directories": "true"}
 
 
 def _rows(start, end):
@@ -28,10 +29,10 @@ def _rows(start, end):
 
 
 def _made(java, path) -> None:
-    """A table of twelve snapshots: batches of ours, appends, compactions, an overwrite and a drop of Java's, and three
-    tags, of which two are of one snapshot.
+    """A table of snapshots of many kinds: batches of ours, appends, compactions, an overwrite and drops of Java's, and
+    three tags, of which two are of one snapshot.
     """
-    java.create(path, FIELDS, ["part"], OPTIONS)
+    java.create(path, FIELDS, ["part"], OPTIONS | CLEANS)
     driver = MicroBatchDriver(path, SCHEMA, _rows, SinkOptions.of(path, {"flush": False}))
     checkpoint = SparkCheckpoint(IdSource().new_id())
     for n in range(1, 5):
@@ -39,9 +40,11 @@ def _made(java, path) -> None:
         java.append(path, [(100 + n, "a")])
         if n == 2:
             java.compact(path)
+            java.append(path, [(300, "c")])  # of a partition of which nothing is left in the end
         if n == 3:
             java.overwrite(path, [(200, "b")])
             java.drop_partition(path, {"part": "a"})
+            java.drop_partition(path, {"part": "c"})
     java.compact(path)
     driver.run(local_file_io(False), checkpoint, [4 * k for k in range(1, 6)])
     os.makedirs(f"{path}/tag")
@@ -59,9 +62,11 @@ def _java_expires(java, path, keep: int, limit: int) -> None:
 
 
 def _files(path) -> dict[str, str]:
-    """All files by path relative to the table; of hints also what they say."""
+    """All files, and folders of partitions, by path relative to the table; of hints also what they say."""
     found = {}
     for folder, _, names in os.walk(path):
+        if "part=" in folder:
+            found[os.path.relpath(folder, path)] = "folder"
         for name in names:
             whole = os.path.join(folder, name)
             hint = open(whole).read() if name in ("EARLIEST", "LATEST") else ""
@@ -91,6 +96,7 @@ def test_the_same_files_are_left_as_by_java(java, path, tmp_path):
         java._call("table.Table", table, "deleteTag", ("java.lang.String", name))
         maintenance.delete_tag(tmp_path / "ours0" / "orders", name, flush=False)
         assert _files(tmp_path / "ours0" / "orders") == _files(tmp_path / "theirs0" / "orders"), name
+    assert not (tmp_path / "ours0" / "orders" / "part=c").exists()
 
 
 def test_java_reads_the_time_of_a_tag_of_ours(java, path):

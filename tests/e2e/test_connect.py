@@ -18,6 +18,7 @@ PROGRAM = """
 import json, sys
 from pyspark.sql import SparkSession
 import streamsink
+import streamsink.maintenance
 import streamsink.spark.gateway.running
 
 root = sys.argv[1]
@@ -33,6 +34,7 @@ def note(name, function):
 note("write", lambda: streamsink.write(spark.range(3), f"{root}/lake/write", "r1"))
 note("to_table", lambda: streamsink.to_table(f"{root}/lake/one")(spark.range(3), 0))
 note("to_tables", lambda: streamsink.to_tables(f"{root}/lake/many", "'t'", {"t": {}})(spark.range(3), 0))
+note("compact", lambda: streamsink.maintenance.compact(f"{root}/ready", full=True, spark=spark))
 note("read on S3", lambda: streamsink.spark.gateway.running.check_file_system(spark, "s3a", "s3a://b/t"))
 note("read", lambda: sorted(row.id for row in streamsink.read(spark, f"{root}/ready").collect()))
 print("FOUND=" + json.dumps(found))
@@ -62,6 +64,7 @@ def test_each_function_says_what_it_needs(tmp_path, spark, spark_settings):
         ("write", "lake/write"),
         ("to_table", "lake/one"),
         ("to_tables", "lake/many"),
+        ("compact", "ready"),
         ("read on S3", "s3a://b/t"),
     ):
         _, _, text = found[name]

@@ -5,6 +5,7 @@ from tests.sabotage.defect import Defect
 _EXPIRY, _TAGS = "tests/table/test_expire_snapshots.py", "tests/table/test_tags.py"
 _BESIDE, _BACKGROUND = "tests/crash/test_expire_beside.py", "tests/protocol/test_maintenance.py"
 _ORPHANS, _LISTS = "tests/crash/test_orphan_files.py", "tests/table/test_removal.py"
+_FOLDERS = "tests/table/test_empty_folders.py"
 _PLAN, _REMOVAL = "table/care/expire_snapshots.py", "table/care/removal.py"
 
 OF_CARE = (
@@ -20,7 +21,7 @@ OF_CARE = (
     Defect("a list names files of the table that was copied", "table/care/named.py:DataFile.of",
            "table.layout.relative(data_file_path(table, table.known_schema, entry))", "data_file_path(table, table.known_schema, entry)", (_LISTS,)),
     Defect("snapshots since a pending record was made expire", "sinks/paimon/care/needed.py:_pending",
-           "Needed(_base(table, place, record), ", "Needed(None, ", (_BESIDE,)),
+           "Needed(base, why, ", "Needed(None, why, ", (_BESIDE,)),
     Defect("a record that comes again needs nothing", "sinks/paimon/care/needed.py:_pending",
            "(sequence <= published or of_tables or is_certain(journal, sequence))", "True", (_BESIDE,)),
     Defect("journals of several tables are not asked", "sinks/paimon/care/needed.py:_places",
@@ -28,7 +29,7 @@ OF_CARE = (
     Defect("the journal of dead letters is not asked", "sinks/paimon/care/needed.py:_places",
            'everywhere or any("@" in name and not name.endswith(SUFFIX) for name in states)', "everywhere", (_BESIDE,)),
     Defect("what is retained is not asked again when the snapshots are gone", f"{_REMOVAL}:_carry_out",
-           "unnamed(table, removal, protecting(table, removal.end), needing().files)", "(removal.data, removal.metadata)", (_EXPIRY,)),
+           "unnamed(table, removal, protecting(table, removal.end), needed.files)", "(removal.data, removal.metadata)", (_EXPIRY,)),
     Defect("no list is durable before the first file goes", f"{_REMOVAL}:remove",
            "table.file_io.create_if_absent(path, removal.to_json())", "pass", (_EXPIRY,)),
     Defect("what a dead expiry has left is not finished", f"{_PLAN}:expire",
@@ -52,6 +53,12 @@ OF_CARE = (
     Defect("a table without snapshots keeps nothing of what it went back to", f"{_REMOVAL}:_has_snapshots",
            "not heads or table.snapshots.ids()", "True", (_LISTS,)),
     Defect("journals behind a link are not asked", "sinks/paimon/care/needed.py:_real", "os.path.realpath(path)", "path", (_BESIDE,)),
+    Defect("a folder that others have made again is taken for durable", "sinks/paimon/past/records.py:place",
+           "table.file_io.doubt(folder, table.layout.main)", "pass", (_FOLDERS,)),
+    Defect("a folder that has gone before its first file ends the batch", "storage/flush_group.py:FlushGroup._sync",
+           "any(os.path.dirname(made) == folder for made in self._made)", "False", (_FOLDERS,)),
+    Defect("the folder of a pending record goes", "table/care/empty_folders.py:delete_empty_folders",
+           "if not _is_needed(folder.removeprefix(f\"{root}/\"), needed)", "", (_FOLDERS,)),
     Defect("an error of maintenance in the background is not told", "sinks/paimon/care/background.py:BackgroundCare.check",
            "self._error is not None", "False", (_BACKGROUND,)),
     Defect("a query that stops soon never looks after its table", "sinks/paimon/care/background.py:BackgroundCare._wait",

@@ -3,6 +3,7 @@
 from tests.sabotage.defect import Defect
 
 _PLANS, _TESTS = "operations/letters/plans.py", "tests/cli/test_replay.py"
+_ACCIDENTS = "tests/cli/test_replay_accidents.py"
 _ONCE = f"{_TESTS}::test_letters_that_fit_after_a_fix_are_written_once"
 _DIED = f"{_TESTS}::test_a_replay_that_died_anywhere_is_ended_by_the_next_one"
 _LOST = f"{_TESTS}::test_a_lost_journal_of_replays_is_an_error_and_its_backup_helps"
@@ -18,8 +19,17 @@ OF_COMMANDS = (
     Defect("a replay whose run has no mark yet is not known", f"{_PLANS}:_add",
            "is_last or bool(", "bool(", (_DIED,)),
     Defect("a lost journal of replays is taken for a new one", f"{_PLANS}:done_by_all",
-           "if name == application and published != base:", "if False:",
+           "if name in replays | {application} and published != base and name not in lost:", "if False:",
            (_LOST,)),
+    Defect("another name hides the lost journal of a replay", f"{_PLANS}:done_by_all",
+           "if name in replays | {application} and", "if name == application and",
+           (f"{_ACCIDENTS}::test_another_name_does_not_hide_a_lost_journal",)),
+    Defect("a replay is retired, and its letters are written again", "commands/retire.py:check_no_replays",
+           "if journal.replays() or is_of_replay(last):", "if False:",
+           (f"{_ACCIDENTS}::test_a_replay_is_not_retired",)),
+    Defect("a replay whose journal is lost is retired", "commands/retire.py:check_no_replays",
+           "if journal.replays() or is_of_replay(last):", "if journal.replays():",
+           (f"{_ACCIDENTS}::test_a_replay_is_not_retired",)),
     Defect("of letters that are alike one counts for all", "operations/letters/selection.py:left",
            "still[letter.digest] -= 1", "pass", (f"{_TESTS}::test_letters_that_are_alike_are_counted_one_by_one",)),
     Defect("a column that is added makes other letters", "operations/letters/selection.py:_letter",

@@ -6,9 +6,12 @@ _COMPACTOR = "tests/compaction/test_compactor.py"
 _DEATHS = "tests/compaction/test_deaths.py"
 _BY_HAND = "tests/compaction/test_by_hand.py"
 _PLAN = "tests/compaction/test_plan.py"
+_STREAMED = "tests/compaction/test_streamed.py"
 _OF_BRANCHES = "tests/compaction/test_of_branches.py"
 _BESIDE = "tests/compaction/test_beside.py"
 _LEFT_ALONE = "tests/compaction/test_left_alone.py"
+_BY_OTHERS = "tests/compaction/test_by_others.py"
+_OF_SPARK = "tests/e2e/test_compaction.py"
 
 OF_COMPACTION = (
     Defect("a dead compaction's snapshot stays above a free number", "compaction/compactor.py:Compactor.settle",
@@ -43,13 +46,13 @@ OF_COMPACTION = (
            "for manifest in _manifests_since(table, since) if unnamed else ():", "for manifest in ():",
            (f"{_COMPACTOR}::test_what_was_committed_and_not_forgotten_stays",)),
     Defect("what a dead compaction has left stays for ever", "compaction/compactor.py:Compactor.settle",
-           "attempts.sweep(table, self._own, self._abandoned_ms)", "pass",
+           "attempts.sweep(table, self._own, self._abandoned_ms, self._known)", "pass",
            (f"{_COMPACTOR}::test_what_was_committed_and_not_forgotten_stays",)),
     Defect("a compaction that runs elsewhere is swept", "compaction/attempts.py:sweep",
            "Clock().now_ms() - attempt.at_ms < abandoned_ms", "False",
            (f"{_COMPACTOR}::test_what_is_young_is_not_swept",)),
     Defect("a file that a rollback has taken is damage", "compaction/compactor.py:Compactor._do_group",
-           "isinstance(failed, Corrupt) and", "False and",
+           "isinstance(failed, (Corrupt, FileNotFoundError)) and", "False and",
            (f"{_COMPACTOR}::test_a_file_that_others_have_taken_out_while_it_was_to_be_read_is_no_damage",)),
     Defect("a time that nanoseconds do not hold becomes one of another century", "compaction/rewrite.py:_pieces",
            "check_times(file.path, exact.read_row_group(number, columns=fine, use_threads=False), found, 0)", "pass",
@@ -80,9 +83,37 @@ OF_COMPACTION = (
     Defect("a file that only Java can read is compacted", "compaction/plan.py:plan",
            "and is_readable(entry.file.schema_id)", "", (_PLAN,)),
     Defect("a byte is written again with each few batches", "compaction/plan.py:_at_least",
-           "filled >= factor * size", "True", (_PLAN,)),
+           "factor * size <= filled < below", "filled < below", (_PLAN,)),
+    Defect("only one file is filled in each look", "compaction/plan.py:_at_least",
+           "begin, best, filled = end, end, 0", "return found", (_STREAMED,)),
+    Defect("a file is left that is nearly full", "compaction/plan.py:grown",
+           "below=sizes.small_bytes", "below=sizes.target_bytes", (_STREAMED,)),
     Defect("an error beside the query is never seen", "compaction/beside.py:Beside.check",
            "if self._failed is not None:", "if False:", (_BESIDE,)),
+    Defect("what tasks bring late stays for ever", "compaction/compactor.py:Compactor._do_group",
+           "if by.limits.forgets:\n            self._own", "if True:\n            self._own",
+           (f"{_BY_OTHERS}::test_what_is_announced_does_not_pile_up",)),
+    Defect("behind a job that has failed nobody knows what its tasks bring", "compaction/attempts.py:end",
+           "and forgets", "", (f"{_BY_OTHERS}::test_what_others_have_begun_is_announced_still",)),
+    Defect("the end of a query waits until what tasks wrote is deleted", "compaction/compactor.py:Compactor._do_group",
+           "by.limits.forgets or not isinstance(failed, Stopped)", "True",
+           (f"{_BY_OTHERS}::test_what_others_have_begun_is_announced_still",)),
+    Defect("a look reads each announcement again", "compaction/attempts.py:_load",
+           "if attempt_id not in known:", "if True:", (f"{_BY_OTHERS}::test_each_announcement_is_read_once",)),
+    Defect("tasks that cannot compact end the query", "compaction/beside.py:Beside._by",
+           "functools.partial(self._until_they_fail, by)", "by.rewriter",
+           (f"{_BY_OTHERS}::test_where_others_cannot_do_it_the_driver_does",)),
+    Defect("tasks of a compaction take all slots", "compaction/budget.py:Slots.at_once",
+           "min(self.slots - 1, self.slots * self.percent // 100)", "self.slots",
+           (f"{_OF_SPARK}::test_no_more_tasks_than_the_share_run_at_one_time",)),
+    Defect("a job that nobody waits for runs on", "spark/gateway/side_jobs.py:run_job",
+           "        _cancel(job)\n", "        pass\n", (f"{_OF_SPARK}::test_a_job_that_is_given_up_is_cancelled",)),
+    Defect("a file that is gone is a failed job", "spark/rows/compact_tasks.py:rewrite_part",
+           "except (Corrupt, Misuse) as refused:", "except ZeroDivisionError as refused:",
+           (f"{_OF_SPARK}::test_what_a_session_cannot_do_is_told",)),
+    Defect("the end of a query hides what has ended its compaction", "spark/query/compacting.py:compact_beside",
+           "CareOfAll([_Compaction(beside), run.to.care])", "run.to.care",
+           (f"{_OF_SPARK}::test_what_goes_wrong_with_the_care_of_a_table_ends_its_query",)),
     Defect("compaction has no budget", "compaction/beside.py:Beside._round_of",
            "if not self._bytes.may_use(task.bytes):", "if False:", (_BESIDE,)),
     Defect("what a compaction may yet publish is an orphan", "sinks/paimon/care/needed.py:needed_of_all",

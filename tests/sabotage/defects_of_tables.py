@@ -91,7 +91,7 @@ OF_TABLES = (
            " and not is_table(file_io, root):", ":", ("tests/table/test_creation.py",)),
     Defect("rows that went with a rollback are said to be there", "sinks/paimon/past/filter_of.py:is_published",
            "if held and not", "if False and not", ("tests/walks/test_walks.py",)),
-    Defect("a hint that a sleeper left is a table's", "table/table.py:_way_on",
+    Defect("a hint that a sleeper left is a table's", "table/table.py:_leftovers",
            "(layout.latest_hint, layout.earliest_hint)", "()", ("tests/protocol/test_what_is_known.py",)),
     Defect("a journal says that it knows runs whose records it pruned", "journal/identity.py:go_back",
            "    if pruned:", "    if False:", (_RUNS,)),

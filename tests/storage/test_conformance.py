@@ -193,6 +193,28 @@ def test_delete_tree_leaves_nothing(store):
     assert [io.exists(f"{root}/{path}") for path in ("t", "t/a", "t/s/b")] == [False, False, False]
 
 
+def test_an_empty_folder_goes_and_is_made_again(store):
+    """One in which something is stays. A writer that has made sure of a folder, and has no file in it yet, goes on."""
+    io, root = store
+    staging, folder = f"{root}/staging", f"{root}/t/part=x/bucket-0"
+    for number in range(2):
+        io.make_dir(staging)
+        io.write(f"{staging}/data-{number}", b"1")
+        with io.flush_group() as group:
+            io.begin_names(folder, staging, group)
+            for path in (folder, f"{root}/t/part=x", f"{root}/t/never"):
+                io.delete_empty_folder(path)
+            group.flush()
+        assert not io.exists(folder) and io.entries(f"{root}/t") == []
+        io.place(f"{staging}/data-{number}", f"{folder}/data-{number}", keep_source=False)
+        io.sync_dir(folder)
+        io.delete_empty_folder(folder)
+        assert io.names(folder) == [f"data-{number}"]
+        io.delete(f"{folder}/data-{number}")
+        io.delete_empty_folder(folder)
+        io.delete_empty_folder(f"{root}/t/part=x")
+
+
 def test_some_of_a_folder_by_the_beginnings_of_their_names(store):
     """They are listed, and deleted together with one that does not exist."""
     io, root = store

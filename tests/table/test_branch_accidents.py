@@ -15,6 +15,7 @@ from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import table_path
 from streamsink.table.branching import branches, fast_forward, pins
 from streamsink.table.branching.targets import find, tags_of
+from streamsink.table.care.tags import take_back
 from streamsink.table.read.scan import read_arrow
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
@@ -256,7 +257,7 @@ def test_a_power_failure_brings_no_pin_back_that_was_taken_back():
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:1])
     table = _open(world)
-    pinned = pins.pin(table, find(table, 1), "a-test")
-    pins.unpin(table.file_io, [pinned])
+    [pinned] = pins.pin(table, [find(table, 1)], "a-test")
+    take_back(table.file_io, [pinned])
     world.calls.power_failure()
     assert not table.file_io.exists(pinned)

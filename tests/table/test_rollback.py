@@ -19,11 +19,15 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.branching.pins import PREFIX
 from streamsink.table.branching.rollback import PROPERTY, plan_rollback, roll_back
 from streamsink.table.branching.targets import find
+from streamsink.table.care.expire_snapshots import Retention, expire
+from streamsink.table.care.removal import Needed
+from streamsink.table.care.tags import create_tag
 from streamsink.table.read.scan import data_file_path, read_arrow
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
 from tests.crash.sweeps import deaths
 from tests.crash.world import BOUNDARIES, SCHEMA, WAYS, World, die_at_step, expected, memory_world, posix_world
+from tests.table.caring import check_whole
 from tests.table.entries import OPTIONS
 
 # Of the calls of a stream's run, each n-th one has a rollback beside it; every one with the mark "soak".
@@ -326,6 +330,47 @@ def test_a_target_that_expires_meanwhile_is_refused():
         roll_back(table, target, OPTIONS, "a test")
     assert refused.value.kind == "rollback.target-gone" and table.snapshots.latest().id == 2
     assert table.file_io.names(table.layout.within("tag")) == []
+
+
+@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("tagged", [False, True])
+def test_an_expiry_that_takes_the_target_at_any_call(tagged, stride, rng):
+    """Until the tag is there the expiry wins, and the error says so; from then on the rollback has all files. It takes
+    nothing but other snapshots where a tag has the target.
+    """
+    world, target = memory_world(mode="overwrite", overwrite_partition={}), {"tag": "t"} if tagged else {}
+    world.run(boundaries=(6, 9, 12))
+    if tagged:
+        create_tag(_table(world), "t", 1)
+        _back(world, 1)
+        _back(world, 3)  # so that the snapshot between the two is to be tagged as well
+    begun, outcomes = copy.deepcopy(world.calls), set()
+    for n in itertools.count(1 + rng.randrange(stride), stride):
+        world.calls, done = copy.deepcopy(begun), []
+        calls = CrashingCalls(world.calls)
+
+        def happens(calls=calls, done=done, n=n):
+            if calls.count == n - 1 and not done:
+                done.append(expire(_table(world), Retention(num_max=1, num_min=1), Needed).snapshots)
+
+        calls.before_call = happens
+        try:
+            _back(world, 1, calls, **target)
+        except Misuse as gone:
+            assert gone.kind == "rollback.target-gone" and "Nothing was written" in str(gone), f"call {n}"
+            assert (
+                not tagged
+                and world.ids() == [9, 10, 11]
+                and not _table(world).file_io.names(f"{world.driver.root}/tag")
+            )
+            outcomes.add("refused")
+        else:
+            assert world.ids() == list(range(6)), f"call {n}"
+            check_whole(_table(world))  # its own tags, too
+            outcomes.add("done")
+        if not done:
+            break
+    assert outcomes == ({"done"} if tagged else {"refused", "done"})
 
 
 def test_columns_that_came_after_the_target_stay():

@@ -8,11 +8,13 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from streamsink import shell
 from streamsink.errors import Corrupt, Fenced
 from streamsink.journal.file_journal import FileJournal, journal_dir
+from streamsink.journal.repair import REPLAYS, is_of_replay
 from streamsink.operations.holds import ALIVE, look_at_hold
 from streamsink.operations.journals import applications_of, owner_of
 from streamsink.operations.recover import recover
@@ -23,7 +25,6 @@ from streamsink.table.table import Table
 
 # Begins what stands for a replay in the record of who owns the application, where queries have their ids.
 CLAIMED_BY = "replay"
-PLANS = "replays"
 
 
 def make_plan(file_io: FileIO, root: str, application: str, digests: Sequence[str], base: int) -> str:
@@ -57,28 +58,38 @@ def end_others(file_io: FileIO, root: str, options: SinkOptions) -> None:
         recover(file_io, root, replace(options, application=name))
 
 
-def done_by_all(table: Table, application: str, states: Mapping[str, AppState]) -> Counter[str]:
+def done_by_all(
+    table: Table, application: str, states: Mapping[str, AppState], lost: Collection[str] = ()
+) -> Counter[str]:
     """How often each letter was replayed into the table, by its digest.
 
     application: of the replay that asks. states: the last published state of each application. What is pending behind
-    it counts as well, because that is published first. Raises Corrupt where it is not
-    known what was replayed as ``application``.
+    it counts as well, because that is published first. lost: names of replays whose journals are gone for good: what
+    is not known of them does not count. Raises Corrupt where it is not known what one of the others has replayed.
     """
     done: Counter[str] = Counter()
-    for name in sorted({application, *applications_of(table.file_io, table.root)}):
+    replays = {name for name, state in states.items() if is_of_replay(state)}
+    for name in sorted({application, *replays, *applications_of(table.file_io, table.root)}):
         state = states.get(name)
         published = _add(done, table, name, state)
         base = state.sequence if state is not None else 0
-        if name == application and published != base:
-            raise Corrupt(
-                f"{table.root}: {base} replays of application '{name}' are published, and its journal "
-                f"{journal_dir(table.root, name)} has the plans of {published}: it was removed, or is an older copy, "
-                "so which letters are in the table already is not known. Nothing was written. Restore the journal. If "
-                "it is lost, look which of the letters' rows are in the table, and replay only others, under another "
-                "name: streamsink dead-letters replay with --application, and with --reason or --from to choose them",
-                kind="replay.unknown",
-            )
+        if name in replays | {application} and published != base and name not in lost:
+            raise _unknown(table.root, name, base, published)
     return done
+
+
+def _unknown(root: str, name: str, base: int, published: int) -> Corrupt:
+    """The error where it is not known what was replayed under this name."""
+    without = ("dead-letters", "replay", "LETTERS", "--application", "NEW-NAME", "--without-journal", name)
+    return Corrupt(
+        f"{root}: {base} replays of application '{name}' are published, and its journal {journal_dir(root, name)} has "
+        f"the plans of {published}: it was removed, or is an older copy, or that of a branch stands elsewhere, so "
+        "which letters are in the table already is not known. Nothing was written. Restore the journal "
+        f"{shell.in_a_shell('restore', root, journal_dir(root, name), '--from', 'BACKUP')}. If it is lost, look which "
+        "of the letters' rows are in the table, and replay only others, which --reason or --from choose, under another "
+        f"name {shell.in_a_shell(*without)}",
+        kind="replay.unknown",
+    )
 
 
 def _add(done: Counter[str], table: Table, application: str, last: AppState | None) -> int:
@@ -101,13 +112,8 @@ def _add(done: Counter[str], table: Table, application: str, last: AppState | No
     return published
 
 
-def has_plans(file_io: FileIO, root: str, application: str) -> bool:
-    """Whether the application's journal knows of letters that were replayed."""
-    return bool(file_io.names(_folder(root, application)))
-
-
 def _folder(root: str, application: str) -> str:
-    return os.path.join(journal_dir(root, application), PLANS)
+    return os.path.join(journal_dir(root, application), REPLAYS)
 
 
 def _pending_runs(journal: FileJournal, base: int) -> set[str]:
@@ -121,6 +127,6 @@ def _read_plan(file_io: FileIO, path: str) -> list[str]:
     except (ValueError, KeyError, TypeError) as broken:
         raise Corrupt(
             f"{path}: not a valid plan of a replay ({type(broken).__name__}), so which letters are in the table "
-            "already is not known. Nothing was written. Restore it from a backup",
+            f"already is not known. Nothing was written. Restore it {shell.restore(path)}",
             kind="replay.plan",
         ) from broken

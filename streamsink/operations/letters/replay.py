@@ -10,9 +10,10 @@ The number of published runs that have a plan must be the number of the applicat
 journal was lost, or is an older copy, and which letters were replayed is not known: then nothing is written.
 """
 
+import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 from streamsink.clock import IdSource
 from streamsink.format.types import DataField
+from streamsink.journal.repair import is_user_of_replay
 from streamsink.operations.letters.from_json import decoded
 from streamsink.operations.letters.plans import CLAIMED_BY, done_by_all, end_others, make_plan
 from streamsink.operations.letters.selection import Chosen, Letter, left, letters_of, open_letters
@@ -35,6 +37,7 @@ from streamsink.sinks.paimon.opened import OpenTable
 from streamsink.sinks.paimon.opening import open_one
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
+from streamsink.table.branching.rollback import PROPERTY as ROLLED_BACK
 from streamsink.table.routed.dead_letters import Screen
 from streamsink.table.routed.rules import EXISTING
 from streamsink.table.table import Table, open_table
@@ -51,7 +54,8 @@ class Replay:
     """What a replay has done, or would do.
 
     run: its id; '' where nothing was written. replayed: rows that were written, or would be. before: letters of these
-    that were replayed earlier. unfit: letters that still do not fit, with the reason why each does not.
+    that were replayed earlier. unfit: letters that still do not fit, with the reason why each does not. taken_out:
+    numbers of retained snapshots that took rows of replays out of the table on purpose; these do not come again.
     """
 
     table: str
@@ -60,6 +64,7 @@ class Replay:
     replayed: int
     before: int
     unfit: Sequence[tuple[Letter, str]]
+    taken_out: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -78,27 +83,43 @@ def application_of(letters: str) -> str:
 
 
 def look(
-    file_io: FileIO, root: str, letters: str, chosen: Chosen, options: SinkOptions, *, columns: Columns = None
+    file_io: FileIO,
+    root: str,
+    letters: str,
+    chosen: Chosen,
+    options: SinkOptions,
+    *,
+    columns: Columns = None,
+    without_journals: Collection[str] = (),
 ) -> Replay:
     """What ``replay`` would do now. Changes nothing."""
     check_application(root, options.application)
     table = open_table(file_io, root, for_writing=False)
-    done = done_by_all(table, options.application, _states(table))
+    done = done_by_all(table, options.application, _states(table), without_journals)
     wanted = letters_of(open_letters(file_io, letters), chosen)
     new = left(wanted, done)
-    found = _fitting(table, new, columns)
-    return Replay(root, options.application, "", len(found.letters), len(wanted) - len(new), found.unfit)
+    found, before = _fitting(table, new, columns), len(wanted) - len(new)
+    said = Replay(root, options.application, "", len(found.letters), before, found.unfit)
+    return replace(said, taken_out=_taken_out(table) if before else ())
 
 
 def replay(
-    file_io: FileIO, root: str, letters: str, chosen: Chosen, options: SinkOptions, *, columns: Columns = None
+    file_io: FileIO,
+    root: str,
+    letters: str,
+    chosen: Chosen,
+    options: SinkOptions,
+    *,
+    columns: Columns = None,
+    without_journals: Collection[str] = (),
 ) -> Replay:
     """Write those of the chosen letters into the table at ``root`` that fit now and were not replayed yet.
 
     letters: path of the table for dead letters. options: ``application`` is the replay's own name; the others are as
     the query's, its lock above all. columns: those of the rows that the table takes, as the rule of the query's table
-    has it. Idempotent: each letter is written once, however often it is called, under which name, and wherever it died.
-    Raises Misuse when ``letters`` is no such table; Corrupt when it is not known what was replayed; Fenced while
+    has it. without_journals: names of earlier replays whose journals are gone for good; what only these knew counts as
+    not replayed. Idempotent: each letter is written once, however often it is called, under which name, and wherever it
+    died. Raises Misuse when ``letters`` is no such table; Corrupt when it is not known what was replayed; Fenced while
     another replay runs; and what a start and a batch of a query raise.
     """
     check_application(root, options.application)
@@ -110,16 +131,16 @@ def replay(
         end_others(file_io, root, options)
         state = opened.committer.history(options.application).state
         mine = {options.application: state} if state is not None else {}
-        done = done_by_all(opened.table, options.application, _states(opened.table) | mine)
+        done = done_by_all(opened.table, options.application, _states(opened.table) | mine, without_journals)
         new = left(wanted, done)
-        found = _fitting(opened.table, new, columns)
-        before = len(wanted) - len(new)
+        found, before = _fitting(opened.table, new, columns), len(wanted) - len(new)
+        said = Replay(root, options.application, "", 0, before, found.unfit, _taken_out(opened.table) if before else ())
         if not found.letters:
-            return Replay(root, options.application, "", 0, before, found.unfit)
+            return said
         digests = [letter.digest for letter in found.letters]
         run_id = make_plan(opened.file_io, root, options.application, digests, state.sequence if state else 0)
         rows = run.micro_batch(Batch(END_OF_INPUT, run_id, run_id), _Rows(opened, found))
-        return Replay(root, options.application, run_id, rows, before, found.unfit)
+        return replace(said, run=run_id, replayed=rows)
     finally:
         run.close()
 
@@ -128,6 +149,19 @@ def _states(table: Table) -> dict[str, AppState]:
     """The last published state of each application."""
     said = table.states.read(table.snapshots.latest()).by_application
     return {name: AppState.from_json(state) for name, state in said.items()}
+
+
+def _taken_out(table: Table) -> list[int]:
+    """The numbers of retained snapshots that went back, on purpose, behind a replay."""
+    found, replays = [], []
+    for number in table.snapshots.ids():
+        snapshot = table.snapshots.load(number)
+        said = (snapshot.properties or {}).get(ROLLED_BACK) if snapshot is not None else None
+        if snapshot is not None and is_user_of_replay(snapshot.commit_user):
+            replays.append(number)
+        if said is not None and any(each > json.loads(said).get("to", 0) for each in replays):
+            found.append(number)
+    return found
 
 
 def _fitting(table: Table, letters: Sequence[Letter], columns: Columns) -> _Fitting:

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable
 
+from streamsink import shell
 from streamsink.errors import Corrupt, Misuse, StreamsinkError
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
@@ -55,8 +56,8 @@ class JournalCheck:
                 f"{self._path}: the last record of application '{self._application}', number {published.sequence}, "
                 f"{_other_journal(published, own, identity, self._journal.last_sequence())}. Nothing was written. "
                 "Restore "
-                f"the right journal; or remove this one, the folder {self._journal.place}, with what is pending in it, "
-                "and restart the query",
+                f"the right journal; or remove this one, the folder {self._journal.place}, with what is pending in it "
+                f"{shell.discard(self._journal.place)}, and restart the query",
                 kind="journal.other",
             )
 

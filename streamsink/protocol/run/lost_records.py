@@ -5,6 +5,7 @@ The table was rolled back or restored, or another writer's snapshot replaced one
 
 from collections.abc import Mapping, Sequence
 
+from streamsink import shell
 from streamsink.errors import Corrupt, Misuse, StreamsinkError
 from streamsink.options import SinkOptions
 from streamsink.protocol import ways
@@ -112,9 +113,11 @@ def cannot_follow(
             f"(journal_retain={options.journal_retain}). Nothing was written. Restore the table. {way_on}",
             kind="table.rolled-back-too-far",
         )
+    place = f"{table}/streamsink/{options.application}/record-{missing}.json"
+    record = f" {shell.restore(place)}" if to.is_table else ""
     return Corrupt(
         f"{found}: it was removed by hand, and those behind it cannot be published in its place. Nothing was written. "
-        f"Restore the record. {way_on}",
+        f"Restore the record{record}. {way_on}",
         kind="journal.missing-record",
     )
 

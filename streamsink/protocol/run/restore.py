@@ -3,6 +3,7 @@
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
+from streamsink import shell
 from streamsink.errors import Corrupt, Misuse
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions, words_of
 from streamsink.protocol import ways
@@ -118,7 +119,8 @@ def _check_identity(to: Destination, found: AppState | None, journal: Journal, o
                 f"{to.path}: record {state.sequence} of application '{options.application}' was made for the table "
                 f"with the id {state.table_id}, and the table that is there has the id {to.table_id}: it was dropped "
                 "and recreated, or restored from elsewhere. Nothing was written. Restore the first table; or remove "
-                f"the journal {journal.place} of the dropped one{remembered} and start a new checkpoint, which reads "
+                f"the journal {journal.place} of the dropped one {shell.discard(journal.place)}{remembered} and start "
+                "a new checkpoint, which reads "
                 "the source from its beginning, or behind those of its rows that are here already",
                 kind="table.recreated",
             )

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from streamsink import shell
 from streamsink.errors import Misuse
 from streamsink.sinks.delta.log import DeltaLog, Entry
 
@@ -139,7 +140,7 @@ class Lineage:
             raise Misuse(
                 f"{self._path}: the log before version {version} is gone, and so is its state, although the table was "
                 "restored to it: what of this query is in the table cannot be told. Nothing was written. Restore the "
-                "folder _delta_log from a backup",
+                f"folder _delta_log {shell.restore(f'{self._path}/_delta_log')}",
                 kind="delta.log-gone",
             )
         number = table.transaction_version(number_of(application)) or 0

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+from streamsink import shell
 from streamsink.errors import Corrupt, Misuse, Retryable
 from streamsink.events import log as say
 from streamsink.storage.file_io import FileIO
@@ -225,7 +226,7 @@ class DeltaLog:
         except (ValueError, KeyError, TypeError, AttributeError) as broken:
             raise Corrupt(
                 f"{self.name(version)} is no entry of a Delta log ({type(broken).__name__}). Nothing was written. "
-                "Restore it from a backup, and start the query again",
+                f"Restore it {shell.restore(self.name(version))}, and start the query again",
                 kind="delta.entry",
             ) from broken
 

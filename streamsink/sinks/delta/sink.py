@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from streamsink import shell
 from streamsink.errors import Corrupt, Misuse
 from streamsink.events import Event
 from streamsink.faults import fault_point
@@ -115,9 +116,10 @@ class DeltaSink(Sink):
         if file_io.entries(f"{self.path}/{_BELOW}/states") and not log.is_there():
             raise Misuse(
                 f"{self.path}: there is no Delta table, and {self.path}/{_BELOW} says that there was one: its folder "
-                "_delta_log was deleted. Nothing was written. Restore that folder; or, where the table was dropped on "
+                "_delta_log was deleted. Nothing was written. Restore that folder "
+                f"{shell.restore(f'{self.path}/_delta_log')}; or, where the table was dropped on "
                 f"purpose, remove {self.path}/{_BELOW} and start a new checkpoint, which reads the source from its "
-                "beginning",
+                f"beginning {shell.discard(f'{self.path}/{_BELOW}')}",
                 kind="table.missing",
             )
 

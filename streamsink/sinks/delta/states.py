@@ -11,6 +11,7 @@ before the record is committed. Whether it was is what the log says.
 import json
 from collections.abc import Callable
 
+from streamsink import shell
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
 from streamsink.protocol.committable import AppState, Committable
@@ -64,7 +65,8 @@ class States:
             f"{path} {found}: the table has record {last.number} of application '{application}', and how far that came "
             f"is not known. Nothing was written. If the table was put back (the last {self._retain} states are kept), "
             "restore it to a version that has a later record (RESTORE). Else restore the file, or the folder "
-            f"{self._folder}, from a backup. Where there is none, look which rows of the application are in the table, "
+            f"{self._folder}, {shell.restore(path)}. Where there is none, look which rows of the application are in "
+            "the table, "
             f"remove the folder {self._folder}/{application}, and go on behind these rows with a new checkpoint and "
             "another name (application='...'), whose first start asks whether it wrote here before",
             kind="delta.state-gone",

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from streamsink import shell
 from streamsink.errors import Misuse
 from streamsink.events import Event
 from streamsink.journal.file_journal import FileJournal
@@ -113,7 +114,8 @@ class OpenDirectory(OpenSink):
             folder = folder_of(self.application, missing)
             raise Misuse(
                 f"{self._sink.path}: the manifest {_COMMITS}/{self.application}/{missing:010}.json is missing, and "
-                "there are later ones: who reads manifests does not see its rows. Nothing was written. Restore it. "
+                "there are later ones: who reads manifests does not see its rows. Nothing was written. Restore it "
+                f"{shell.restore(f'{self._sink.path}/{_COMMITS}/{self.application}/{missing:010}.json')}. "
                 'Without a backup create it with the text {"files": ["..."]}, which names the part files that are in '
                 f'the folder {folder}, each as "{folder}/part-..."; none where there are none, or no such folder',
                 kind="files.manifest-missing",

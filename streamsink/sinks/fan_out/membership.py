@@ -8,6 +8,7 @@ these is said, and nothing is written before the user has answered.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from streamsink import shell
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol import ways
@@ -45,9 +46,11 @@ class Membership:
                 raise Misuse(
                     f"{to.path}: the fan-out's journal has no record, and its destinations are not at the same batch: "
                     + ", ".join(f"'{name}' has {state.checkpoint_name}" for name, state in said.items())
-                    + ". Nothing was written. Restore the journal. Where the destinations were written one by one "
-                    "before, let the query that did so come to the end of a batch in all of them. Else leave those out "
-                    "that are behind, and name them again later, which says from where on they have rows",
+                    + f". Nothing was written. Restore the journal {shell.restore(self._place)}. "
+                    "Where the destinations were written one by one before, let the query that did so come to the end "
+                    "of a "
+                    "batch in all of them. Else leave those out that are behind, and name them again later, which says "
+                    "from where on they have rows",
                     kind="fan-out.histories-differ",
                 )
         number = max(state.sequence for state in said.values())
@@ -89,7 +92,8 @@ class Membership:
                 f"{to.path}: record {newest.sequence} in the fan-out's journal {self._place} is of a fan-out with the "
                 f"id {newest.table_id}, and the one that is there has the id {to.table_id}: the journal was put there "
                 f"from elsewhere, or from a backup without the file {to.path}/id. Nothing was written. Restore what "
-                f"belongs together; or remove the folder {self._place}: the destinations tell how far they are",
+                f"belongs together; or remove the folder {self._place}: the destinations tell how far they are "
+                f"{shell.discard(self._place)}",
                 kind="table.recreated",
             )
 
@@ -187,7 +191,8 @@ class Membership:
                 "name, or the destination was put back to an earlier state together with its journal "
                 f"{branch.journal.place}, or the fan-out's own journal was. Nothing was written. Restore what was put "
                 "back as the fan-out left it. If that is the fan-out's journal, and there is no newer copy, remove its "
-                f"folder {self._place}: the destinations tell how far they are. Else leave the destination out, and "
+                f"folder {self._place}: the destinations tell how far they are {shell.discard(self._place)}. Else "
+                "leave the destination out, and "
                 "name it again later, which says from where on it has rows",
                 kind="fan-out.other-records",
             )

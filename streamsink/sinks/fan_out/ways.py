@@ -6,6 +6,7 @@ knows nothing, gives it to the destination once more. Of the fan-out's own journ
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from streamsink import shell
 from streamsink.errors import Corrupt, Misuse
 from streamsink.protocol import ways
 
@@ -25,7 +26,7 @@ def way_on(name: str, path: str, application: str, journal: str) -> Iterator[Non
         leave = (
             f"leave the destination '{name}' out of the fan-out, and answer what the start asks then: what it lacks is "
             f"not written there. To have it again from then on, remove its journal {journal} when the others have a "
-            "batch more, and name it again"
+            f"batch more, and name it again {shell.discard(journal)}"
         )
         said = _instead(told, path, application, leave)
         if "streamsink.give_up(" in said:
@@ -51,7 +52,8 @@ def way_on_without_the_journal(path: str, application: str, journal: str) -> Ite
             told,
             path,
             application,
-            f"remove the folder {journal}: the destinations tell how far they are. Where all are at the same batch, "
+            f"remove the folder {journal}: the destinations tell how far they are {shell.discard(journal)}. Where all "
+            "are at the same batch, "
             "the query goes on from there; else the start says which of them are behind, and what to do then",
         )
         if said == told:

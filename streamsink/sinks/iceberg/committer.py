@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from streamsink import shell
 from streamsink.clock import Clock
 from streamsink.errors import Corrupt, Misuse, Retryable
 from streamsink.faults import fault_point
@@ -249,7 +250,8 @@ class IcebergCommitter(Committer):
         if gone:
             raise Corrupt(
                 f"{self._to.path}: {gone[0]} is gone, or not whole: {len(gone)} of the {len(record.files)} data files "
-                f"of record {number}, which waits for its commit. Nothing was published. Restore them; something "
+                f"of record {number}, which waits for its commit. Nothing was published. Restore them "
+                f"{shell.restore(gone[0])}; something "
                 "deletes files that no snapshot names, before they are old enough. "
                 f"{ways.give_up(self._to.path, record.application, is_table=False)}",
                 kind="pending.files-gone",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from streamsink import shell
 from streamsink.errors import Corrupt, Misuse, Retryable
 from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SYNC, SinkOptions
 from streamsink.protocol.committable import Committable
@@ -74,7 +75,7 @@ def files_gone(root: str, committable: Committable, gone: Sequence[str], way_on:
     return Corrupt(
         f"{root}: record {committable.state.sequence}, {committable.state.checkpoint_name}, is pending, but "
         f"{len(gone)} of its files are gone (first: {gone[0]}): something deleted them, such as orphan cleaning or a "
-        f"rollback. Nothing of it was published. Restore them. {way_on}",
+        f"rollback. Nothing of it was published. Restore them {shell.restore(gone[0])}. {way_on}",
         kind="pending.files-gone",
     )
 

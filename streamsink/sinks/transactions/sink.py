@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, cast
 
+from streamsink import shell
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt, Misuse
 from streamsink.events import Event
@@ -120,11 +121,13 @@ class OpenTransactions(OpenSink):
             return (
                 f"Restore the destination{again if self._sink.commits_again else ''}. If it was emptied on purpose, "
                 "and all is to be written anew, remove what it remembers of the application, remove the journal "
-                f"{place}, and start the query with a new checkpoint, which reads the source from its beginning. "
+                f"{place}, and start the query with a new checkpoint, which reads the source from its beginning "
+                f"{shell.discard(place)}. "
                 f"{ways.give_up(self._sink.path, self.application, is_table=False)}"
             )
         return (
-            f"Restore the folder {notes}, which notes what was committed, and the destination, if that has gone back "
+            f"Restore the folder {notes}, which notes what was committed, {shell.restore(notes)}, and the destination, "
+            "if that has gone back "
             "as well: it is not asked for its rows. If there is no backup of the folder, write the "
             f"second line of the file {place}/record-<number>.json, of the record that was published last, into a file "
             f"{notes}/<number>.json, whose number has ten digits: that the record, and all before it, were committed "

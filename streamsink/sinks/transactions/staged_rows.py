@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from streamsink import shell
 from streamsink.errors import Corrupt
 from streamsink.protocol import ways
 from streamsink.sinks.transactions.function import PendingCheckpoint, PendingTransaction, TransactionContext
@@ -122,7 +123,7 @@ class StagedRowsSink(TwoPhaseCommitSink[StagedRows]):
     def _damaged(self, path: str, found: str, application: str) -> Corrupt:
         return Corrupt(
             f"{self.path}: the rows of a recorded checkpoint are in {path}, and {found}. Nothing of this checkpoint, "
-            "or after it, was committed. Restore the file from a backup, and start the query again. "
+            f"or after it, was committed. Restore the file {shell.restore(path)}, and start the query again. "
             f"{ways.give_up(self.path, application, is_table=False)}",
             kind="pending.files-gone",
         )

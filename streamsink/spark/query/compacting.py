@@ -1,36 +1,62 @@
 """``compaction``: small files become few beside the batches of a run. Runs on the driver.
 
-The thread of ``compaction/beside.py`` does it; this says on which tables, and until when.
+The thread of ``compaction/beside.py`` does it; this says on which tables, by whom, and until when. For the run it is
+one care of its destination more, as maintenance is: the next batch raises its error, or the end of the run does.
 """
 
 import functools
 from collections.abc import Callable, Sequence
 
+from pyspark.sql import SparkSession
+
 from streamsink import events
 from streamsink.compaction.beside import Beside
-from streamsink.compaction.compactor import Totals
+from streamsink.compaction.compactor import By, Totals
 from streamsink.locks.locked_file_io import under_lock
 from streamsink.options import refuse
+from streamsink.protocol.upkeep import Care, CareOfAll
 from streamsink.sinks.paimon.opened import OpenTable, OpenTables
+from streamsink.spark.query import compact_job
 from streamsink.spark.runs import Run
 from streamsink.storage.stores import Store
 from streamsink.table.table import Table, open_table
 
 
-def compact_beside(run: Run) -> None:
+def compact_beside(run: Run, spark: SparkSession) -> None:
     """Begin to compact the tables of the run, if the query's options say so. Called once in a run, by its first batch.
 
+    spark: a session whose tasks may write.
     Raises Misuse for a destination that is no Paimon table.
     """
     options = run.sink.options
     if not options.compaction:
         return
     beside = Beside(
-        _roots(run), functools.partial(_open, run), options, is_over=run.is_over, tell=functools.partial(_tell, run)
+        _roots(run),
+        functools.partial(_open, run),
+        options,
+        is_over=run.is_over,
+        tell=functools.partial(_tell, run),
+        others=functools.partial(_by_tasks, run, spark),
     )
-    run.before_batch = beside.check
-    run.at_end = functools.partial(_end, beside.stop, run.at_end)
+    run.to.care = CareOfAll([_Compaction(beside), run.to.care])
+    run.at_end = functools.partial(_end, beside.stop, run.at_end)  # also when the interpreter exits
     beside.start()
+
+
+class _Compaction(Care):
+    """Compaction as a run sees it."""
+
+    def __init__(self, beside: Beside):
+        self._beside = beside
+
+    def check(self) -> None:
+        self._beside.check()
+
+    def stop(self) -> None:
+        self._beside.stop()
+        if not self._beside.is_told:
+            self._beside.check()
 
 
 def _roots(run: Run) -> Callable[[], Sequence[str]]:
@@ -44,9 +70,15 @@ def _roots(run: Run) -> Callable[[], Sequence[str]]:
 
 def _open(run: Run, root: str) -> Table:
     """The table once more, over a store of its own: nothing is shared with the threads of the query."""
-    options = run.sink.options
-    store = Store(root, options.store_options, options.flush)
-    return open_table(under_lock(store.open(), root, options), root, for_writing=True)
+    return open_table(under_lock(_store(run, root).open(), root, run.sink.options), root, for_writing=True)
+
+
+def _by_tasks(run: Run, spark: SparkSession, root: str, pause: Callable[[float], None]) -> By | None:
+    return compact_job.beside(spark, _store(run, root), run.sink.options.compaction_core_percent, pause)
+
+
+def _store(run: Run, root: str) -> Store:
+    return Store(root, run.sink.options.store_options, run.sink.options.flush)
 
 
 def _tell(run: Run, root: str, done: Totals, elapsed_ms: float) -> None:

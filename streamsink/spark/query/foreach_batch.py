@@ -94,7 +94,6 @@ class BatchFunction:
         """The run, and the number of rows that were written, which is 0 for a replay."""
         self.sink.check(df)
         run = self._restored(df, batch)
-        run.before_batch()
         return run, run.started.micro_batch(batch, self.sink.rows(df, run))
 
     def close(self) -> None:
@@ -144,7 +143,7 @@ class BatchFunction:
             if batch.batch_id != END_OF_INPUT:  # a bounded job is closed by its call
                 let_go_at_end(self._run)
                 tell_group(self._run)
-                compact_beside(self._run)
+                compact_beside(self._run, df.sparkSession)
         return self._run
 
     def _joined(self, known: Run) -> Run:

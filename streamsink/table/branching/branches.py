@@ -7,10 +7,12 @@ it has its first schema, which is created last and deleted first.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from streamsink import shell
 from streamsink.errors import Conflict, Misuse
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
-from streamsink.table.branching.targets import Target, in_file
+from streamsink.table.branching.targets import Target, in_file, target_gone
+from streamsink.table.care.tags import take_back
 from streamsink.table.layout import Layout
 from streamsink.table.table import Table, is_table
 
@@ -77,7 +79,8 @@ def get(table: Table, name: str) -> Branch:
         names = ", ".join(f"'{each}'" for each in sorted(_names(table)))
         raise Misuse(
             f"{table.layout.main}: there is no branch '{name}'; there are {names or 'none'}. Nothing was written. "
-            f"Create it: streamsink.maintenance.create_branch({table.layout.main!r}, {name!r})",
+            f"Create it: streamsink.maintenance.create_branch({table.layout.main!r}, {name!r}) "
+            f"{shell.in_a_shell('branch', 'create', table.layout.main, name)}",
             kind="branch.missing",
         )
     return found
@@ -123,24 +126,15 @@ def _kept(table: Table, target: Target, tag: str, name: str) -> tuple[bytes, byt
     try:
         kept = io.read(target.path)  # as another program has written it
     except FileNotFoundError as gone:
-        raise _expired(table, target) from gone
+        raise target_gone(table, target, "a branch was being made of it") from gone
     data = target.snapshot.to_json() if target.tag else kept
     was_there = io.exists(path)
     _put(io, path, data, name)
     if in_file(table, target.path) is None:
         if not was_there:
-            io.delete(path)
-            io.sync_dir(path.rpartition("/")[0])  # a power failure must not bring it back without the files
-        raise _expired(table, target)
+            take_back(io, [path])
+        raise target_gone(table, target, "a branch was being made of it")
     return kept, data
-
-
-def _expired(table: Table, target: Target) -> Misuse:
-    return Misuse(
-        f"{table.root}: {target} is not there any more: it expired, or its tag was deleted, while a branch was being "
-        "made of it. Nothing was written. Choose a later snapshot, and create a tag of it first",
-        kind="rollback.target-gone",
-    )
 
 
 def _check_alone(io: FileIO, at: Layout, snapshot_id: int, name: str) -> None:
@@ -162,7 +156,8 @@ def _put(io: FileIO, path: str, data: bytes, name: str) -> None:
 def _exists(at: Layout, name: str) -> Conflict:
     return Conflict(
         f"{at.main}: there is a branch '{name}' already, or a part of one, of another snapshot. Nothing of it was "
-        f"changed. Choose another name, or delete it: streamsink.maintenance.delete_branch({at.main!r}, {name!r})",
+        f"changed. Choose another name, or delete it: streamsink.maintenance.delete_branch({at.main!r}, {name!r}) "
+        f"{shell.in_a_shell('branch', 'delete', at.main, name, '--yes')}",
         kind="branch.exists",
     )
 

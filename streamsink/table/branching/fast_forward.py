@@ -18,10 +18,11 @@ from streamsink.format.snapshot import ANALYZE, APPEND, BATCH_COMMIT_IDENTIFIER,
 from streamsink.options import SinkOptions
 from streamsink.table.application_states import States
 from streamsink.table.branching.branches import TAG_PREFIX, Branch, get
-from streamsink.table.branching.pins import pin, pins_of, unpin
+from streamsink.table.branching.pins import pin, pins_of
 from streamsink.table.branching.rollback import PROPERTY as ROLLED_BACK
 from streamsink.table.branching.rollback import Moved, check_there, moved
 from streamsink.table.branching.targets import in_file, tags_of
+from streamsink.table.care.tags import put_tag, take_back
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.table_commit import TableCommit
@@ -155,7 +156,7 @@ def fast_forward(
         if plan.is_done:
             _keep(table, name, plan.base)  # who took it over may have died before
             return FastForward(plan, None)
-        check_there(table, plan.arriving.paths, "Nothing was written. Restore them from a backup")
+        check_there(table, plan.arriving.paths, "Nothing was written. Restore them")
         _bring_schemas(table, Table(table.file_io, plan.branch.path))
         done = _publish(table, plan, options, by)
         if done is not None:
@@ -195,14 +196,14 @@ def _publish(table: Table, plan: FastForwardPlan, options: SinkOptions, by: str)
         watermark_ms=head.watermark if head else None,
         adds_again=True,
     )
-    pinned = [pin(table, each, name) for each in pins_of(table, None, plan.arriving.names)]
+    pinned = pin(table, pins_of(table, None, plan.arriving.names), name)
     try:
         done = TableCommit(table, options).commit(request, _AsPlanned(table, plan))
     except _Changed:
-        unpin(table.file_io, pinned)
+        take_back(table.file_io, pinned)
         return None
     except (Conflict, Fenced, Misuse, Retryable):
-        unpin(table.file_io, pinned)
+        take_back(table.file_io, pinned)
         raise
     return done.snapshot.id
 
@@ -214,8 +215,7 @@ def _keep(table: Table, name: str, snapshot_id: int) -> None:
     """
     snapshot = table.snapshots.load(snapshot_id) if snapshot_id else None
     if snapshot is not None and _said(snapshot, PROPERTY).get("branch") == name:
-        tag = table.layout.within(f"tag/tag-{TAG_PREFIX}{name}-{snapshot_id}")
-        table.file_io.create_if_absent(tag, snapshot.to_json())
+        put_tag(table, f"{TAG_PREFIX}{name}-{snapshot_id}", snapshot)
 
 
 class _Changed(Conflict):

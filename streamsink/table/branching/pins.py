@@ -5,16 +5,18 @@ has the file. That a later snapshot has added the file again it does not see. So
 target, and so do we, of the same name.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
+from streamsink.errors import Corrupt
 from streamsink.format.manifest import FileKind
 from streamsink.format.snapshot import ANALYZE, APPEND, Snapshot
-from streamsink.storage.file_io import FileIO
 from streamsink.table.branching.branches import TAG_PREFIX
 from streamsink.table.branching.targets import Target, in_file, tags_of
+from streamsink.table.care.tags import put_tag, take_back
+from streamsink.table.history.lineage import PROCEDURE
 from streamsink.table.table import Table
 
-PREFIX = "rollback-to-as-latest-"
+PREFIX = PROCEDURE
 
 
 def pins_of(table: Table, target: Target | None, names: Collection[str]) -> list[Target]:
@@ -28,10 +30,10 @@ def pins_of(table: Table, target: Target | None, names: Collection[str]) -> list
         return []
     # Those that keep a branch go with it.
     found_tags = [(name, path) for name, path in tags_of(table) if not name.startswith(TAG_PREFIX)]
-    tags = {kept.id: kept for _, path in found_tags if (kept := in_file(table, path)) is not None}
+    tags = {kept.id: Target(kept, path) for _, path in found_tags if (kept := in_file(table, path)) is not None}
     pinned = {kept.id for name, path in found_tags if name.startswith(PREFIX) and (kept := in_file(table, path))}
     found = [target] if target is not None and target.snapshot.id not in pinned else []
-    tags |= {each.snapshot.id: each.snapshot for each in found}
+    tags |= {each.snapshot.id: each for each in found}
     for snapshot, left in _deleting(table, names):
         before = max((number for number in tags if number < snapshot.id), default=None)
         if before is not None and left <= _live(table, tags[before]):
@@ -39,26 +41,24 @@ def pins_of(table: Table, target: Target | None, names: Collection[str]) -> list
         below = table.snapshots.load(snapshot.id - 1)
         if below is not None:
             found.append(Target(below, table.snapshots.path(below.id)))
-            tags[below.id] = below
+            tags[below.id] = found[-1]
     return found
 
 
-def pin(table: Table, which: Target, name: str) -> str:
-    """Create a tag of this snapshot, and return its path. name: unique to this rollback."""
-    path = table.layout.within(f"tag/tag-{PREFIX}{which.snapshot.id}-{name}")
-    table.file_io.create_if_absent(path, which.snapshot.to_json())
-    return path
+def pin(table: Table, pins: Sequence[Target], name: str) -> list[str]:
+    """Create tags of these snapshots, and return their paths. name: unique to this rollback.
 
-
-def unpin(file_io: FileIO, paths: Sequence[str]) -> None:
-    """Take back tags that this very rollback has created, because it was not done.
-
-    Durably: what they kept may go from now on, and no power failure is to bring them back without it.
+    A snapshot that expires meanwhile gets none, since its files may be gone. If it is the target, the rollback is
+    refused; any other one is needed no more.
     """
-    for path in paths:
-        file_io.delete(path)
-    for folder in {path.rpartition("/")[0] for path in paths}:
-        file_io.sync_dir(folder)
+    pinned = []
+    for which in pins:
+        path = put_tag(table, f"{PREFIX}{which.snapshot.id}-{name}", which.snapshot)
+        if in_file(table, which.path) == which.snapshot:
+            pinned.append(path)
+        else:
+            take_back(table.file_io, [path])
+    return pinned
 
 
 def _deleting(table: Table, names: Collection[str]) -> Iterator[tuple[Snapshot, set[str]]]:
@@ -67,16 +67,33 @@ def _deleting(table: Table, names: Collection[str]) -> Iterator[tuple[Snapshot, 
         snapshot = table.snapshots.load(number)
         if snapshot is None or snapshot.commit_kind in (APPEND, ANALYZE):
             continue
-        left = {
-            entry.file.file_name
-            for meta in table.manifests.delta_of(snapshot)
-            if meta.num_deleted_files
-            for entry in table.manifests.read(meta.file_name)
-            if entry.kind is FileKind.DELETE and entry.file.file_name in names
-        }
-        if left:
+        at = Target(snapshot, table.snapshots.path(number))
+        if left := _unless_gone(table, at, lambda found: _deleted_by(table, found, names)):
             yield snapshot, left
 
 
-def _live(table: Table, snapshot: Snapshot) -> set[str]:
-    return {identity[3] for identity in table.manifests.identities_of(table.manifests.all_of(snapshot))}
+def _deleted_by(table: Table, snapshot: Snapshot, names: Collection[str]) -> set[str]:
+    return {
+        entry.file.file_name
+        for meta in table.manifests.delta_of(snapshot)
+        if meta.num_deleted_files
+        for entry in table.manifests.read(meta.file_name)
+        if entry.kind is FileKind.DELETE and entry.file.file_name in names
+    }
+
+
+def _live(table: Table, which: Target) -> set[str]:
+    manifests = table.manifests
+    return _unless_gone(
+        table, which, lambda found: {each[3] for each in manifests.identities_of(manifests.all_of(found))}
+    )
+
+
+def _unless_gone(table: Table, which: Target, read: Callable[[Snapshot], set[str]]) -> set[str]:
+    """What is read of the snapshot; nothing where it expires meanwhile, or its tag is deleted."""
+    try:
+        return read(which.snapshot)
+    except Corrupt:
+        if in_file(table, which.path) == which.snapshot:
+            raise
+        return set()

@@ -5,10 +5,12 @@ to the snapshot before it. The states of applications stay as they are now, henc
 what streams published behind the target is gone on purpose, and comes neither back nor a second time.
 """
 
+import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from streamsink import shell
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Conflict, Corrupt, Fenced, Misuse, Retryable
 from streamsink.format.index_manifest import IndexManifestEntry
@@ -17,8 +19,9 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER, OVERWRITE
 from streamsink.options import SinkOptions
 from streamsink.table.application_states import States
-from streamsink.table.branching.pins import pin, pins_of, unpin
-from streamsink.table.branching.targets import Target, in_file
+from streamsink.table.branching.pins import pin, pins_of
+from streamsink.table.branching.targets import Target, in_file, target_gone
+from streamsink.table.care.tags import take_back
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.overwrite import Overwrite
@@ -126,8 +129,13 @@ class BackTo(Overwrite):
 def plan_rollback(table: Table, target: Target) -> RollbackPlan:
     """What going back to this snapshot would change as of now. Changes nothing.
 
-    Raises Corrupt where files that would come back are gone, naming them.
+    Raises Corrupt where files that would come back are gone, naming them; Misuse where the target expires meanwhile.
     """
+    with _retained(table, target):
+        return _plan(table, target)
+
+
+def _plan(table: Table, target: Target) -> RollbackPlan:
     newest = table.snapshots.latest()
     changes = _back_to(table, target).replaces(
         table.latest_schema(),
@@ -146,9 +154,7 @@ def plan_rollback(table: Table, target: Target) -> RollbackPlan:
         checkpoints(table.states.read(newest)),
         frozenset(entry.file.file_name for entry in changes.index),
     )
-    check_there(
-        table, plan.returning.paths, f"{target} cannot be gone back to. Nothing was written. Restore them from a backup"
-    )
+    check_there(table, plan.returning.paths, f"{target} cannot be gone back to. Nothing was written. Restore them")
     return plan
 
 
@@ -166,28 +172,32 @@ def roll_back(table: Table, target: Target, options: SinkOptions, by: str) -> Ro
     said |= {"uuid": target.snapshot.uuid} if target.snapshot.uuid else {}
     said |= {"tag": target.tag} if target.tag else {}
     name = IdSource().new_id()
+    with _retained(table, target):
+        overwrite = _back_to(table, target)
     request = CommitRequest(
         f"streamsink-rollback-{name}",
         BATCH_COMMIT_IDENTIFIER,
         Changes(),
         name,
         OVERWRITE,
-        overwrite=_back_to(table, target),
+        overwrite=overwrite,
         properties={PROPERTY: json.dumps(said)},
         adds_again=True,
     )
     # Before anything is built on these files: from now on expiry, that of other programs too, keeps them.
-    pinned = [pin(table, each, name) for each in pins_of(table, target, plan.returning.names | plan.index)]
+    with _retained(table, target):
+        pinned = pin(table, pins_of(table, target, plan.returning.names | plan.index), name)
     try:
         done = TableCommit(table, options).commit(request, _IsRetained(table, target))
     except (Conflict, Fenced, Misuse, Retryable):
-        unpin(table.file_io, pinned)
+        take_back(table.file_io, pinned)
         raise
     check_there(
         table,
         plan.returning.paths,
         f"Snapshot {done.snapshot.id} brought them back at the moment at which another program's expiry deleted them. "
-        f"Restore them from a backup, or take them out with streamsink.drop_missing({table.root!r})",
+        f"Take them out with streamsink.drop_missing({table.root!r}) "
+        f"{shell.in_a_shell('drop-missing', table.root, '--yes')}, or restore them",
     )
     return Rollback(plan, done.snapshot.id, tuple(path.rpartition("/tag-")[2] for path in pinned))
 
@@ -202,15 +212,21 @@ class _IsRetained(Guard):
     def fence(self) -> None:
         self._table.check_identity()
         if in_file(self._table, self._target.path) != self._target.snapshot:
-            raise Misuse(
-                f"{self._table.root}: {self._target} is not there any more: it expired, or its tag was deleted, while "
-                "the table was being rolled back to it. Nothing was written. Choose a later snapshot, and create a tag "
-                "of it first",
-                kind="rollback.target-gone",
-            )
+            raise target_gone(self._table, self._target, "the table was being rolled back to it")
 
     def is_published(self, states: States) -> bool:
         return False
+
+
+@contextlib.contextmanager
+def _retained(table: Table, target: Target) -> Iterator[None]:
+    """Raises Misuse where what is missing is so because the target has expired: it is no damage then."""
+    try:
+        yield
+    except Corrupt as broken:
+        if in_file(table, target.path) == target.snapshot:
+            raise
+        raise target_gone(table, target, "the table was being rolled back to it") from broken
 
 
 def _back_to(table: Table, target: Target) -> BackTo:
@@ -229,12 +245,13 @@ def moved(table: Table, entries: Sequence[ManifestEntry]) -> Moved:
 
 
 def check_there(table: Table, paths: Sequence[str], what: str) -> None:
-    """Raises Corrupt, with ``what`` at its end, where one of these data files is gone."""
+    """Raises Corrupt, with ``what`` and how they come back at its end, where one of these data files is gone."""
     gone = [path for path in paths if table.file_io.size(path) is None]
     if gone:
         raise Corrupt(
             f"{table.root}: {len(gone)} data files that are to be in the table again are gone "
-            f"({', '.join(gone[:_SHOWN])}{', ...' if len(gone) > _SHOWN else ''}): {what}",
+            f"({', '.join(gone[:_SHOWN])}{', ...' if len(gone) > _SHOWN else ''}): {what} "
+            f"{shell.restore(gone[0])}",
             kind="rollback.files-gone",
         )
 

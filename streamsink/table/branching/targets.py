@@ -4,6 +4,7 @@ import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from streamsink import shell
 from streamsink.errors import Misuse
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.table import Table
@@ -109,6 +110,16 @@ def in_file(table: Table, path: str) -> Snapshot | None:
         return Snapshot.from_json(table.file_io.read(path), path)
     except FileNotFoundError:
         return None
+
+
+def target_gone(table: Table, target: Target, meanwhile: str) -> Misuse:
+    """The error for a target that was there. meanwhile: what was being done with it."""
+    return Misuse(
+        f"{table.root}: {target} is not there any more: it expired, or its tag was deleted, while {meanwhile}. Nothing "
+        "was written. Choose a later snapshot, and create a tag of it first "
+        f"{shell.command('tag', 'create', table.root, 'TAG', '--snapshot', 'ID')}",
+        kind="rollback.target-gone",
+    )
 
 
 def _of_number(table: Table, snapshot_id: int) -> Target | None:

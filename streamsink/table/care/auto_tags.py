@@ -1,11 +1,12 @@
 """Tags that are made by period, as the table's options ``tag.*`` say it: Paimon's names, times and rules."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from streamsink import shell
 from streamsink.errors import Conflict, Misuse
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.care.removal import Needing
@@ -107,6 +108,19 @@ class AutoTags:
         return _EPOCH + (moment - _EPOCH) // self.period * self.period - self.period
 
 
+@dataclass(frozen=True)
+class DueTags:
+    """Tags that are due by period, and those that are too many then; ``str()`` of it says it for people."""
+
+    table: str
+    due: tuple[str, ...]
+    too_many: tuple[str, ...]
+
+    def __str__(self) -> str:
+        gone = f"; {', '.join(self.too_many)} are too many then" if self.too_many else ""
+        return f"{self.table}: " + (f"tags {', '.join(self.due)} are due" if self.due else "no tag is due") + gone
+
+
 class TagCreation:
     """Makes the tags that are due, each time it is called. Snapshots that it has seen are not read again."""
 
@@ -124,6 +138,34 @@ class TagCreation:
         auto = AutoTags.of(self._table.root, self._table.latest_schema().options)
         if auto is None:
             return []
+
+        def make(name: str, snapshot: Snapshot) -> bool:
+            return create_tag(self._table, name, snapshot.id, auto.kept_ms, may_exist=True) is not None
+
+        made = self._each(auto, make)
+        if made and auto.most is not None:
+            many = [tag.name for _, tag in self._own(auto)][: -auto.most or None]
+            delete_tags(self._table, many, self._needing)
+        return made
+
+    def plan(self) -> DueTags:
+        """What ``run`` would do now. Changes nothing."""
+        auto = AutoTags.of(self._table.root, self._table.latest_schema().options)
+        if auto is None:
+            return DueTags(self._table.root, (), ())
+        there = [tag.name for _, tag in self._own(auto)]
+        due = [name for name in self._each(auto, lambda name, snapshot: True) if name not in there]
+        many = (
+            sorted([*there, *due], key=lambda name: auto.time_of(name) or _EPOCH)[: -auto.most or None]
+            if due and auto.most is not None
+            else []
+        )
+        return DueTags(self._table.root, tuple(due), tuple(many))
+
+    def _each(self, auto: AutoTags, make: Callable[[str, Snapshot], bool]) -> list[str]:
+        """The names of the tags that are due and were made. make: whether it made one; raises Conflict for a snapshot
+        that has expired meanwhile.
+        """
         own, made = self._own(auto), list[str]()
         following = own[-1][0] + auto.period if own else None
         tagged = max((tag.snapshot.id for _, tag in own), default=0)
@@ -134,14 +176,10 @@ class TagCreation:
             this = following if auto.completes and following is not None else auto.before(moment)
             name = this.strftime(auto.format)
             try:
-                if create_tag(self._table, name, snapshot.id, auto.kept_ms, may_exist=True) is not None:
-                    made.append(name)
+                made += [name] if make(name, snapshot) else []
             except Conflict:
-                continue  # it has expired meanwhile
+                continue
             following = this + auto.period
-        if made and auto.most is not None:
-            many = [tag.name for _, tag in self._own(auto)][: -auto.most or None]
-            delete_tags(self._table, many, self._needing)
         return made
 
     def _own(self, auto: AutoTags) -> list[tuple[datetime, Root]]:
@@ -177,6 +215,6 @@ def _zone(table: str, option: str, name: str) -> tzinfo | None:
 def _refuse(table: str, option: str, found: str, expected: str) -> tzinfo:
     raise Misuse(
         f"{table}: table option {option} is {found!r}, expected {expected}. Nothing was written. Set the "
-        "table's option to such a value",
+        f"table's option to such a value {shell.set_option(table, option)}",
         kind="option.value",
     )

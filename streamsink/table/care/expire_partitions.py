@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from streamsink import shell
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Conflict, Misuse
 from streamsink.events import log
@@ -204,6 +205,6 @@ def _python_format(table: str, java: str) -> str:
 def _refuse(table: str, option: str, found: str, expected: str) -> str:
     raise Misuse(
         f"{table}: {option} is {found!r}, expected {expected}. Nothing was dropped. Set the table's option to such a "
-        "value",
+        f"value {shell.set_option(table, option)}",
         kind="option.value",
     )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from streamsink import shell
 from streamsink.clock import Clock
 from streamsink.errors import Corrupt, Misuse
 from streamsink.events import log
@@ -169,7 +170,7 @@ def _end(table: Table, retention: Retention, ids: Sequence[int], now_ms: int) ->
     for number in range(max(newest - retention.num_max + 1, earliest), end):
         following = table.snapshots.load(number + 1)
         if following is not None and older_than <= following.time_millis:
-            return number, f"{_TIME} is {retention.time_ms:g} ms, and snapshot {number + 1} is not older"
+            return number, f"{_TIME} is {retention.time_ms:,.0f} ms, and snapshot {number + 1} is not older"
     return max(end, earliest), held
 
 
@@ -231,7 +232,7 @@ def _root(table: Table, snapshot: Snapshot) -> Root:
 
 def _refuse(table: str, option: str, found: str, expected: str) -> int:
     raise Misuse(
-        f"{table}: {option} is {found}, expected {expected}. Nothing was deleted. Set the table's option, or the "
-        "argument, to such a value",
+        f"{table}: {option} is {found}, expected {expected}. Nothing was deleted. Set the table's option "
+        f"{shell.set_option(table, option)}, or the argument, to such a value",
         kind="option.value",
     )

@@ -6,15 +6,14 @@ manifests, indexes, statistics, snapshots, changelogs and data. The journals' ow
 
 import math
 import os
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.manifest import FileKind
-from streamsink.format.paths import escape
 from streamsink.journal.file_journal import JOURNAL_DIR
+from streamsink.table.care.empty_folders import delete_empty_folders, folders_of, is_bucket, old_empty_folders
 from streamsink.table.care.expire_snapshots import everybody_needing
 from streamsink.table.care.named import manifests_of, own_metadata
 from streamsink.table.care.removal import Needed, Needing, finish
@@ -26,7 +25,6 @@ DEFAULT_AGE_MS = 86_400_000
 _LEAST_AGE_MS = 3_600_000
 _METADATA = ("manifest", "index", "statistics")
 _NAMED_BY_THEMSELVES = ("snapshot", "changelog")
-_BUCKET = re.compile(r"bucket-(?:[0-9]+|postpone)")
 _HINTS = {"LATEST", "EARLIEST"}
 
 
@@ -79,13 +77,17 @@ def plan(table: Table, needing: Needing, before_ms: float | None = None, now_ms:
 
 
 def remove_orphans(table: Table, needing: Needing, before_ms: float | None = None) -> OrphanPlan:
-    """Delete them. Idempotent. Returns what was deleted. Raises as ``plan``.
+    """Delete them, and folders in which nothing is then, or was for as long. Idempotent. Returns what was deleted.
 
-    Where the clock of this machine is ahead of the store's, that of the store counts.
+    Where the clock of this machine is ahead of the store's, that of the store counts. Raises as ``plan``.
     """
     finish(table, everybody_needing(table, needing))
-    planned = plan(table, needing, before_ms, min(Clock().now_ms(), _now_of_store(table)))
+    now_ms = min(Clock().now_ms(), _now_of_store(table))
+    planned = plan(table, needing, before_ms, now_ms)
+    old = old_empty_folders(table, now_ms - DEFAULT_AGE_MS if before_ms is None else before_ms)
     table.file_io.delete_all(planned.paths)
+    buckets = [folder for folder in map(os.path.dirname, planned.paths) if is_bucket(folder)]
+    delete_empty_folders(table, [*old, *buckets], needing().folders)
     return planned
 
 
@@ -109,20 +111,8 @@ def _candidates(table: Table) -> Iterator[tuple[str, int]]:
             kind, _, number = os.path.basename(path).partition("-")
             if not (kind == name and number.isdigit()) and os.path.basename(path) not in _HINTS:
                 yield path, size
-    yield from _data_files(table, table.root, table.known_schema.partition_keys)
-
-
-def _data_files(table: Table, folder: str, keys: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Of the buckets below this folder. keys: partition columns of which no folder is in its path yet.
-
-    Other folders are not the table's, whatever they are called.
-    """
-    for entry in table.file_io.entries(folder):
-        path = f"{folder}/{entry.name}"
-        if entry.is_dir and keys and entry.name.startswith(f"{escape(keys[0])}="):
-            yield from _data_files(table, path, keys[1:])
-        elif entry.is_dir and not keys and _BUCKET.fullmatch(entry.name):
-            yield from _files_in(table, path)
+    for folder in folders_of(table, table.root, table.known_schema.partition_keys):
+        yield from _files_in(table, folder)
 
 
 def _files_in(table: Table, folder: str) -> Iterator[tuple[str, int]]:

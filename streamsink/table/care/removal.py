@@ -3,7 +3,8 @@
 1. The list is written: the *heads* that go (snapshots, or a tag), and the files that then nothing is to name.
 2. The heads go, the oldest first, durably. From here on no reader, tag or rollback can begin with one of them.
 3. All that is retained is read once more, and what it names is taken off the list: a tag may have been made meanwhile.
-4. Data files go, then manifests, lists and index files.
+4. Data files go, then folders in which nothing is left, where the table asks for it, then manifests, lists and index
+   files.
 5. EARLIEST moves, and the list itself is deleted.
 
 A death at any place leaves every snapshot and tag that is there whole, and a list; who comes next finishes it. Paimon
@@ -20,11 +21,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from streamsink import shell
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
 from streamsink.events import log
 from streamsink.format.snapshot import Snapshot
 from streamsink.journal.file_journal import JOURNAL_DIR
+from streamsink.table.care.empty_folders import delete_empty_folders
 from streamsink.table.care.named import DataFile, Named, added_between, metadata_of
 from streamsink.table.history.retained import Root, roots
 from streamsink.table.table import Table
@@ -42,20 +45,26 @@ class Needed:
     """What others than the table's own files need.
 
     since: no snapshot with this number or a higher one may go; None where all may. why: who needs it, for people.
-    files: names of data files and manifests that stay, because a pending record names them. attempts: ids of records
-    that are being made; files whose names contain one stay.
+    files: names of data files and manifests that stay, because a pending record names them. folders: of those data
+    files, relative to some place above them; each is to take them. attempts: ids of records that are being made; files
+    whose names contain one stay.
     """
 
     since: int | None = None
     why: str = ""
     files: frozenset[str] = frozenset()
     attempts: frozenset[str] = frozenset()
+    folders: frozenset[str] = frozenset()
 
     def with_other(self, other: "Needed") -> "Needed":
         """Both: the smaller number counts."""
-        files, attempts = self.files | other.files, self.attempts | other.attempts
         is_first = other.since is None or self.since is not None and self.since <= other.since
-        return replace(self if is_first else other, files=files, attempts=attempts)
+        return replace(
+            self if is_first else other,
+            files=self.files | other.files,
+            attempts=self.attempts | other.attempts,
+            folders=self.folders | other.folders,
+        )
 
 
 # (): what is needed now. It is asked as late as can be, and more than once.
@@ -117,7 +126,7 @@ class Removal:
         except (ValueError, KeyError, TypeError, AttributeError) as broken:
             raise Corrupt(
                 f"{path}: the list of what an expiry was deleting cannot be read. Nothing was deleted. Remove this "
-                "file: what it named stays, and remove_orphan_files finds it",
+                f"file {shell.discard(path)}: what it named stays, and orphan cleaning finds it",
                 kind="removal.corrupt",
             ) from broken
 
@@ -188,8 +197,11 @@ def _carry_out(table: Table, removal: Removal, path: str, needing: Needing) -> R
     gone = _Heads(table, removal, needing()).delete()
     if not _has_snapshots(table, removal):
         return Removed(gone)
-    data, metadata = unnamed(table, removal, protecting(table, removal.end), needing().files)
-    table.file_io.delete_all([table.layout.within(each) for file in data for each in file.paths])
+    needed = needing()
+    data, metadata = unnamed(table, removal, protecting(table, removal.end), needed.files)
+    paths = [table.layout.within(each) for file in data for each in file.paths]
+    table.file_io.delete_all(paths)
+    delete_empty_folders(table, map(os.path.dirname, paths), needed.folders)
     table.file_io.delete_all([table.layout.within(name) for name in metadata])
     if any(head.number is not None for head in removal.heads):
         _move_earliest(table)

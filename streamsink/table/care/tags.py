@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from streamsink import shell
 from streamsink.clock import Clock
 from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.format.snapshot import Snapshot
+from streamsink.storage.file_io import FileIO
 from streamsink.table.care.expire_snapshots import everybody_needing
 from streamsink.table.care.named import live_files, metadata_of
 from streamsink.table.care.removal import Head, Needing, Removal, finish, protecting, remove, unnamed
@@ -64,24 +66,46 @@ def create_tag(
             kind="tag.no-snapshot",
         )
     path = tag_path(table.root, name)
-    table.file_io.make_dir(os.path.dirname(path))
-    if table.file_io.exists(path) or not table.file_io.create_if_absent(path, _content(snapshot, time_ms)):
+    if table.file_io.exists(path) or not put_tag(table, name, snapshot, time_ms):
         if may_exist:
             return None
         raise Misuse(
             f"{table.root}: there is a tag '{name}' already. Nothing was written. Take another name, or delete that "
-            f"one before: streamsink.maintenance.delete_tag('{table.root}', '{name}')",
+            f"one before: streamsink.maintenance.delete_tag('{table.root}', '{name}') "
+            f"{shell.in_a_shell('tag', 'delete', table.root, name, '--yes')}",
             kind="tag.exists",
         )
     # Whoever lets it expire deletes the snapshot first, and then looks for tags.
     if table.snapshots.load(snapshot.id) != snapshot:
-        table.file_io.delete(path)
+        take_back(table.file_io, [path])
         raise Conflict(
             f"{table.root}: snapshot {snapshot.id} expired while the tag '{name}' was made, so its files may be gone. "
             "There is no tag. Do it again, for a snapshot that is there",
             kind="tag.expired-meanwhile",
         )
     return snapshot
+
+
+def put_tag(table: Table, name: str, snapshot: Snapshot, time_ms: float | None = None) -> str:
+    """Create this tag, durably, and return its path; '' where there is one of the name.
+
+    From then on no expiry takes the snapshot's files; one that was at it before may have. So whoever calls it looks
+    then whether what the snapshot was found in is there still.
+    """
+    path = tag_path(table.root, name)
+    table.file_io.make_dir(os.path.dirname(path))
+    return path if table.file_io.create_if_absent(path, _content(snapshot, time_ms)) else ""
+
+
+def take_back(file_io: FileIO, paths: Sequence[str]) -> None:
+    """Take back tags that this very call has created, because what it wanted was not done.
+
+    Durably: what they kept may go from now on, and no power failure is to bring them back without it.
+    """
+    for path in paths:
+        file_io.delete(path)
+    for folder in {os.path.dirname(path) for path in paths}:
+        file_io.sync_dir(folder)
 
 
 def deletion_of(table: Table, names: Sequence[str], needed: frozenset[str] = frozenset()) -> TagPlan:
@@ -166,7 +190,8 @@ def _time_of(table: Table, tag: Root) -> tuple[datetime | None, timedelta | None
     except (ValueError, TypeError, AttributeError) as broken:
         raise Corrupt(
             f"{tag.path}: what the tag says of its time cannot be read. Nothing was deleted. Delete the tag when it is "
-            f"not needed: streamsink.maintenance.delete_tag('{table.root}', '{tag.name}')",
+            f"not needed: streamsink.maintenance.delete_tag('{table.root}', '{tag.name}') "
+            f"{shell.in_a_shell('tag', 'delete', table.root, tag.name, '--yes')}",
             kind="tag.time",
         ) from broken
 

@@ -1,5 +1,6 @@
 """Paimon's strict mode: a commit fails if another user compacted or overwrote its partitions since a safe snapshot."""
 
+from streamsink import shell
 from streamsink.errors import Conflict, Misuse
 from streamsink.format.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 from streamsink.table.commit.changes import Changes
@@ -26,13 +27,15 @@ class StrictMode:
             if snapshot is None:
                 raise Conflict(
                     f"{OPTION} is {given}, but snapshot {snapshot_id} has expired, so what it did cannot be checked; "
-                    "set the option to a newer snapshot that is known to be safe",
+                    "set the option to a newer snapshot that is known to be safe "
+                    f"{shell.set_option(self._table.root, OPTION)}",
                     kind="commit.strict-mode",
                 )
             if snapshot.commit_user != commit_user and self._touches(snapshot, kind, changes):
                 raise Conflict(
                     f"snapshot {snapshot_id} is a {snapshot.commit_kind} of another user, '{snapshot.commit_user}', on "
-                    f"the same partition, and {OPTION} is {given}. See what it did, then set the option to its number",
+                    f"the same partition, and {OPTION} is {given}. See what it did, then set the option to its number "
+                    f"{shell.set_option(self._table.root, OPTION)}",
                     kind="commit.strict-mode",
                 )
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from streamsink import shell
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.manifest_list import ManifestFileMeta
@@ -111,7 +112,8 @@ class TableCheck:
             if name == "LATEST" and (not ids or hint > ids[-1]):
                 self.damage(
                     "hint.future",
-                    f"{path} says {hint}, newer than every snapshot: Java's readers fail on it; delete it",
+                    f"{path} says {hint}, newer than every snapshot: Java's readers fail on it; delete it "
+                    f"{shell.discard(path)}",
                 )
             else:
                 self.note(

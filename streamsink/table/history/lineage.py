@@ -16,8 +16,8 @@ from streamsink.table.table import Table
 
 _T = TypeVar("_T")
 _Named = tuple[Collection[Identity], Collection[Identity]]
-# So begins the commit user of Paimon's procedure that rolls back by a new snapshot.
-_PROCEDURE = "rollback-to-as-latest-"
+#: So begins the commit user of Paimon's procedure that rolls back by a new snapshot, and so do the tags that it leaves.
+PROCEDURE = "rollback-to-as-latest-"
 
 
 def is_built_on(table: Table, following: Snapshot, snapshot: Snapshot) -> bool | None:
@@ -136,7 +136,7 @@ def _line(table: Table, newest: Snapshot, base: int) -> Iterator[tuple[Snapshot,
 
     Paimon's rollback as latest makes a snapshot of what a target had, with the states that the target had. What came
     between the two is not of the line: a record that was published there is not in the table for that. Our own rollback
-    carries the states of now (``care/rollback.py``), so whoever asks asks for no such record.
+    carries the states of now (``branching/rollback.py``), so whoever asks asks for no such record.
     """
     held: list[Snapshot] = []  # from one that carries states on; the one before it tells whether these went back
     of_target: Mapping[str, int] | None = None
@@ -170,7 +170,7 @@ def _went_back(snapshot: Snapshot, said: Mapping[str, int], before: Mapping[str,
 
 def _is_by_procedure(snapshot: Snapshot) -> bool:
     """Whether Paimon's procedure made it, of whose target and past nothing is retained."""
-    return snapshot.commit_user.startswith(_PROCEDURE) and not is_foreign(snapshot)
+    return snapshot.commit_user.startswith(PROCEDURE) and not is_foreign(snapshot)
 
 
 def _retained(table: Table, newest: Snapshot, base: int) -> Iterator[Snapshot]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from streamsink import shell
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
@@ -134,7 +135,8 @@ def _next_snapshot(data: bytes, path: str) -> int:
     except (ValueError, KeyError, TypeError) as broken:
         raise Corrupt(
             f"{path}: the file of a consumer cannot be read, so which snapshots it needs is not known. Nothing was "
-            "deleted. Let its reader write it again, or delete the file when that reader is no more",
+            "deleted. Let its reader write it again, or delete the file when that reader is no more "
+            f"{shell.discard(path)}",
             kind="consumer.corrupt",
         ) from broken
 

@@ -9,7 +9,7 @@ from streamsink.errors import Corrupt
 from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import Snapshot
-from streamsink.protocol.ways import in_a_shell
+from streamsink.shell import in_a_shell, restore
 from streamsink.storage.reading import Questions
 from streamsink.table.application_states import is_foreign
 from streamsink.table.read.scan import data_file_path
@@ -24,10 +24,7 @@ _FILES_EACH = 4
 _MOST_DELETING = 2
 # Of the manifests that other writers have added since the last check, so many of the newest ones are read.
 _MOST_READ = 8
-_RESTORE = (
-    "Restore it from a backup, or roll the table back to a snapshot that is whole (streamsink.verify names what is "
-    "missing)"
-)
+_BACK = "or roll the table back to a snapshot that is whole (streamsink.verify names what is missing)"
 
 
 class Whole:
@@ -171,13 +168,13 @@ class Whole:
         if found is None:
             return Corrupt(
                 f"{self._at.root}: snapshot {newest.id} refers to {path}, which is gone: the table's metadata was "
-                f"removed. Nothing was written. {_RESTORE}",
+                f"removed. Nothing was written. Restore it {restore(path)}, {_BACK}",
                 kind="manifest.missing",
             )
         if wanted is not None and found != wanted:
             return Corrupt(
                 f"{self._at.root}: snapshot {newest.id} refers to {path}, which has {found} bytes, expected {wanted}: "
-                f"it was cut or altered. Nothing was written. {_RESTORE}",
+                f"it was cut or altered. Nothing was written. Restore it {restore(path)}, {_BACK}",
                 kind="manifest.size",
             )
         return None
@@ -191,8 +188,8 @@ class Whole:
             return None
         return Corrupt(
             f"{self._at.root}: snapshot {newest.id} has the data file {path}, which is gone, and perhaps "
-            "others: no reader can read the whole table. Nothing was written. Restore what is gone from a "
-            "backup (streamsink.verify names it). If its rows may be lost, call "
+            "others: no reader can read the whole table. Nothing was written. Restore what is gone "
+            f"{restore(path)}: streamsink.verify names it. If its rows may be lost, call "
             f"streamsink.drop_missing({self._at.root!r}) {in_a_shell('drop-missing', self._at.root, '--yes')}: it "
             "takes the files that are gone out of the table",
             kind="data.missing",

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from streamsink import shell
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.arrow_types import needs_int96, to_arrow_schema
 from streamsink.format.binary_row import decode_row
@@ -161,8 +162,8 @@ def damage_told(path: str) -> Iterator[None]:
         if isinstance(broken, MemoryError) or isinstance(broken, OSError) and broken.errno is not None:
             raise  # of the machine or the store; Arrow's errors of damaged pages are OSErrors without a number
         raise Corrupt(
-            f"{path}: the data file cannot be read ({type(broken).__name__}). Nothing was changed. Restore it from a "
-            "backup",
+            f"{path}: the data file cannot be read ({type(broken).__name__}). Nothing was changed. Restore it "
+            f"{shell.restore(path)}",
             kind="data.unreadable",
         ) from broken
 
@@ -175,7 +176,7 @@ def check_footer(path: str, found: pq.ParquetFile, rows: int, fields: Sequence[D
     if missing:
         raise Corrupt(
             f"{path}: it has no column '{missing[0]}', which the schema that it was written with has: it was altered, "
-            "or a writer left values out. Restore it from a backup",
+            f"or a writer left values out. Restore it {shell.restore(path)}",
             kind="data.columns",
         )
 
@@ -184,7 +185,7 @@ def check_rows(path: str, found: int, rows: int) -> None:
     """Raises Corrupt unless so many rows were found as the manifest says."""
     if found != rows:
         raise Corrupt(
-            f"{path}: it has {found} rows, the manifest says {rows}: it was altered. Restore it from a backup",
+            f"{path}: it has {found} rows, the manifest says {rows}: it was altered. Restore it {shell.restore(path)}",
             kind="data.rows",
         )
 

@@ -163,7 +163,8 @@ def _pending(table: Table, place: str, application: str, states: Mapping[str, Ma
             continue
         record = journal.load(sequence)
         if record is not None:
-            yield Needed(_base(table, place, record), _why(place, record), frozenset(_names(record)))
+            base, why = _base(table, place, record), _why(place, record)
+            yield Needed(base, why, frozenset(_names(record)), folders=frozenset(_folders(record)))
 
 
 def _why(place: str, record: Committable) -> str:
@@ -197,3 +198,10 @@ def _names(record: Committable) -> Iterator[str]:
         yield from (os.path.basename(file["final"]) for file in letters["files"])
     yield from (os.path.basename(file.final) for file in record.files)
     yield from (os.path.basename(part["manifest"]["final"]) for part in parts if part.get("manifest"))
+
+
+def _folders(record: Committable) -> Iterator[str]:
+    """Folders of all data files of the record, in whatever table, relative to that or to the record's place."""
+    letters = record.payload.get(DEAD_LETTERS)
+    yield from (os.path.dirname(file.final) for file in record.files)
+    yield from (os.path.dirname(file["final"]) for file in (letters["files"] if letters is not None else ()))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from streamsink import shell
 from streamsink.errors import Corrupt, Misuse
 from streamsink.journal.file_journal import FileJournal
 from streamsink.options import with_word, words_of
@@ -172,7 +173,7 @@ def _load(place: Place, journal: FileJournal, sequence: int) -> Committable:
     if record is None:
         raise Corrupt(
             f"{place.root}: record {sequence}, the last one that is published everywhere, is missing in the journal "
-            "of the application. Nothing was written. Restore the journal's folder from a backup",
+            f"of the application. Nothing was written. Restore the journal's folder {shell.restore(journal.place)}",
             kind="journal.missing-record",
         )
     return record

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from streamsink import shell
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
 from streamsink.format.manifest import ManifestEntry, read_manifest
@@ -19,6 +20,7 @@ from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable
 from streamsink.protocol.ids import Writer
 from streamsink.storage.reading import Questions
 from streamsink.table.application_states import states_in
+from streamsink.table.care.empty_folders import cleans_empty_folders
 from streamsink.table.layout import Layout
 from streamsink.table.table import Table
 
@@ -113,6 +115,10 @@ def place(table: Table, committable: Committable, keep: bool) -> frozenset[str]:
     for source, target in renames(committable):
         table.file_io.place(within(source), within(target), keep)
         folders.add(os.path.dirname(within(target)))
+    if cleans_empty_folders(table.known_schema.options):
+        # Each may have been deleted and made again by others since; now it stays, and is to be durable.
+        for folder in folders:
+            table.file_io.doubt(folder, table.layout.main)
     return frozenset(folders)
 
 
@@ -185,7 +191,7 @@ def read_staged(table: Table, manifest: Mapping[str, Any], way_on: str = "") -> 
     if len(data) != manifest["size"] or hashlib.sha256(data).hexdigest() != manifest["sha256"]:
         raise Corrupt(
             f"{path}: the manifest of a pending checkpoint was altered (size or checksum differ from the pending "
-            f"record's). Nothing was published. Restore the file. {way_on}",
+            f"record's). Nothing was published. Restore the file {shell.restore(path)}. {way_on}",
             kind="pending.manifest",
         )
     table.manifests.keep(table.layout.within(manifest["final"]), data)

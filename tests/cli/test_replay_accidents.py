@@ -1,0 +1,137 @@
+"""Replays of dead letters, and what happens to their table, its journals and branches: each row stays there once."""
+
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from streamsink import maintenance
+from streamsink.commands.retire import retire
+from streamsink.errors import Misuse
+from streamsink.format.types import parse_ddl
+from streamsink.journal.file_journal import journal_dir
+from streamsink.journal.repair import is_user_of_replay
+from streamsink.operations.letters.replay import replay
+from streamsink.operations.letters.selection import Chosen
+from streamsink.storage.file_io import local_file_io
+from streamsink.table.table import create_table, new_schema
+from tests.advice.following import follows, told
+from tests.cli.conftest import run, said
+from tests.cli.lakes import allow_nulls, run_letters
+from tests.cli.replaying import ALL, NAME, ids, options, rejected, replayed
+
+
+@follows("retire.replay")
+def test_a_replay_is_not_retired(clicks):
+    """Its letters were written a second time by the next replay; also where its journal is lost, and the table alone
+    says that there was one. What the error tells to do instead writes what is left.
+    """
+    allow_nulls(clicks)
+    io, chosen = local_file_io(False), Chosen("clicks", kind="data.null")
+    assert replay(io, clicks, rejected(clicks), chosen, options(clicks)).replayed == 4
+    refused = told("retire.replay", lambda: retire(io, clicks, options(clicks))).says("Leave it as it is")
+    for yes in ((), ("--yes",)):
+        assert said("retire", clicks, "-a", NAME, *yes, code=3)["error"]["kind"] == "retire.replay"
+    words = shlex.split(refused.find(r"\(in a shell: streamsink ([^)]*)\)").replace("LETTERS", rejected(clicks)))
+    assert said(*words, "--target", "clicks")["before"] == 4
+    shutil.rmtree(journal_dir(clicks, NAME))
+    told("retire.replay", lambda: retire(io, clicks, options(clicks)))
+    assert ids(clicks) == ALL
+
+
+def test_another_name_does_not_hide_a_lost_journal(clicks):
+    """A second name wrote each row a second time, because the table's word that there was a replay was not heard."""
+    allow_nulls(clicks)
+    replayed(clicks)
+    shutil.rmtree(journal_dir(clicks, NAME))
+    lost = told("replay.unknown", lambda: replayed(clicks, application="other"))
+    words = lost.find(r"under another name \(in a shell: streamsink ([^)]*)\)")
+    letters, name = ("LETTERS", rejected(clicks)), ("NEW-NAME", "other")
+    words = shlex.split(words.replace(*letters).replace(*name))
+    assert said(*words, "--target", "clicks", code=1)["replayed"] == 4, "only who says so goes on without that journal"
+    assert said(*words, "--target", "clicks", "--reason", "data.cast", "--yes")["replayed"] == 0
+    assert ids(clicks) == ALL
+
+
+def test_a_branch_does_not_hide_what_was_replayed_into_its_table(clicks):
+    """The journal of that replay is main's; a second name wrote the rows of the branch, and then of main, twice."""
+    allow_nulls(clicks)
+    replayed(clicks)
+    work = maintenance.create_branch(clicks, "work", snapshot_id="latest").path
+    for name in (NAME, "other"):
+        told("replay.unknown", lambda name=name: _into(work, clicks, application=name)).says("that of a branch")
+    assert ids(work) == ALL
+
+
+@pytest.mark.parametrize("name", [NAME, "other"])
+def test_a_branch_that_was_taken_over_does_not_hide_its_replays(clicks, name):
+    """Its journal has the plan of what is in the table now."""
+    work = maintenance.create_branch(clicks, "work", snapshot_id="latest").path
+    allow_nulls(work)
+    assert _into(work, clicks).replayed == 4
+    maintenance.fast_forward(clicks, "work")
+    assert ids(clicks) == ALL
+    told("replay.unknown", lambda: replayed(clicks, application=name)).says("that of a branch")
+    assert ids(clicks) == ALL
+
+
+def _into(branch: str, clicks: str, **given):
+    return replay(local_file_io(False), branch, rejected(clicks), Chosen("clicks"), options(branch, **given))
+
+
+def test_what_a_rollback_took_out_stays_out_and_is_told(clicks):
+    """Rows are taken out on purpose; they do not come again without a word, and nobody is left to guess."""
+    allow_nulls(clicks)
+    replayed(clicks)
+    rolled = said("rollback", clicks, "--snapshot", "2", "--yes")["snapshot"]
+    for yes in ((), ("--yes",)):
+        again = said("dead-letters", "replay", rejected(clicks), "--target", "clicks", *yes)
+        assert (again["replayed"], again["before"], again["taken_out"]) == (0, 4, [rolled])
+    text = run("dead-letters", "replay", rejected(clicks), "--target", "clicks").stdout
+    assert f"(snapshot {rolled})" in text and "streamsink.write" in text
+    run("rollback", clicks, "--snapshot", str(rolled - 1), "--yes")
+    assert replayed(clicks).replayed == 0 and ids(clicks) == ALL
+    assert is_user_of_replay(f"{NAME}-1-{'a' * 32}") and not is_user_of_replay("streamsink-q2")
+
+
+def test_a_table_that_was_put_back_is_an_error_until_somebody_says_what_is_meant(clicks):
+    """By a backup or Paimon's rollback: snapshots are gone, and with them the replay's rows."""
+    allow_nulls(clicks)
+    replayed(clicks)
+    newest = said("snapshots", clicks, "--limit", "1")["snapshots"][0]["id"]
+    for name in (f"snapshot-{newest}", "LATEST"):
+        (Path(clicks) / "snapshot" / name).unlink(missing_ok=True)
+    for name in (NAME, "other"):
+        told("table.rolled-back", lambda name=name: replayed(clicks, application=name))
+    assert replayed(clicks, on_rollback="republish").before == 4 and ids(clicks) == ALL
+
+
+def test_a_table_that_was_made_again_gets_its_letters_again(clicks):
+    """Its journals went with it; where they stay, no table is made above them."""
+    allow_nulls(clicks)
+    replayed(clicks)
+    io, columns = local_file_io(False), new_schema(parse_ddl("id BIGINT, n BIGINT"), (), {})
+    for name in ("snapshot", "schema", "manifest", "bucket-0"):
+        shutil.rmtree(Path(clicks) / name)
+    with pytest.raises(Misuse, match="streamsink as well"):
+        create_table(io, clicks, columns)
+    shutil.rmtree(clicks)
+    create_table(io, clicks, columns)
+    assert replayed(clicks).replayed == 4 and ids(clicks) == [n for n in ALL if n % 3 == 0]
+
+
+def test_letters_come_while_they_are_replayed_and_old_ones_go(clicks):
+    """Some fit, more come, the letters' table is compacted and its snapshots expire: each row is there once."""
+    io, dead = local_file_io(False), rejected(clicks)
+    assert (replayed(clicks).replayed, len(replayed(clicks).unfit)) == (0, 4)
+    run_letters(Path(clicks).parent, 2, 18)
+    allow_nulls(clicks)
+    some = replay(io, clicks, dead, Chosen("clicks", "streamsink"), options(clicks))
+    assert (some.replayed, some.before) == (6, 0)
+    run("compact", dead, "--full", "--yes")
+    run("expire", dead, "--retain-max", "1", "--retain-min", "1", "--yes")
+    again = replayed(clicks)
+    assert (again.replayed, again.before) == (0, 6)
+    run_letters(Path(clicks).parent, 3, 24)
+    assert replayed(clicks).replayed == 0 and ids(clicks) == list(range(24))
