@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from streamsink.clock import Clock
 from streamsink.compaction.budget import Bytes, Core
 from streamsink.compaction.compactor import By, Compactor, Totals
+from streamsink.compaction.left_alone import is_of_rows
 from streamsink.compaction.plan import Packing, Sizes, Task, doubled, grown
 from streamsink.compaction.rewrite import Rewriting, Stopped
 from streamsink.errors import Conflict, Fenced, Misuse, OutcomeUnknown, Retryable
@@ -209,6 +210,8 @@ class Beside:
         try:
             yield from by.rewriter(table, tasks, how)
         except (Misuse, Retryable) as failed:
+            if is_of_rows(failed):
+                raise
             self._have_failed = True
             raise Retryable(
                 f"{failed} (with compaction_by='auto' the driver compacts from now on, until the query starts again)",

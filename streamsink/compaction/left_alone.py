@@ -21,6 +21,11 @@ from streamsink.table.write.conform import Conform
 _OF_VALUES = ("data.", "partition.", "path.", "read.", "row.")
 
 
+def is_of_rows(failed: Exception) -> bool:
+    """Whether it is an error of what other writers have put into the table, and not of who writes it again."""
+    return isinstance(failed, Misuse) and failed.kind.startswith(_OF_VALUES)
+
+
 class LeftAlone:
     """What is left alone in one table by its newest schema; another schema begins anew."""
 
@@ -77,7 +82,7 @@ class LeftAlone:
                 found[entry.file.file_name] = refused
             except Corrupt:
                 are_changed = True
-        if not found and not are_changed and failed.kind.startswith(_OF_VALUES):
+        if not found and not are_changed and is_of_rows(failed):
             self._files.update(entry.identity for entry in tasks[0].files)
             found = {entry.file.file_name: failed for entry in tasks[0].files}
         if found:

@@ -7,7 +7,8 @@ import logging
 import pytest
 
 from streamsink.clock import Clock
-from streamsink.compaction import attempts
+from streamsink.compaction import attempts, left_alone
+from streamsink.compaction import rewrite as rewriting
 from streamsink.compaction.beside import Beside
 from streamsink.compaction.budget import Slots
 from streamsink.compaction.compactor import By, Compactor, Limits, in_this_process
@@ -118,6 +119,25 @@ def test_where_others_cannot_do_it_the_driver_does(caplog):
         made.round()
         assert len(others.asked) == 1 and [done.files_after for done in told] == [3]
         assert world.ids() == expected(BEFORE)
+
+
+def test_a_row_that_another_writer_let_in_is_no_failure_of_the_others(monkeypatch, caplog):
+    """They go on with the other files, and the driver has not taken over."""
+    world, others = small_files(), Others()
+    before = next(iter(opened(world).manifests.entries_of(opened(world).snapshots.latest()))).file.file_name
+    real = rewriting.rows_of
+
+    def refuses(table, entry, wanted):
+        if entry.file.file_name == before:
+            raise Misuse("too long", kind="data.too-long")
+        return real(table, entry, wanted)
+
+    for module in (rewriting, left_alone):
+        monkeypatch.setattr(module, "rows_of", refuses)
+    made, told = _beside(world, others, compaction_driver_max_bytes=0)
+    made.round()
+    assert [done.files_before for done in told] == [8] and "1 file(s) are not compacted" in caplog.text
+    assert not made._have_failed and len(others.asked) == 1
 
 
 def test_who_asks_for_others_alone_gets_their_error():
