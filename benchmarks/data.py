@@ -52,7 +52,7 @@ class Sizes:
     small_files: int = 200
     compacted_batches: int = 300
     long_batches: int = 10_000
-    rival_batches: int = 120
+    rival_batches: int = 80
     more_sinks: tuple[str, ...] = ()
     commits: int = 240
     freshness_s: int = 20
