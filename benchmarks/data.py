@@ -52,7 +52,8 @@ class Sizes:
     small_files: int = 200
     compacted_batches: int = 300
     long_batches: int = 10_000
-    rival_batches: int = 120
+    rival_rounds: int = 1
+    rival_batches: int = 40
     more_sinks: tuple[str, ...] = ()
     commits: int = 240
     freshness_s: int = 20

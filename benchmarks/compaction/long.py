@@ -147,7 +147,7 @@ def of_case(folder: Path, case: Case) -> list:
             most = case.batches if way == WITH else case.paired
             ways[way].turn(case, sinks[way], range(first, min(first + _TURN, most)))
         order.reverse()
-        print(f"  {case.what}: {first + _TURN:,} batches (load {load()})", flush=True)
+        print(f"  {case.what}: {min(first + _TURN, case.batches):,} batches (load {load()})", flush=True)
     for sink in sinks.values():
         sink.close()
     return _report(case, ways)

@@ -20,7 +20,7 @@ from benchmarks.report import Table
 
 # The first batches of a start compile and restore: they are run and not counted.
 _WARM_UP = 5
-_PARTITIONS, _READS, _CAUSES = 4, 3, 3
+_PARTITIONS, _ROWS, _READS, _CAUSES = 4, 4_000, 3, 3
 # Pauses between two calls of a compaction, and between two deletions; how often the stream is looked at.
 _PAUSE_S, _DELETE_S, _LOOK_S = 1.0, 10.0, 0.5
 _LONGEST_S, _END_S = 1_800, 60
@@ -58,10 +58,11 @@ def rivals(spark: SparkSession, folder: Path, sizes: data.Sizes) -> list[Table]:
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "10000")
     known = {way.name: way for way in ways(spark, folder)}
     seen: dict[str, _Seen] = defaultdict(_Seen)
-    rounds = 2
+    rounds = sizes.rival_rounds
 
     def measure(name: str, number: int) -> None:
         _round(spark, folder / "rivals" / slug(name), known[name], seen[name], sizes.rival_batches // rounds)
+        print(f"  {_row(spark, folder / 'rivals' / slug(name), known[name], seen[name])}", flush=True)
 
     in_turns(rounds, tuple(known), measure)
     rows = [_row(spark, folder / "rivals" / slug(name), way, seen[name]) for name, way in known.items()]
@@ -71,10 +72,7 @@ def rivals(spark: SparkSession, folder: Path, sizes: data.Sizes) -> list[Table]:
     note = f"4 partitions, target size 4 MB; a partition is deleted every {_DELETE_S:.0f} s. Load {load()}."
     return [
         Table(
-            f"Beside a live stream: {counted} micro-batches or more of {_rows(sizes):,} rows",
-            head,
-            [a for a, _ in rows],
-            note,
+            f"Beside a live stream: {counted} micro-batches or more of {_ROWS:,} rows", head, [a for a, _ in rows], note
         ),
         Table("Compaction beside these streams", beside, [b for _, b in rows], _VAIN),
     ]
@@ -87,19 +85,15 @@ _VAIN = (
 )
 
 
-def _rows(sizes: data.Sizes) -> int:
-    return sizes.batch_rows
-
-
-def _stream(spark: SparkSession, rows: int) -> DataFrame:
-    source = spark.readStream.format("rate-micro-batch").option("numPartitions", 1).option("rowsPerBatch", rows)
+def _stream(spark: SparkSession) -> DataFrame:
+    source = spark.readStream.format("rate-micro-batch").option("numPartitions", 1).option("rowsPerBatch", _ROWS)
     source = source.option("startTimestamp", 1_700_000_000_000).option("advanceMillisPerBatch", 1_000)
     return source.load().selectExpr(*_COLUMNS)
 
 
 def _round(spark: SparkSession, at: Path, way: Way, seen: _Seen, batches: int) -> None:
     """So many batches, with what is beside them."""
-    query = way.start(_stream(spark, 1_000), at).option("checkpointLocation", str(at / "checkpoint")).start()
+    query = way.start(_stream(spark), at).option("checkpointLocation", str(at / "checkpoint")).start()
     over = threading.Event()
     threads = list[threading.Thread]()
     if way.beside is not None:

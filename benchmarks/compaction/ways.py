@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
 
 import streamsink
 from benchmarks import peers
@@ -86,6 +87,7 @@ def _ours() -> Iterator[Way]:
                 str(at / "out"), found.listen, partition_by=[PART], table_options=_TARGET, **options
             )
             over.clear()
+            _known[str(at)] = df.schema
 
             def batch(rows: DataFrame, number: int) -> None:
                 if over.is_set():
@@ -110,10 +112,14 @@ def _ours() -> Iterator[Way]:
         )
 
 
+# Schemas of the rows that go into a table, with their NOT NULL, by the table's folder.
+_known: dict[str, StructType] = {}
+
+
 def _delete_ours(spark: SparkSession, at: Path, part: str) -> None:
     """It has no DELETE: another application replaces the partition by nothing."""
     table = str(at / "out")
-    rows = spark.createDataFrame([], streamsink.read(spark, table).schema)
+    rows = spark.createDataFrame([], _known[str(at)])
     run = os.urandom(8).hex()
     streamsink.write(rows, table, run, mode="overwrite", overwrite_partition={PART: part}, partition_by=[PART])
 

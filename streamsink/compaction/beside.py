@@ -118,25 +118,23 @@ class Beside:
             begun_ms = self._clock.monotonic_ms()
             self._core.begin()
             try:
-                done = self._round_of(root)
+                self._round_of(root)
             except (Retryable, Conflict, Fenced, OutcomeUnknown) as passing:
                 if self._is_over():
                     raise Stopped from passing  # as when the session of those who write is stopped
                 self._say(root, passing)
-                continue
             except Misuse as refused:
                 if refused.kind not in _SAID_BY_THE_QUERY:
                     raise
                 if root not in self._left_alone:
                     self._left_alone.add(root)
                     log.warning("%s: compaction beside the query leaves this table alone: %s", root, refused)
-                continue
             except OSError as failed:
                 words = in_words(root, failed.errno, failed.filename, said=failed.strerror or "")
                 if words is not None and not isinstance(words, Retryable):
                     raise words from failed
                 self._say(root, words or failed)
-                continue
+            done = self._done(root)
             if done.snapshots or done.conflicts:
                 self._tell(root, done, self._clock.monotonic_ms() - begun_ms)
 
@@ -169,14 +167,22 @@ class Beside:
         if self._wait(wait_ms):
             raise Stopped
 
-    def _round_of(self, root: str) -> Totals:
+    def _done(self, root: str) -> Totals:
+        """What the last round has done with this table, also when it has failed in the end. It is told once."""
+        if root not in self._tables:
+            return Totals()
+        compactor = self._tables[root].compactor
+        done, compactor.totals = compactor.totals, Totals()
+        return done
+
+    def _round_of(self, root: str) -> None:
         """One look at one table."""
         options = self._options
         if root not in self._tables:
             table = self._open(root)
             self._tables[root] = _OneTable(Compactor(table, options, pace=self._core.pace))
         mine = self._tables[root]
-        compactor, mine.compactor.totals = mine.compactor, Totals()
+        compactor = mine.compactor
         compactor.settle()
         chosen = list[Task]()
         for task in compactor.plan(self._packing(mine)):
@@ -189,7 +195,6 @@ class Beside:
         compactor.do(chosen, self._by(root, chosen))
         if not chosen:
             self._core.pace()  # what planning has taken counts as well
-        return compactor.totals
 
     def _by(self, root: str, tasks: Sequence[Task]) -> By:
         """Who does these tasks: the driver, unless they are much, or others are to do all."""

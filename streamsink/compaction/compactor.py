@@ -275,6 +275,10 @@ class Compactor:
             # Who has taken this compaction for dead knows that nothing of it comes.
             attempts.end(self._table, attempt, forgets=forgets)
             raise
+        except Retryable as late:
+            if late.kind == "commit.retries":  # others were first in every try; the new files go with the next settling
+                self._count_lost(done)
+            raise
         self._count(done, snapshot_id)
         if forgets:
             attempts.forget(self._table, attempt.id)
@@ -303,8 +307,7 @@ class Compactor:
 
     def _give_up(self, done: Sequence[Done], why: Exception) -> None:
         """A file of a task, or its folder, is gone because others have taken it out: the whole group is in vain."""
-        self.totals.conflicts += 1
-        self.totals.bytes_lost += sum(each.bytes for each in done)
+        self._count_lost(done)
         self._say_given_up(why)
 
     def _say_given_up(self, why: Exception) -> None:
@@ -315,12 +318,15 @@ class Compactor:
 
         Behind several tries one may come yet of which no answer came: then they stay for a later sweep.
         """
-        self.totals.conflicts += 1
-        self.totals.bytes_lost += sum(each.bytes for each in vain)
+        self._count_lost(vain)
         schema = self._table.known_schema
         paths = [data_file_path(self._table, schema, entry) for each in vain for entry in each.entries]
         if guard.tries == 1:
             delete_of_compaction(self._table, paths, self._since)
+
+    def _count_lost(self, vain: Sequence[Done]) -> None:
+        self.totals.conflicts += 1
+        self.totals.bytes_lost += sum(each.bytes for each in vain)
 
     def _count(self, done: Sequence[Done], snapshot_id: int) -> None:
         totals = self.totals

@@ -20,7 +20,7 @@ from streamsink.storage.file_io import local_file_io
 from streamsink.table.read.scan import read_arrow
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
-from tests.compaction.beside import BEFORE, compact, left, opened, small_files
+from tests.compaction.beside import BEFORE, BESIDE, compact, left, opened, small_files, stream_goes_on
 from tests.compaction.test_by_hand import Query, files_of_path
 from tests.crash.world import expected
 
@@ -134,6 +134,34 @@ def test_a_stop_gives_up_what_is_being_written():
     with pytest.raises(Stopped):
         beside.round()
     assert told == [] and left(world) == [] and world.ids() == expected(BEFORE)
+
+
+class _StreamIsFirst(CrashingCalls):
+    """The stream takes the number of the first snapshot that is created over these calls."""
+
+    def __init__(self, world):
+        super().__init__(world.calls)
+        self._world, self._left = world, 1
+
+    def link(self, source, target):
+        if "/snapshot/snapshot-" in target and self._left:
+            self._left = 0
+            stream_goes_on(self._world)
+        return super().link(source, target)
+
+
+def test_work_is_told_that_was_in_vain_because_the_stream_was_first_in_every_try(caplog):
+    """Its files go, and a later round does the work."""
+    world = small_files()
+    beside, told = _beside(world, _StreamIsFirst(world), compaction_idle_ms=0, commit_max_retries=0)
+    beside.round()
+    [(_, lost, _)] = told
+    assert (lost.conflicts, lost.snapshots) == (1, []) and lost.bytes_lost > 0
+    assert "is tried again" in caplog.text and left(world) != []
+    beside.round()
+    [_, (_, done, _)] = told
+    assert (done.conflicts, done.bytes_lost, len(done.snapshots)) == (0, 0, 1) and left(world) == []
+    assert world.ids() == expected(BESIDE)
 
 
 def test_an_error_that_a_user_must_mend_is_raised_by_the_next_batch(caplog):
