@@ -10,6 +10,7 @@ import errno
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from streamsink.errors import Misuse
@@ -180,6 +181,9 @@ class HdfsFileIO(DistantFileIO):
 
     def sync_dir(self, path: str) -> None:
         """Does nothing: names are durable at once, because the NameNode logs them before it answers."""
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        self._hdfs.at_once([partial(self._hdfs.unlink, path) for path in paths])
 
     def delete_tree(self, path: str) -> None:
         self._hdfs.remove_tree(path)
