@@ -201,7 +201,7 @@ class HdfsFileIO(DistantFileIO):
         """Does nothing: names are durable at once, because the NameNode logs them before it answers."""
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        self._hdfs.at_once([partial(self._hdfs.unlink, path) for path in paths])
+        self._hdfs.at_once([partial(self.delete, path) for path in paths])
 
     def delete_tree(self, path: str) -> None:
         self._hdfs.remove_tree(path)

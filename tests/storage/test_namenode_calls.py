@@ -72,7 +72,7 @@ def test_a_small_batch_makes_few_calls(hdfs_cluster):
 
 @pytest.mark.soak
 def test_a_file_whose_last_block_no_node_has_reported_is_read_whole(tmp_path, monkeypatch):
-    """A NameNode may let a file be closed before that; of 150 such files the client alone reads about three as empty."""
+    """A NameNode may let a file be closed before that; the client alone reads some such files as empty."""
     monkeypatch.setitem(hdfs.SETTINGS, "dfs.namenode.file.close.num-committed-allowed", "1")
     with HdfsCluster(tmp_path / "hdfs", datanodes=2) as cluster:
         calls = HdfsCalls(cluster.uri, {})
