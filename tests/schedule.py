@@ -46,6 +46,7 @@ UNITS = {
         "e2e/test_holds",
         "e2e/test_cluster",
         "crash/test_stores",
+        "crash/test_care_on_stores",
         "cli/test_stores",
         "storage/test_accidents",
         "storage/test_conformance",

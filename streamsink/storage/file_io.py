@@ -215,7 +215,12 @@ class FileIO(Folders):
         """
         temporary = _temporary(path, unique)
         self._in_dir(path, lambda: self._calls.write_new(temporary, data, False))
-        self._calls.rename(temporary, path)
+        try:
+            self._calls.rename(temporary, path)
+        except FileNotFoundError:
+            # A client that missed the reply repeats the call, and finds that it was done.
+            if self._calls.size(path) != len(data) or self._calls.read(path) != data:
+                raise
 
     # -- deleting --------------------------------------------------------------------------------------------------
 

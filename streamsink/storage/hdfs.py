@@ -10,8 +10,10 @@ import errno
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
+from streamsink.clock import Clock
 from streamsink.errors import Misuse
 from streamsink.storage.calls import CALLS_AT_ONCE, Calls, NameLimits, PosixLikeCalls, in_threads
 from streamsink.storage.file_io import DistantFileIO
@@ -21,6 +23,9 @@ from streamsink.storage.hold import BeatingHold, Hold
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+# So often, and so far apart, a file is read again whose last block no node has reported yet. Sizes of blocks are
+# multiples of _OF_BLOCKS bytes.
+_MOST_READS, _READ_WAIT_MS, _OF_BLOCKS = 100, 50, 512
 _COPY_BYTES = 8 * 1024 * 1024
 # The NameNode's limits: of a name in bytes, unless the client's settings say what the limit was set to (0: none); of a
 # path in characters.
@@ -59,6 +64,7 @@ class HdfsCalls(Calls):
                 kind="store.extra-missing",
             ) from missing
         self._root = root
+        self._clock = Clock()
         most = str(config.get(_NAME_LIMIT, _MOST_NAME_BYTES)).strip()
         self._most_name_bytes = int(most) if most.isdigit() else int(_MOST_NAME_BYTES)
         self._options = hdfs_native.WriteOptions
@@ -66,7 +72,20 @@ class HdfsCalls(Calls):
         self._client = _translated(root, lambda: hdfs_native.Client(None if root == "hdfs://" else root, dict(config)))
 
     def read(self, path: str) -> bytes:
-        return bytes(self._call(path, lambda client, at: client.read(at).read()))
+        """All bytes of a file.
+
+        With ``dfs.namenode.file.close.num-committed-allowed`` a file may be closed before a node has reported its last
+        block. Until then the client reads the file without that block, and its size is the whole one. Raises OSError
+        when no node reports the block in time.
+        """
+        for left in reversed(range(_MOST_READS)):
+            data = bytes(self._call(path, lambda client, at: client.read(at).read()))
+            # Blocks are multiples of this size, so hardly any other file is asked for its size.
+            if len(data) % _OF_BLOCKS or len(data) >= (size := self.size(path) or 0):
+                return data
+            if left:
+                self._clock.sleep_ms(_READ_WAIT_MS)
+        raise OSError(errno.EIO, f"its last block was not reported in time: {len(data)} of {size} bytes", path)
 
     def size(self, path: str) -> int | None:
         try:
@@ -180,6 +199,9 @@ class HdfsFileIO(DistantFileIO):
 
     def sync_dir(self, path: str) -> None:
         """Does nothing: names are durable at once, because the NameNode logs them before it answers."""
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        self._hdfs.at_once([partial(self.delete, path) for path in paths])
 
     def delete_tree(self, path: str) -> None:
         self._hdfs.remove_tree(path)

@@ -103,6 +103,12 @@ def test_the_next_batch_that_starts_where_the_last_ended_is_new(make):
     assert decide(Batch(6, "q", "r", make(60, 70)), state(make(50, 60))).verdict is Verdict.NEW
 
 
+def test_a_query_whose_rows_come_out_of_state_is_not_told_of_position_columns():
+    """They would be refused, so they are no way on."""
+    given = Batch(7, "q", "r", kafka(50, 75), stateful=True)
+    assert "position_columns" not in refused("positions.overlap", given, state(kafka(50, 60)))
+
+
 def test_same_id_with_other_positions_is_never_skipped():
     """Other sinks skip such a batch by its number, and lose what is new in it."""
     assert "position_columns" in refused("positions.overlap", Batch(5, "q", "r", kafka(50, 75)), state(kafka(50, 60)))

@@ -205,7 +205,8 @@ def test_an_empty_folder_goes_and_is_made_again(store):
             for path in (folder, f"{root}/t/part=x", f"{root}/t/never"):
                 io.delete_empty_folder(path)
             group.flush()
-        assert not io.exists(folder) and io.entries(f"{root}/t") == []
+        # On S3 there are no folders, though a server may go on listing one.
+        assert not io.names(folder) and (io.names_at_once or io.entries(f"{root}/t") == [])
         io.place(f"{staging}/data-{number}", f"{folder}/data-{number}", keep_source=False)
         io.sync_dir(folder)
         io.delete_empty_folder(folder)

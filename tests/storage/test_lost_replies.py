@@ -181,3 +181,16 @@ def test_a_creation_that_another_one_overtakes_at_any_call_has_one_winner(memory
         assert memory.read(PATH) == (b"ours" if mine else b"theirs")
         won_at.append(mine)
     assert won_at == sorted(won_at) and set(won_at) == {True, False}
+
+
+def test_a_hint_that_is_renamed_twice_is_set(memory):
+    """The client of the store has missed the reply, repeats the call, and finds its temporary file gone."""
+    counting = CrashingCalls(memory)
+    _io(counting).replace("/root/LATEST", b"0", "x")
+    calls = CrashingCalls(memory, counting.log.index("rename") + 1, Mode.REPEATED)
+    _io(calls).replace("/root/LATEST", b"1", "x")
+    assert memory.read("/root/LATEST") == b"1"
+    rename = memory.rename
+    memory.rename = lambda source, target: (memory.unlink(source), rename(source, target))  # somebody has swept it
+    with pytest.raises(FileNotFoundError):
+        _io(CrashingCalls(memory)).replace("/root/LATEST", b"2", "x")

@@ -7,12 +7,14 @@ import uuid
 from collections import Counter
 
 import pyarrow as pa
+import pytest
 
 from streamsink.clock import IdSource
 from streamsink.options import SinkOptions
 from streamsink.storage.hdfs import HdfsCalls, HdfsFileIO
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from tests.protocol.query import QUERY
+from tests.services import hdfs
 from tests.services.hdfs import METRICS_S, HdfsCluster
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -66,3 +68,17 @@ def test_a_small_batch_makes_few_calls(hdfs_cluster):
     mean = {name: (after[name] - before[name]) / COUNTED for name in MOST}
     assert {name: calls for name, calls in mean.items() if calls > MOST[name]} == {}
     assert mean["Create"] >= 7  # they were counted
+
+
+@pytest.mark.soak
+def test_a_file_whose_last_block_no_node_has_reported_is_read_whole(tmp_path, monkeypatch):
+    """A NameNode may let a file be closed before that; the client alone reads some such files as empty."""
+    monkeypatch.setitem(hdfs.SETTINGS, "dfs.namenode.file.close.num-committed-allowed", "1")
+    with HdfsCluster(tmp_path / "hdfs", datanodes=2) as cluster:
+        calls = HdfsCalls(cluster.uri, {})
+        for number in range(300):
+            path, data = f"{cluster.uri}/f{number}", b"x" * (100, 512)[number % 2]
+            calls.write_new(path, data, True)
+            assert calls.read(path) == data
+        calls.write_new(f"{cluster.uri}/empty", b"", True)
+        assert calls.read(f"{cluster.uri}/empty") == b""

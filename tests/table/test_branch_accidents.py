@@ -8,11 +8,8 @@ import os
 import pytest
 
 from streamsink import maintenance
-from streamsink.clock import IdSource
 from streamsink.commands.branches import delete_branch
 from streamsink.errors import Misuse
-from streamsink.storage.file_io import FileIO
-from streamsink.storage.stores import table_path
 from streamsink.table.branching import branches, fast_forward, pins
 from streamsink.table.branching.targets import find, tags_of
 from streamsink.table.care.tags import take_back
@@ -25,34 +22,16 @@ from tests.compaction.beside import expired
 from tests.crash.world import BOUNDARIES, World, memory_world, posix_world
 from tests.protocol.bounded_runs import run_job
 from tests.protocol.history import drop_states, expire_before, snapshot_of_another
+from tests.table.branching import NAME, create, forward, io_of, opened, writer
 from tests.table.entries import OPTIONS
 from tests.table.foreign import Prepared
 
-NAME = "audit"
 # Of the calls of a creation each n-th one has an expiry beside it.
 STRIDE = 5
 
 
-def _io(world) -> FileIO:
-    return FileIO(world.calls, IdSource().new_id)
-
-
-def _open(world, calls=None):
-    return open_table(FileIO(calls or world.calls, IdSource().new_id), world.driver.root, for_writing=True)
-
-
 def _in_branch(world, application="auditor", **settings) -> World:
-    settings = {"restore": "restore-and-continue", **settings}
-    return World(world.calls, table_path(f"{world.driver.root}$branch_{NAME}"), application=application, **settings)
-
-
-def _create(world, snapshot_id, calls=None):
-    table = _open(world, calls)
-    return branches.create(table, NAME, find(table, snapshot_id))
-
-
-def _forward(world, **given):
-    return fast_forward.fast_forward(_open(world), NAME, OPTIONS, "a test", **given)
+    return writer(world, application, **{"restore": "restore-and-continue", **settings})
 
 
 def test_an_expiry_at_any_call_of_a_creation(rng):
@@ -61,7 +40,7 @@ def test_an_expiry_at_any_call_of_a_creation(rng):
     world.run(boundaries=BOUNDARIES[:2])
     begun, outcomes = copy.deepcopy(world.calls), set()
     counting = CrashingCalls(copy.deepcopy(begun))
-    _create(world, 1, counting)
+    create(world, 1, counting)
     for number in range(1 + rng.randrange(STRIDE), counting.count + 1, STRIDE):
         world.calls = copy.deepcopy(begun)
         calls, done, inner = CrashingCalls(world.calls), [], world.calls
@@ -74,14 +53,16 @@ def test_an_expiry_at_any_call_of_a_creation(rng):
 
         calls.before_call = before_call
         try:
-            _create(world, 1, calls)
+            create(world, 1, calls)
         except Misuse as gone:
             assert gone.kind == "rollback.target-gone" and "Nothing was written" in str(gone), number
-            assert branches.branches(_open(world)) == [] and _io(world).names(f"{world.driver.root}/tag") == [], number
+            assert branches.branches(opened(world)) == [] and io_of(world).names(f"{world.driver.root}/tag") == [], (
+                number
+            )
             outcomes.add("refused")
         else:
-            [made] = branches.branches(_open(world))
-            assert len(read_arrow(open_table(_io(world), made.path, for_writing=False))) == 6, number
+            [made] = branches.branches(opened(world))
+            assert len(read_arrow(open_table(io_of(world), made.path, for_writing=False))) == 6, number
             outcomes.add("made")
     assert outcomes == {"refused", "made"}
 
@@ -94,10 +75,10 @@ def test_a_branch_of_a_tag_outlives_that_tag(tmp_path):
     maintenance.create_tag(path, "monday")
     maintenance.create_branch(path, NAME, "monday")
     maintenance.delete_tag(path, "monday")
-    assert _io(world).names(f"{path}/tag") == [f"tag-branch-{NAME}-1"]
+    assert io_of(world).names(f"{path}/tag") == [f"tag-branch-{NAME}-1"]
     assert maintenance.create_branch(path, NAME, snapshot_id=1).newest.id == 1, "it is there"
     maintenance.delete_branch(path, NAME)
-    assert _io(world).names(f"{path}/tag") == []
+    assert io_of(world).names(f"{path}/tag") == []
 
 
 @pytest.mark.parametrize("snapshot_id", ["latest", 1])
@@ -140,12 +121,12 @@ def test_a_run_of_which_the_branch_has_forgotten_the_snapshot_is_asked_for():
     """Main cannot name it, so a run that is repeated there is neither written twice nor taken for written."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:1])
-    _create(world, 1)
+    create(world, 1)
     for run in range(4):
         run_job(_in_branch(world, "batch"), f"day {run}", (run, run + 1))
-    expire_before(_open(_in_branch(world)), 4)
-    _forward(world)
-    delete_branch(_io(world), world.driver.root, NAME)
+    expire_before(opened(_in_branch(world)), 4)
+    forward(world)
+    delete_branch(io_of(world), world.driver.root, NAME)
     rows = sorted([*range(6), *range(4)])
     assert world.ids() == rows
     on_main = World(world.calls, world.driver.root, application="batch")
@@ -165,13 +146,13 @@ def test_what_the_branch_has_forgotten_of_its_writers_main_does_not_claim_to_kno
     """Another program's snapshots in the branch have no states, and what had them has expired."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=BOUNDARIES[:1])
-    _create(world, 1)
+    create(world, 1)
     other = _in_branch(world)
     other.run(boundaries=(3, 5))
     drop_states(other)
-    expire_before(_open(other), snapshot_of_another(_open(other)))
-    _forward(world)
-    delete_branch(_io(world), world.driver.root, NAME)
+    expire_before(opened(other), snapshot_of_another(opened(other)))
+    forward(world)
+    delete_branch(io_of(world), world.driver.root, NAME)
     on_main = World(world.calls, world.driver.root, application="auditor", restore="restore-and-continue")
     on_main.checkpoint = SparkCheckpoint(other.checkpoint.query)
     with pytest.raises(Misuse) as asked:
@@ -183,11 +164,11 @@ def test_a_branch_takes_nothing_over():
     """Formerly what was told then of main's snapshots was not so."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:2])
-    _create(world, 1)
-    table = _open(world)
+    create(world, 1)
+    table = opened(world)
     branches.create(table, "other", find(table, 2))
     with pytest.raises(Misuse) as refused:
-        fast_forward.fast_forward(_open(_in_branch(world)), "other", OPTIONS, "a test")
+        fast_forward.fast_forward(opened(_in_branch(world)), "other", OPTIONS, "a test")
     assert refused.value.kind == "branch.given" and world.driver.root in str(refused.value)
 
 
@@ -198,17 +179,17 @@ def test_a_branch_that_begins_with_a_snapshot_of_another_program(writes):
     world.run(boundaries=BOUNDARIES[:1])
     Prepared(world).rename()
     others = [1000, 1001, 1002]
-    _create(world, 2)
+    create(world, 2)
     _in_branch(world).run(boundaries=(3,))
     if writes == "branch":
         there = _in_branch(world, "streamsink")
         there.checkpoint = copy.deepcopy(world.checkpoint)
         there.run(boundaries=BOUNDARIES[:2])
-        assert _forward(world).plan.writers == {}
+        assert forward(world).plan.writers == {}
         assert world.ids() == sorted([*range(9), *range(3), *others])
     else:
         world.run(boundaries=BOUNDARIES[:2])
-        assert _forward(world, discard=("streamsink",)).plan.writers == {"streamsink": 1}
+        assert forward(world, discard=("streamsink",)).plan.writers == {"streamsink": 1}
         assert world.ids() == sorted([*range(6), *range(3), *others])
 
 
@@ -240,13 +221,13 @@ def test_a_power_failure_brings_no_deleted_branch_back(snapshot_id):
     """Its manifests would be gone, and then nothing could be cared for in the table."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:1])
-    table = _open(world)
+    table = opened(world)
     branches.create(table, NAME, find(table, snapshot_id) if snapshot_id else None)
     branch = _in_branch(world)
     branch.run(boundaries=BOUNDARIES[:1])
-    delete_branch(_io(world), world.driver.root, NAME)
+    delete_branch(io_of(world), world.driver.root, NAME)
     world.calls.power_failure()
-    table = _open(world)
+    table = opened(world)
     # What is in a folder whose own name is gone nobody can reach, which the store in memory does not know.
     assert table.file_io.names(table.layout.within("branch")) == []
     assert [name for name, _ in tags_of(table)] == []
@@ -256,7 +237,7 @@ def test_a_power_failure_brings_no_pin_back_that_was_taken_back():
     """What it kept may have gone meanwhile."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:1])
-    table = _open(world)
+    table = opened(world)
     [pinned] = pins.pin(table, [find(table, 1)], "a-test")
     take_back(table.file_io, [pinned])
     world.calls.power_failure()

@@ -6,10 +6,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from streamsink.clock import IdSource
 from streamsink.commands.branches import delete_branch
 from streamsink.errors import Conflict, Misuse
-from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import table_path
 from streamsink.table.branching import branches, fast_forward
 from streamsink.table.branching.rollback import roll_back
@@ -22,51 +20,29 @@ from streamsink.testing.driver import SparkCheckpoint
 from tests.crash.sweeps import deaths
 from tests.crash.world import BOUNDARIES, SCHEMA, World, expected, memory_world
 from tests.protocol.bounded_runs import run_job
+from tests.table.branching import NAME, branched, create, forward, io_of, opened, writer
 from tests.table.entries import OPTIONS, add, commit
 
-NAME = "audit"
 # Of the calls at which a step can die each n-th is tried; every one with the mark "soak".
 STRIDE = 23
-
-
-def _io(world, calls=None):
-    return FileIO(calls or world.calls, IdSource().new_id)
-
-
-def _table(world, calls=None):
-    return open_table(_io(world, calls), world.driver.root, for_writing=True)
-
-
-def _branch(world, to=1, calls=None):
-    table = _table(world, calls)
-    return branches.create(table, NAME, find(table, to) if to else None)
-
-
-def _forward(world, calls=None, **given):
-    return fast_forward.fast_forward(_table(world, calls), NAME, OPTIONS, "a test", **given)
-
-
-def _writer(world, application="auditor", **options):
-    """A query into the branch, with a source of its own."""
-    return World(world.calls, table_path(f"{world.driver.root}$branch_{NAME}"), application=application, **options)
 
 
 def test_a_branch_is_written_and_taken_over():
     """Rows of the branch are not in main until it takes them over, at one instant; then the branch goes on."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:2])
-    _branch(world, 2)
-    other = _writer(world)
+    create(world, 2)
+    other = writer(world)
     other.run(boundaries=(3,))
     assert world.ids() == list(range(9)) and other.ids() == sorted([*range(9), *range(3)])
-    done = _forward(world)
+    done = forward(world)
     assert world.ids() == other.ids() and done.plan.arriving.rows == 3 and not done.plan.leaving.paths
-    newest = _table(world).snapshots.latest()
+    newest = opened(world).snapshots.latest()
     assert newest.commit_kind == "APPEND" and newest.total_record_count == 12
     assert json.loads(newest.properties[fast_forward.PROPERTY])["by"] == "a test"
-    assert _forward(world).snapshot_id is None, "there is nothing more"
+    assert forward(world).snapshot_id is None, "there is nothing more"
     other.run(boundaries=(3, 5))
-    _forward(world)
+    forward(world)
     world.run()
     assert world.ids() == sorted([*expected(), *range(5)])
     assert other.ids() == sorted([*range(9), *range(5)])
@@ -91,16 +67,16 @@ def test_each_step_can_die_at_every_call(what, mode):
 def _dies(what, mode, first, stride):
     """Let it happen at these calls; at how many."""
     do = {
-        "create": lambda w, calls=None: _branch(w, 2, calls),
-        "empty": lambda w, calls=None: _branch(w, 0, calls),
-        "forward": _forward,
+        "create": lambda w, calls=None: create(w, 2, calls),
+        "empty": lambda w, calls=None: create(w, 0, calls),
+        "forward": forward,
         "delete": _delete,
     }
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:2])
     if what in ("forward", "delete"):
-        _branch(world, 2)
-        _writer(world).run(boundaries=(3,))
+        create(world, 2)
+        writer(world).run(boundaries=(3,))
     before = copy.deepcopy(world.calls)
     counting = CrashingCalls(copy.deepcopy(world.calls))
     do[what](world, calls=counting)
@@ -122,7 +98,7 @@ def _dies(what, mode, first, stride):
 
 def _delete(world, calls=None):
     try:
-        return delete_branch(_io(world, calls), world.driver.root, NAME)
+        return delete_branch(io_of(world, calls), world.driver.root, NAME)
     except Misuse as gone:
         assert gone.kind == "branch.missing"  # it was deleted
         return ()
@@ -130,15 +106,15 @@ def _delete(world, calls=None):
 
 def _ends_right(world, what, do, where):
     before, after = list(range(9)), sorted([*range(9), *range(3)])
-    there = branches.branches(_table(world))
+    there = branches.branches(opened(world))
     assert world.ids() in ([before, after] if what == "forward" else [before]), where
     if what in ("create", "empty") and there:
-        rows = sorted(read_arrow(open_table(_io(world), there[0].path, for_writing=False))["id"].to_pylist())
+        rows = sorted(read_arrow(open_table(io_of(world), there[0].path, for_writing=False))["id"].to_pylist())
         assert rows == (before if what == "create" else []), f"{where}: a reader sees a half of the branch"
     checkpoint = copy.deepcopy(world.checkpoint)
     do(world)
     assert world.ids() == (after if what == "forward" else before), where
-    assert [each.name for each in branches.branches(_table(world))] == ([] if what == "delete" else [NAME]), where
+    assert [each.name for each in branches.branches(opened(world))] == ([] if what == "delete" else [NAME]), where
     assert not any(name.startswith(".") for name in world.calls._names if "/branch/" in name and what == "delete"), (
         where
     )
@@ -149,10 +125,7 @@ def _ends_right(world, what, do, where):
 
 def test_a_stream_on_main_wins_against_a_fast_forward():
     """At whichever call of a stream's run main is to take the branch over: it does, or refuses; no row is lost."""
-    world = memory_world()
-    world.run(boundaries=BOUNDARIES[:1])
-    _branch(world)
-    _writer(world).run(boundaries=(3,))
+    world, _ = branched()
     begun, checkpoint = copy.deepcopy(world.calls), copy.deepcopy(world.checkpoint)
     counting = CrashingCalls(world.calls)
     world.run(counting)
@@ -176,13 +149,10 @@ def test_a_stream_on_main_wins_against_a_fast_forward():
 
 def test_a_batch_of_main_at_any_call_of_a_fast_forward_wins():
     """What was planned of another main is not published: it is planned anew, and refused."""
-    world = memory_world()
-    world.run(boundaries=BOUNDARIES[:1])
-    _branch(world)
-    _writer(world).run(boundaries=(3,))
+    world, _ = branched()
     begun, checkpoint = copy.deepcopy(world.calls), copy.deepcopy(world.checkpoint)
     counting = CrashingCalls(copy.deepcopy(world.calls))
-    _forward(world, counting)
+    forward(world, counting)
     outcomes = set()
     for number in range(1, counting.count + 1, 17):
         world.calls, world.checkpoint = copy.deepcopy(begun), copy.deepcopy(checkpoint)
@@ -196,7 +166,7 @@ def test_a_batch_of_main_at_any_call_of_a_fast_forward_wins():
         calls.before_call = before_call
         outcome = _try_forward(world, calls)
         assert world.ids() == sorted([*range(9), *(range(3) if outcome == "done" else ())]), number
-        table = _table(world)
+        table = opened(world)
         taken = [each for each in map(table.snapshots.load, table.snapshots.ids()) if _is_of_a_branch(each)]
         assert [each.total_record_count for each in taken] == ([9] if outcome == "done" else []), number
         outcomes.add(outcome)
@@ -209,7 +179,7 @@ def _is_of_a_branch(snapshot):
 
 def _try_forward(world, calls=None):
     try:
-        _forward(world, calls)
+        forward(world, calls)
         return "done"
     except Conflict as refused:
         return refused.kind
@@ -217,31 +187,24 @@ def _try_forward(world, calls=None):
 
 def test_what_main_wrote_since_is_given_up_by_name_only():
     """The stream on main goes on behind what it has published; what the branch has of its state is not taken."""
-    world = memory_world()
-    world.run(boundaries=BOUNDARIES[:1])
-    _branch(world)
-    other = _writer(world)
-    other.run(boundaries=(3,))
+    world, other = branched()
     world.run(boundaries=BOUNDARIES[:2])
     assert _try_forward(world) == "branch.main-changed" and world.ids() == list(range(9))
-    done = _forward(world, discard=("streamsink",))
+    done = forward(world, discard=("streamsink",))
     assert world.ids() == sorted([*range(6), *range(3)]) and done.plan.writers == {"streamsink": 1}
-    assert _table(world).snapshots.latest().commit_kind == "OVERWRITE"
+    assert opened(world).snapshots.latest().commit_kind == "OVERWRITE"
     other.run(boundaries=(3, 4))
-    _forward(world)
+    forward(world)
     world.run()
     assert world.ids() == sorted([*range(6), *range(9, 14), *range(4)])
 
 
 def test_main_goes_back_to_where_the_branch_began():
     """That is the other way to give up what main has written since."""
-    world = memory_world()
-    world.run(boundaries=BOUNDARIES[:1])
-    _branch(world)
-    _writer(world).run(boundaries=(3,))
+    world, _ = branched()
     world.run(boundaries=BOUNDARIES[:2])
-    roll_back(_table(world), find(_table(world), 1), OPTIONS, "a test")
-    _forward(world)
+    roll_back(opened(world), find(opened(world), 1), OPTIONS, "a test")
+    forward(world)
     world.run()
     assert world.ids() == sorted([*range(6), *range(3), *range(9, 14)])
 
@@ -250,10 +213,10 @@ def test_a_query_goes_on_in_main_with_its_checkpoint():
     """What it has written to the branch is in main; it reads on from there, each row once. Nobody may write to both."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:1])
-    _branch(world)
-    other = _writer(world, restore="restore-and-continue")
+    create(world)
+    other = writer(world, restore="restore-and-continue")
     other.run(boundaries=(3, 5))
-    _forward(world)
+    forward(world)
     on_main = World(world.calls, world.driver.root, application="auditor", restore="restore-and-continue")
     on_main.checkpoint = other.checkpoint
     on_main.run(boundaries=(3, 5, 8))
@@ -269,13 +232,13 @@ def test_an_application_of_main_may_not_write_to_a_branch_too():
     """Neither of its states would tell which of its rows are in main."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:1])
-    _branch(world)
+    create(world)
     other = World(world.calls, table_path(f"{world.driver.root}$branch_{NAME}"))
     other.checkpoint = copy.deepcopy(world.checkpoint)
     other.run(boundaries=BOUNDARIES[:2])
     world.run(boundaries=BOUNDARIES[:2])
     with pytest.raises(Conflict) as refused:
-        _forward(world, discard=("streamsink",))
+        forward(world, discard=("streamsink",))
     assert refused.value.kind == "branch.both-wrote" and world.ids() == list(range(9))
 
 
@@ -283,14 +246,14 @@ def test_columns_of_the_branch_come_with_it():
     """Unless main has got other ones meanwhile."""
     world = memory_world(add_columns=True)
     world.run(boundaries=BOUNDARIES[:1])
-    _branch(world)
-    other = _writer(world, add_columns=True)
+    create(world)
+    other = writer(world, add_columns=True)
     _with_column(other, "more")
     other.run(boundaries=(3,))
-    assert "more" not in read_arrow(_table(world)).column_names
+    assert "more" not in read_arrow(opened(world)).column_names
     began = copy.deepcopy(world.calls)
-    _forward(world)
-    assert read_arrow(_table(world))["more"].null_count == 6 and len(world.ids()) == 9
+    forward(world)
+    assert read_arrow(opened(world))["more"].null_count == 6 and len(world.ids()) == 9
     world.run()
     assert world.ids() == sorted([*expected(), *range(3)])
     world.calls = began
@@ -310,36 +273,30 @@ def _with_column(world, name):
 
 def test_a_branch_that_is_made_anew_is_another_one():
     """Of a snapshot before main took its namesake over: then main has rows that it does not have."""
-    world = memory_world()
-    world.run(boundaries=BOUNDARIES[:1])
-    _branch(world)
-    _writer(world).run(boundaries=(3,))
-    _forward(world)
+    world, _ = branched()
+    forward(world)
     _delete(world)
-    _branch(world)
-    _writer(world, application="second").run(boundaries=(2,))
+    create(world)
+    writer(world, application="second").run(boundaries=(2,))
     assert _try_forward(world) == "branch.main-changed"
     _delete(world)
-    _branch(world, 2)
-    _writer(world, application="second").run(boundaries=(2,))
-    _forward(world)
+    create(world, 2)
+    writer(world, application="second").run(boundaries=(2,))
+    forward(world)
     assert world.ids() == sorted([*range(6), *range(3), *range(2)])
 
 
 def test_main_may_be_compacted_meanwhile():
     """A compaction changes no row: it is taken back, and nothing else."""
-    world = memory_world()
-    world.run(boundaries=BOUNDARIES[:1])
-    _branch(world)
-    _writer(world).run(boundaries=(3,))
-    table = _table(world)
+    world, _ = branched()
+    table = opened(world)
     entries = list(table.manifests.entries_of(table.snapshots.latest()))
     commit(
         table,
         Changes((*(e.deleting for e in entries[:1]), add("data-compacted-0.parquet", entries[0].partition))),
         kind="COMPACT",
     )
-    _forward(world)
+    forward(world)
     assert world.ids() == sorted([*range(6), *range(3)])
 
 
@@ -348,10 +305,10 @@ def test_a_bounded_run_into_a_branch_is_known_wherever_its_rows_are():
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:1])
     for day, numbers in enumerate([(0, 2), (2, 4), (4, 6)]):
-        _branch(world, _table(world).snapshots.latest().id)
+        create(world, opened(world).snapshots.latest().id)
         for run in range(day + 1):
-            run_job(_writer(world, application="batch"), f"day {run}", (2 * run, 2 * run + 2))
-        _forward(world)
+            run_job(writer(world, application="batch"), f"day {run}", (2 * run, 2 * run + 2))
+        forward(world)
         _delete(world)
         assert world.ids() == sorted([*range(6), *range(numbers[1])])
     for run in range(3):

@@ -35,7 +35,8 @@ _EARLIER_NAME = f"streamsink-{TABLE}"
 PARTS = ("a", "b", None, "", "c/d=e", "%41 é", "__DEFAULT_PARTITION__", "x" * 80, "\n", "..")
 # The suffix of a query's other name.
 RENAMED = "-renamed"
-SETTINGS = {"commit_min_wait_ms": 0, "commit_max_wait_ms": 0, "table_options": {"manifest.merge-min-count": "3"}}
+_TABLE = {"manifest.merge-min-count": "3", "snapshot.clean-empty-directories": "true"}
+SETTINGS = {"commit_min_wait_ms": 0, "commit_max_wait_ms": 0, "table_options": _TABLE}
 
 
 def arrow(ids: list[int], parts: int) -> pa.RecordBatch:

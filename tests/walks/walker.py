@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 
 from streamsink.table import manifests
-from tests.walks import backups, changes, compactions, events, others, runs, users
+from tests.walks import backups, care, changes, compactions, events, others, runs, users
 from tests.walks.machine import ROOT
 from tests.walks.model import Wrong
 from tests.walks.operators import Operator
@@ -23,7 +23,7 @@ SETUP = 6
 # first.
 KINDS: Mapping[str, events.Kind] = {
     name: kind
-    for module in (events, backups, changes, compactions, others, runs, users)
+    for module in (events, backups, changes, compactions, others, runs, users, care)
     for name, kind in events.KINDS.items()
     if kind.does.__module__ == module.__name__
 }

@@ -51,6 +51,10 @@ _STORIES = tuple(
             "batch batch rollback foreign_append foreign_append expiry batch heal batch heal",
             "batch power rollback foreign_append foreign_append expiry batch heal heal",
             "batch tag rollback batch heal batch",
+            "batch own_branch own_fast_forward batch own_expiry batch heal batch",
+            "batch own_branch batch foreign_append own_fast_forward batch heal own_branch own_fast_forward batch",
+            "batch own_partition_expiry batch own_expiry batch own_partition_expiry own_expiry batch heal",
+            "batch own_tags batch compaction own_expiry batch own_tags own_expiry own_untag batch",
             (
                 "half_published foreign_append foreign_append expiry foreign_append foreign_append expiry batch heal "
                 "batch heal"

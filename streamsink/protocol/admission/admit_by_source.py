@@ -37,8 +37,8 @@ def admit_by_position(batch: Batch, past: Past, last: AppState, options: SinkOpt
     if batch.combines and (relation.mixed or not options.position_columns):
         raise refused(position_errors.combined)
     if not options.position_columns:
-        # An overwrite takes no position columns.
-        may_filter = options.mode != MODE_OVERWRITE
+        # An overwrite takes no position columns, nor does a query whose rows come out of state.
+        may_filter = options.mode != MODE_OVERWRITE and not batch.stateful
         raise refused(
             position_errors.overlap, same=token(batch, past) if is_other(batch, past) else None, may_filter=may_filter
         )

@@ -6,7 +6,7 @@ A tag is a copy of the snapshot's file; with ``tagCreateTime`` and ``tagTimeReta
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from streamsink import shell
@@ -125,11 +125,14 @@ def delete_tags(table: Table, names: Sequence[str], needing: Needing) -> TagPlan
 
     Raises as ``deletion_of``.
     """
+    there = {name for name in names if table.file_io.exists(tag_path(table.root, name))}
     finish(table, everybody_needing(table, needing))
-    planned = deletion_of(table, names, needing().files)
+    # One that goes with that was being deleted by a process that has died: whoever asks again gets what he wants.
+    done = {name for name in there if not table.file_io.exists(tag_path(table.root, name))}
+    planned = deletion_of(table, [name for name in names if name not in done], needing().files)
     for removal in planned.removals:
         remove(table, removal, needing)
-    return planned
+    return replace(planned, names=tuple(names))
 
 
 def past_their_time(table: Table, now_ms: int | None = None, older_than_ms: float | None = None) -> list[str]:

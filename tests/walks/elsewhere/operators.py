@@ -116,6 +116,10 @@ class ElsewhereOperator(Operator):
         names = [f"{folder}/{name}" for name in io.names(f"{root}/{folder}") if name.startswith("part-")]
         before, was = self._world.visible(), self._world.model.fate
         io.create_if_absent(f"{root}/{manifest}", json.dumps({"files": names}).encode())
+        if not names:  # The folder is gone as well, so its rows are given up.
+            visible = self._world.visible()
+            behind = query.source.rows_before(query.checkpoint)
+            self._world.model.unsure([row for row in behind if not visible[row]])
         for row in self._world.visible() - before:
             was.pop(row, None)
 

@@ -24,6 +24,7 @@ class _Run(Run):
     """One start of a query."""
 
     place = None
+    number = 0
 
     def open(self, batch_id):
         if self.sink is None:
@@ -42,6 +43,9 @@ class Elsewhere(World):
     has_lost_journals: bool = False
     has_older_notes: bool = False
     points: list[tuple[int, Version]] = field(default_factory=list)
+    # By query, the last start before something befell the destination while one of its drivers slept: that one may go
+    # on, and the next start finds out.
+    slept_in: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self):
         super().__post_init__()
@@ -57,7 +61,7 @@ class Elsewhere(World):
         self.serial += 1
         process, settings = Process(self.store, self.root), query.settings(self.root)
         run = _Run(process, self.root, settings, query.checkpoint.query, self.parts, query.options.get("delay", 0))
-        run.place, query.live = self.place, run
+        run.place, run.number, query.live = self.place, self.serial, run
         return run
 
     def visible(self) -> Counter:
@@ -98,6 +102,8 @@ class Elsewhere(World):
     def accident(self, *what, query=None):
         super().accident(*what, query=query)
         self.has_lost_journals |= "journal-ever" in what
+        if "table" in what:
+            self.slept_in |= {each.name: self.serial for each in self.queries.values() if each.causes.asleep}
         if not self.place.has_rows:  # Nobody asks such a destination what it has.
             visible, known = self.visible(), self.place.applications()
             for each in self.queries.values():
@@ -110,6 +116,10 @@ class Elsewhere(World):
                     # A driver has died in that batch, perhaps between its commit and the note of it.
                     rows = each.rows(each.checkpoint.committed)
                     self.model.unsure([row for row in rows if visible[row]], most=2)
+
+    def _kept(self, query):
+        is_before = query.live is not None and query.live.number <= self.slept_in.get(query.name, 0)
+        return [*super()._kept(query), *(["table"] if is_before else [])]
 
     def notes_went_back(self) -> None:
         """What is noted of a destination is an older copy, and so may be the journal: then nobody knows any more of
