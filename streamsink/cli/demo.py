@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 _BATCHES, _SIZE, _KILLED_IN = 10, 1_000, 5
 _LAST_LINES = 15
-_OF_SPARK = "streamsink.spark.query.trial"
+_OF_SPARK = """
+from streamsink.spark.query.trial import main
+from streamsink.testing.faults import arm_from_env
+
+arm_from_env()
+main()
+"""
 # Where the driver may be killed: the names of the protocol's steps, and what they mean for a reader.
 STEPS = {
     "write.staged": "its files are written, and no record names them",
@@ -137,13 +143,13 @@ def _run(folder: str, table: str, fault: str, *, spark: bool) -> int:
     """Run the query in a process of its own, with this fault armed. Returns how it ended; what it says is in a file."""
     beside = os.path.join(folder, "plain")
     words = [table, os.path.join(folder, "checkpoint.json"), str(_BATCHES), str(_SIZE), beside]
-    call = ["streamsink.testing.numbered_query", *words]
+    call = ["-m", "streamsink.testing.numbered_query", *words]
     if spark:
-        call = [_OF_SPARK, "demo", folder, str(_BATCHES), str(_SIZE)]
+        call = ["-c", _OF_SPARK, "demo", folder, str(_BATCHES), str(_SIZE)]
         progress("Spark runs ...")
     with open(os.path.join(folder, "said.log"), "ab") as said:
         environment = {**os.environ, "STREAMSINK_FAULT": fault}
-        return subprocess.run([sys.executable, "-m", *call], env=environment, stdout=said, stderr=said).returncode
+        return subprocess.run([sys.executable, *call], env=environment, stdout=said, stderr=said).returncode
 
 
 def _check(folder: str, ended: int, expected: int) -> None:
@@ -226,7 +232,7 @@ class _Times:
 def _by_spark(root: str, batches: int, size: int) -> dict[str, list[float]]:
     """How long micro-batches take in a stream of Spark's, by sink, in ms."""
     progress("Spark runs ...")
-    call = [sys.executable, "-m", _OF_SPARK, "bench", f"{root}/spark", str(batches), str(size)]
+    call = [sys.executable, "-c", _OF_SPARK, "bench", f"{root}/spark", str(batches), str(size)]
     done = subprocess.run(call, capture_output=True, text=True)
     if done.returncode != 0:
         last = "\n".join(done.stderr.splitlines()[-_LAST_LINES:])

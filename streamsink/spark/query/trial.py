@@ -1,4 +1,4 @@
-"""A Spark stream that ``streamsink demo --spark`` kills, and that ``streamsink bench --spark`` measures, as a module.
+"""A Spark stream that ``streamsink demo --spark`` kills, and that ``streamsink bench --spark`` measures.
 
 The source is Spark's own generator, whose batch of a number has the same rows whenever it is planned: what a batch that
 is repeated does to a table is seen by counting.
@@ -7,7 +7,6 @@ is repeated does to a table is seen by counting.
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import streamsink
-from streamsink.testing.faults import arm_from_env
+from streamsink.clock import Clock
 
 _QUIET = {
     "spark.ui.enabled": "false",
@@ -26,7 +25,7 @@ _QUIET = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.daemon.module": "streamsink.spark.worker_daemon",
 }
-_POLL_S, _MOST_POLLS = 0.05, 6_000  # 300 s
+_POLL_MS, _MOST_POLLS = 50, 6_000  # 300 s
 _FIRST = 2  # batches in which the JVM compiles, which are not counted
 
 
@@ -56,7 +55,7 @@ def until(query: StreamingQuery, batches: int) -> list[dict[str, Any]]:
         last = query.lastProgress
         if not query.isActive or last is not None and last["batchId"] >= batches - 1:
             break
-        time.sleep(_POLL_S)
+        Clock().sleep_ms(_POLL_MS)
     failed = query.exception()
     if failed is not None:
         raise failed
@@ -77,7 +76,6 @@ def demo(folder: str, batches: int, size: int) -> None:
         batch.write.mode("append").parquet(os.path.join(folder, "plain"))
         sink(batch, batch_id)
 
-    arm_from_env()
     started = numbers(spark, size).writeStream.foreachBatch(write)
     until(started.option("checkpointLocation", os.path.join(folder, "checkpoint")).start(), batches)
     spark.stop()
@@ -102,7 +100,8 @@ def bench(folder: str, batches: int, size: int) -> None:
     print(json.dumps({"spark_files_ms": of_files, "streamsink_ms": of_ours}))
 
 
-if __name__ == "__main__":
-    _what, _folder, _batches, _size = sys.argv[1:]
-    Path(_folder).mkdir(parents=True, exist_ok=True)
-    {"demo": demo, "bench": bench}[_what](_folder, int(_batches), int(_size))
+def main() -> None:
+    """What the command line runs in a process of its own, with words behind it: what, folder, batches, rows."""
+    what, folder, batches, size = sys.argv[1:]
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    {"demo": demo, "bench": bench}[what](folder, int(batches), int(size))
