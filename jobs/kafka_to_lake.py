@@ -15,9 +15,10 @@ from support.topic import KafkaOrders, Topic, TopicError
 import streamsink
 from streamsink.testing.faults import arm_from_env
 
-# What a table that a stream writes into needs from the first day: old snapshots expire, by Paimon's options of the
-# table and their defaults, and small files become few. Both beside the batches.
-CARE = {"maintenance": True, "compaction": True}
+# From the first day, beside the batches: small files become few, old snapshots expire. A reader may take six hours for
+# one snapshot; one that says where it is (a consumer) keeps what it needs, until nothing is heard of it for three days.
+RETAINED = {"snapshot.time-retained": "6 h", "consumer.expiration-time": "3 d"}
+CARE = {"maintenance": True, "compaction": True, "table_options": RETAINED}
 
 
 def main() -> int:
@@ -38,8 +39,7 @@ def main() -> int:
     progress = Progress(source.lag)
     store = {"store_options": args.store_options}
     sink = streamsink.to_table(places.table, progress, partition_by=["dt"], **source.table_options, **store, **CARE)
-    ending = Ending(spark)
-    publish = source.until_done(sink, ending)
+    publish = source.until_done(sink, ending := Ending(spark))
 
     def start():
         query = source.stream().writeStream.foreachBatch(publish).trigger(**source.trigger())

@@ -3,8 +3,11 @@
 import os
 import shlex
 from dataclasses import dataclass
+from pathlib import Path
 
 from support.progress import Progress, say
+
+_CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,12 @@ def close(outcome: Outcome, progress: Progress) -> int:
 
 
 def commands_for(table: str) -> str:
-    """The commands that look at the table, as they are typed where this job was started."""
-    typed = "make streamsink ARGS='{}'" if "MAKELEVEL" in os.environ else "streamsink {}"
-    looks = [typed.format(f"{command} {shlex.quote(table)}") for command in ("snapshots", "files", "doctor")]
+    """The commands that look at the table, as they are typed in any folder."""
+    make = f"make -sC {shlex.quote(str(_CHECKOUT))} streamsink ARGS={{}}"
+    commands = ("snapshots", "files", "partitions", "positions", "doctor")
+    words = [f"{command} {shlex.quote(table)}" for command in commands]
+    by_make = "MAKELEVEL" in os.environ
+    looks = [make.format(shlex.quote(each)) if by_make else f"streamsink {each}" for each in words]
     return "\n".join(["look at the table:", *(f"  {each}" for each in looks)])
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from streamsink.cli.care import answer_of, done_by
-from streamsink.cli.frame import SETTINGS, At, command, confirmed, of_path, of_query, proposed
+from streamsink.cli.frame import SETTINGS, At, command, confirmed, of_path, of_query, proposed, watched
 from streamsink.cli.output import Answer
 
 
@@ -54,6 +54,7 @@ def branch() -> None:
 @command("list", "$ streamsink branch list lake/shop.db/orders")
 @of_path()
 @of_query
+@watched
 def list_branches(at: At, given: tuple[str, ...]) -> Answer:
     """The branches of the table at PATH, beside main. JSON: {table, branches: [{branch, path, snapshot}]}."""
     found = done_by("branches", at, given)

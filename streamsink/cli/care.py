@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from streamsink.cli.frame import SETTINGS, At, command, confirmed, of_path, of_query, proposed
+from streamsink.cli.frame import SETTINGS, At, command, confirmed, of_path, of_query, proposed, watched
 from streamsink.cli.output import Answer, Rows
 from streamsink.clock import Clock
 
@@ -237,6 +237,7 @@ def tag() -> None:
 
 @command("list", "$ streamsink tag list lake/shop.db/orders")
 @of_path()
+@watched
 def list_tags(at: At) -> Answer:
     """The tags of the table at PATH. JSON: {table, tags: [{tag, snapshot, rows}]}."""
     from streamsink.table.history.retained import tags

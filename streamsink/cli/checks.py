@@ -19,6 +19,7 @@ from streamsink.cli.output import FINDINGS, RIGHT, Answer, Rows
 @of_path()
 @of_sink
 @click.option("--contents", is_flag=True, help="Read each data file as well.")
+@watched
 def verify(at: At, sink: str | None, contents: bool) -> Answer:
     """Look whether the table at PATH is whole: snapshots, manifests, files, counts, and the journals of its queries.
 

@@ -2,14 +2,14 @@
 
 import click
 
-from streamsink.cli.frame import At, command, confirmed, of_path, proposed
+from streamsink.cli.frame import At, command, confirmed, of_path, paths, proposed
 from streamsink.cli.output import Answer
 from streamsink.storage.stores import table_path
 
 
 @command("restore", "$ streamsink restore lake/shop.db/orders/schema/schema-0 --from backup/orders/schema/schema-0")
 @of_path()
-@click.option("--from", "copy", required=True, metavar="COPY", help="Path of the copy of that file or folder.")
+@click.option("--from", "copy", required=True, shell_complete=paths, metavar="COPY", help="Path of the copy of it.")
 @confirmed
 def restore(at: At, copy: str, yes: bool) -> Answer:
     """Bring the file or folder PATH back from a backup, as an error tells to.

@@ -1,12 +1,14 @@
 """What all commands have in common: how they are declared, their options, errors, exit codes and ``--watch``."""
 
+import contextlib
 import dataclasses
 import functools
 import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -25,6 +27,8 @@ _ARGUMENTS = {"application": "--application", "store_options": "--store-options,
 _SECRET = re.compile("secret|password|token|key", re.IGNORECASE)  # in names of settings
 _CLEAR = "\x1b[2J\x1b[H"
 GIVE_YES, NOTHING_TO_DO = "Nothing was changed. Give --yes to do it.", "Nothing to do."
+_TELLS_S = 1.0
+_told: list[str] = []  # what a command says of its progress
 _MOST_LOOKS = 10**9  # of --watch, which Ctrl-C ends
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.Retryable, PASSING),
@@ -127,7 +131,7 @@ def of_path(name: str = "PATH", *, journals: bool = False) -> Callable[[Callable
             help="File with such settings as a JSON object; for keys, which do not belong on a command line. "
             "[env: STREAMSINK_STORE_OPTIONS]",
         )(run)
-        return click.argument("path", metavar=name)(run)
+        return click.argument("path", metavar=name, shell_complete=paths)(run)
 
     return declare
 
@@ -136,8 +140,35 @@ def of_application(required: bool, default: str | None = None) -> Callable[[_Com
     """The option that names a query; without it all of them, unless it is required or has a default."""
     text = "Name of the query, its option application."
     return click.option(
-        "--application", "-a", required=required, default=default, show_default=bool(default), metavar="NAME", help=text
+        "--application",
+        "-a",
+        required=required,
+        default=default,
+        show_default=bool(default),
+        metavar="NAME",
+        help=text,
+        shell_complete=_applications,
     )
+
+
+def paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    """Lets the shell complete names of files and folders."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _applications(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Names that complete what is typed: those of the journals at the path that was typed before."""
+    from streamsink.operations.journals import applications_of
+
+    typed = [ctx.params.get("path"), *ctx.args]  # an option that has no value yet leaves the arguments as they are
+    try:
+        root = journal_place(next(filter(None, typed)))
+        names = applications_of(Store(root, {}).open(), root)
+    except (errors.StreamsinkError, OSError, StopIteration):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def of_query(function: _Command) -> _Command:
@@ -272,7 +303,8 @@ def _answering(function: Callable[..., Answer]) -> Callable[..., None]:
 
 def _answer(function: Callable[..., Answer], given: Mapping[str, Any], as_json: bool) -> Answer:
     try:
-        return function(**given)
+        with _clock(function.__name__):
+            return function(**given)
     except (errors.StreamsinkError, OSError) as failed:
         progress("")  # before the text of the error
         fail(failed, as_json)
@@ -280,9 +312,33 @@ def _answer(function: Callable[..., Answer], given: Mapping[str, Any], as_json: 
         progress("")
 
 
+@contextlib.contextmanager
+def _clock(name: str) -> Iterator[None]:
+    """Within it a terminal shows, after some seconds, that the command is at work, until it says more itself."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    ended, begun = threading.Event(), Clock().monotonic_ms()
+
+    def tell() -> None:
+        while not ended.wait(_TELLS_S):
+            if not _told:
+                sys.stderr.write(f"\r\x1b[K{name.replace('_', ' ')}: {(Clock().monotonic_ms() - begun) / 1000:.0f} s")
+                sys.stderr.flush()
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
+
+
 def progress(text: str) -> None:
     """Show how far a command has come that takes long, where somebody looks: on a terminal, beside its answer."""
     if sys.stderr.isatty():
+        _told[:] = [text] if text else []
         sys.stderr.write(f"\r\x1b[K{text}" if text else "\r\x1b[K")
         sys.stderr.flush()
 

@@ -43,6 +43,7 @@ def dead_letters() -> None:
 @of_path()
 @_choosing
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show at most so many.")
+@watched
 def list_letters(at: At, target: str | None, source: str | None, reason: str | None, limit: int) -> Answer:
     """The dead letters in the table at PATH: whole rows, with the reason why each did not fit.
 

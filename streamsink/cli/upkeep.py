@@ -4,7 +4,7 @@ import importlib
 
 import click
 
-from streamsink.cli.frame import SETTINGS, At, command, confirmed, of_path, of_query, pairs, proposed
+from streamsink.cli.frame import SETTINGS, At, command, confirmed, of_path, of_query, pairs, proposed, watched
 from streamsink.cli.output import Answer, Rows, age
 from streamsink.clock import Clock
 
@@ -58,6 +58,7 @@ def consumer() -> None:
 
 @command("list", "$ streamsink consumer list lake/shop.db/orders")
 @of_path()
+@watched
 def list_consumers(at: At) -> Answer:
     """The consumers of the table at PATH. JSON: {table, consumers: [{consumer, next_snapshot, silent_ms}]}."""
     from streamsink.table.history.retained import consumers

@@ -101,8 +101,15 @@ class HiveLock(Lock):
         since = (self._clock.now_ms() - (held.acquiredat or 0)) // 1000
         return (
             f"{held.user} on {held.hostname} ({held.agentInfo}) has held lock {held.lockid} of the metastore for "
-            f"{since} s; when it is dead, the metastore ends it after hive.txn.timeout"
+            f"{since} s; when it is dead, the metastore ends it after hive.txn.timeout, or 'streamsink unlock' with "
+            "-o lock=... and --holder-is-dead --yes does it at once"
         )
+
+    def take_away(self) -> bool:
+        granted = [found for found in self._shown() if found.state == self._types.LockState.ACQUIRED]
+        for held in granted:
+            self._unlock(held.lockid)
+        return bool(granted)
 
     # -- parts -----------------------------------------------------------------------------------------------------
 

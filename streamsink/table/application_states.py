@@ -11,15 +11,15 @@ import sys
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any
 
 from streamsink import shell
 from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # a look at a table whose states are short needs none of it
 
 PREFIX = "streamsink.app."
 # Says whether all of history was known when the states were found. Earlier versions did not write this property.
@@ -150,6 +150,8 @@ def text_of_state(state: Mapping[str, Any]) -> str:
     text = json.dumps(state, separators=(",", ":"))
     if len(text) <= _MOST_PLAIN:
         return text
+    import pyarrow as pa
+
     data = text.encode()
     for level in _LEVELS:
         packed = pa.Codec("zstd", level).compress(data, asbytes=True)
@@ -160,6 +162,9 @@ def text_of_state(state: Mapping[str, Any]) -> str:
 
 def base85(data: bytes) -> str:
     """What ``base64.b85encode`` returns, as text, in a quarter of the time: each word is a row of Arrow's columns."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     missing = -len(data) % 4
     words = array.array("I", data + b"\0" * missing)
     if sys.byteorder == "little":
@@ -175,8 +180,10 @@ def base85(data: bytes) -> str:
 
 
 @functools.cache
-def _digits() -> tuple[pa.Array, pa.Array]:
+def _digits() -> "tuple[pa.Array, pa.Array]":
     """The digits, and all pairs of them."""
+    import pyarrow as pa
+
     return pa.array(_BASE85), pa.array([first + second for first in _BASE85 for second in _BASE85])
 
 
@@ -189,6 +196,8 @@ def state_of_text(text: str) -> Mapping[str, Any]:
         return json.loads(zlib.decompress(base64.b64decode(text.removeprefix(_DEFLATED), validate=True)))
     if not text.startswith(_COMPRESSED):
         return json.loads(text)
+    import pyarrow as pa
+
     crc, packed = text.removeprefix(_COMPRESSED).split(":")
     data = pa.input_stream(pa.py_buffer(base64.b85decode(packed)), compression="zstd").read()
     if zlib.crc32(data) != int(crc):

@@ -12,7 +12,13 @@ from tests.advice.kinds import KIND, LIBRARY, ROOT, kinds
 
 PAGE = ROOT / "docs" / "ERRORS.md"
 _CLASSES = {name for name in vars(errors) if isinstance(vars(errors)[name], type)}
-_MOST_LETTERS = 420
+# Of the functions that put a command into a message, what the page shows.
+_COMMANDS = {
+    "restore": "from a backup ('streamsink restore … --from COPY --yes')",
+    "discard": "('streamsink discard … --yes')",
+    "set_option": "('streamsink set-options … --yes')",
+}
+_MOST_LETTERS = 460
 _COLUMNS = 120
 # Kinds whose messages are put together from parts that stand in several functions, and what those messages say.
 _ELSEWHERE = {
@@ -103,10 +109,17 @@ def _text(node: ast.expr) -> str:
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
-        return "".join(_text(part) if isinstance(part, ast.Constant) else "…" for part in node.values)
+        return "".join(_text(part) if isinstance(part, ast.Constant) else _put_in(part) for part in node.values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return _text(node.left) + (_text(node.right) or "…")
     return ""
+
+
+def _put_in(part: ast.expr) -> str:
+    """What stands for a value that is put in: … but for a command that ``streamsink/shell.py`` makes."""
+    call = part.value if isinstance(part, ast.FormattedValue) else part
+    name = ast.unparse(call.func).rpartition("shell.")[2] if isinstance(call, ast.Call) else ""
+    return _COMMANDS.get(name, "…")
 
 
 def _short(text: str) -> str:

@@ -76,7 +76,7 @@ def test_a_damaged_file_that_holds_no_data_is_deleted(table, name):
     path = _journal(table, name)
     path.write_text("{")
     words = _told(table, "journal.owner" if name == "owner-1" else "journal.identity")
-    assert str(path) in run(*(word for word in words if word != "--yes")).stdout and path.exists()
+    assert str(path) in run(*(word for word in words if word != "--yes"), code=1).stdout and path.exists()
     assert said(*words)["damaged"] == [str(path)] and not path.exists()
     _whole(table)
 

@@ -25,12 +25,14 @@ _OF_DATA = {"pyarrow", "numpy", "fastavro"}
         (["--help"], _HEAVY | _OF_DATA, 250),
         (["snapshots", "--help"], _HEAVY | _OF_DATA, 270),
         (["snapshots", "{orders}"], _HEAVY | _OF_DATA, 270),
-        (["positions", "{orders}"], _HEAVY, 700),
+        (["positions", "{orders}"], _HEAVY | {"pyarrow", "numpy"}, 500),
+        (["pending", "{orders}"], _HEAVY | {"pyarrow", "numpy"}, 500),
+        (["files", "{orders}"], _HEAVY, 700),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else None,
 )
 def test_a_look_imports_only_what_it_needs(orders, arguments, never, most):
-    """Neither Spark nor what draws tables on a terminal; a look at snapshots no library of columns either."""
+    """Neither Spark nor what draws tables on a terminal; most looks no library of columns either."""
     given = [each.format(orders=orders) for each in arguments]
     done = subprocess.run(
         [sys.executable, "-c", _RUN, json.dumps(given)], capture_output=True, text=True, check=True, timeout=60

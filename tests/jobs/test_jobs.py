@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 import streamsink
+from tests.cli.conftest import run
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 TIMEOUT_S = 500  # Enough for five starts of a driver, on a machine that has other things to do.
@@ -129,6 +130,26 @@ def test_the_embedded_run_ends_by_itself_and_a_second_one_goes_on_where_it_ended
     counts, _ = job.closing("kafka_to_lake.py", "--events", "1500", "--rows-per-batch", "1500")
     check(counts, "events generated", EVENTS + 1500)
     check_rows(job.folder / "lake/shop.db/orders", EVENTS + 1500)
+    looks = [shlex.split(line) for line in said.partition("look at the table:\n")[2].splitlines()]
+    assert [look[1] for look in looks] == ["snapshots", "files", "partitions", "positions", "doctor"]
+    for program, *look in looks:
+        assert program == "streamsink" and run(*look).stdout, "as printed, from another folder than the job's"
+
+
+def test_the_looks_at_the_end_of_make_run_are_typed_in_any_folder(tmp_path):
+    """make is told where the checkout is, and hands the path on, whatever is in it."""
+    table = "/lake of mine/it's.db/orders"
+    call = "import sys; sys.path.insert(0, sys.argv[1]); from support.report import commands_for; "
+    call += "print(commands_for(sys.argv[2]))"
+    env = os.environ | {"MAKELEVEL": "1"}
+    said = subprocess.run(
+        [sys.executable, "-c", call, str(JOBS), table], env=env, capture_output=True, text=True, check=True
+    )
+    for line in said.stdout.splitlines()[1:]:
+        shown = line.replace("make -sC", "make -nsC", 1)
+        done = subprocess.run(["bash", "-c", shown], cwd=tmp_path, capture_output=True, text=True, check=True)
+        words = shlex.split(done.stdout)
+        assert words[-2] in ("snapshots", "files", "partitions", "positions", "doctor") and words[-1] == table
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from streamsink.clock import Clock
-from streamsink.errors import Fenced, Retryable
+from streamsink.errors import Fenced, Misuse, Retryable
 from tests.locks import worker
 
 RACERS, TIMES = 16, 3
@@ -183,3 +183,19 @@ def test_a_server_that_restarts_is_waited_for(place):
         pass
     with place.lock().acquire() as following:
         assert following.token > lease.token
+
+
+def test_the_lease_of_a_dead_holder_is_taken_away(place):
+    """By somebody who is certain of that. A holder that lives after all finds it out before it writes."""
+    sleeping = place.lock().acquire()
+    if place.kind == "file":
+        with pytest.raises(Misuse, match="end that process"):
+            place.lock().take_away()
+        sleeping.check()
+    else:
+        assert place.lock().take_away() and not place.lock().take_away()
+        with pytest.raises(Fenced):
+            sleeping.check()
+        with place.lock().acquire() as following:
+            assert following.token > sleeping.token
+    place.lock().release(sleeping)

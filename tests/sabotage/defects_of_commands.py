@@ -4,6 +4,7 @@ from tests.sabotage.defect import Defect
 
 _PLANS, _TESTS = "operations/letters/plans.py", "tests/cli/test_replay.py"
 _ACCIDENTS = "tests/cli/test_replay_accidents.py"
+_ONE_FILE = "tests/cli/test_one_file.py"
 _ONCE = f"{_TESTS}::test_letters_that_fit_after_a_fix_are_written_once"
 _DIED = f"{_TESTS}::test_a_replay_that_died_anywhere_is_ended_by_the_next_one"
 _LOST = f"{_TESTS}::test_a_lost_journal_of_replays_is_an_error_and_its_backup_helps"
@@ -40,6 +41,22 @@ OF_COMMANDS = (
            ("tests/cli/test_letters_json.py",)),
     Defect("a replayed number is rounded", "operations/letters/from_json.py:_atom", "and _is_single(value)", "",
            ("tests/cli/test_letters_json.py",)),
+    Defect("a journal that knows what was replayed is discarded", "operations/discarding.py:_why_not_journals",
+           "if file_io.names(os.path.join(place, JOURNAL_DIR, name, REPLAYS)) and is_table(file_io, place):", "if False:",
+           (f"{_ONE_FILE}::test_a_journal_that_knows_what_was_replayed_stays",)),
+    Defect("a journal is discarded while its driver lives", "operations/discarding.py:_why_not_journals",
+           "if look.state in (ALIVE, UNKNOWN):", "if False:",
+           (f"{_ONE_FILE}::test_a_journal_goes_only_without_a_driver_and_says_what_goes_with_it",)),
+    Defect("what is whole and needed is discarded", "operations/discarding.py:discard", "if kept:", "if False:",
+           (f"{_ONE_FILE}::test_what_is_needed_or_is_not_ours_stays",)),
+    Defect("a torn copy is taken for a backup", "operations/restoring.py:restore", "if problem:", "if False:",
+           (f"{_ONE_FILE}::test_what_is_whole_is_not_replaced_nor_is_a_torn_copy_taken",)),
+    Defect("a whole file is replaced by another copy", "operations/restoring.py:restore",
+           "if here != data and not problem_with(here, target):", "if False:",
+           (f"{_ONE_FILE}::test_what_is_whole_is_not_replaced_nor_is_a_torn_copy_taken",)),
+    Defect("the checkpoint of a stateful query is rewound", "operations/checkpoints.py:rewind",
+           "if file_io.entries(os.path.join(checkpoint, _STATE)):", "if False:",
+           (f"{_ONE_FILE}::test_a_checkpoint_is_rewound_where_its_rows_are_planned_again",)),
     Defect("the hold of a driver that lives is released", "operations/holds.py:_not_alive",
            "if found.state == ALIVE:", "if False:", (_MENDING,)),
 )

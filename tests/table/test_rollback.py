@@ -307,7 +307,9 @@ def test_files_that_are_gone_are_not_brought_back():
     calls.before_call = expire
     with pytest.raises(Corrupt) as broken:
         _back(world, calls=calls)
-    assert broken.value.kind == "rollback.files-gone" and path in str(broken.value) and "drop_missing" in str(broken)
+    assert (
+        broken.value.kind == "rollback.files-gone" and path in str(broken.value) and "drop_missing" in str(broken.value)
+    )
     assert drop_missing(table.file_io, table.root).files == 1
     _back(world, 2)
     with pytest.raises(Corrupt) as broken:

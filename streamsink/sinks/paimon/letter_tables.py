@@ -298,7 +298,8 @@ class LetterTables(_Opened):
             "be in this table: snapshots since the record was made have expired, so it cannot be told. Nothing of the "
             f"record was published. Look whether they are there. If they are, set accept_as_seen='{as_seen}', which "
             f"leaves this table as it is. If they are not, set accept_as_new='{as_new}', which publishes them. The "
-            "other rows of the record are published in either case",
+            "other rows of the record are published in either case. "
+            f"{ways.answer_in_a_shell(self._table.root, self._options.application, 'accept_as_seen')}",
             kind="dead-letters.undecidable",
         )
 

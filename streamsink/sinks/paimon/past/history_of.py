@@ -11,6 +11,7 @@ from streamsink.format.snapshot import COMPACT, Snapshot
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
 from streamsink.journal.others import newest_in, of_no_matter
 from streamsink.options import SinkOptions, words_of
+from streamsink.protocol import ways
 from streamsink.protocol.committable import LED_ID, AppState, Committable, KnownRun, LastOfOther
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.journal import Mark, readable
@@ -311,7 +312,8 @@ def _check_unchanged(table: Table, committable: Committable, covers: Callable[[b
         f"{table.root}: record {committable.state.sequence} of application '{application}', an overwrite of "
         f"{committable.state.checkpoint_name}, is pending from an earlier run, and {what}: publishing it would delete "
         f"what they wrote. Nothing was published. Set accept_as_new='{word}' to overwrite all the same, or "
-        f"accept_as_seen='{word}' to leave the table as it is and go on after that checkpoint",
+        f"accept_as_seen='{word}' to leave the table as it is and go on after that checkpoint. "
+        f"{ways.answer_in_a_shell(table.root, application, 'accept_as_seen')}",
         kind="overwrite.changed-since",
     )
 

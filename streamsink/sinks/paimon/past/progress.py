@@ -8,6 +8,7 @@ from typing import Any
 from streamsink.errors import Corrupt, Misuse
 from streamsink.journal.file_journal import FileJournal
 from streamsink.options import SinkOptions, with_word, words_of
+from streamsink.protocol import ways
 from streamsink.protocol.admission.renamed import same_program
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.journal import Mark, readable
@@ -179,7 +180,8 @@ class TableProgress:
                 "are not, restore the files, or go on without these rows by the same option"
                 if gone
                 else f"are not, set accept_as_new='{as_new}', which publishes them"
-            ),
+            )
+            + f". {ways.answer_in_a_shell(self.place.root, self.place.application, 'accept_as_seen')}",
             kind="journal.undecidable",
         )
 
