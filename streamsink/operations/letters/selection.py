@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from streamsink.errors import Corrupt, Misuse
 from streamsink.storage.file_io import FileIO
 from streamsink.table.read.scan import read_arrow
@@ -82,7 +80,9 @@ def letters_of(table: Table, chosen: Chosen) -> list[Letter]:
     """
     try:
         found = read_arrow(table).to_pylist()
-    except (pa.ArrowInvalid, FileNotFoundError) as broken:
+    except (Corrupt, FileNotFoundError) as broken:
+        if isinstance(broken, Corrupt) and not broken.kind.startswith("data."):
+            raise
         raise Corrupt(
             f"{table.root}: a data file of the dead letters is damaged or gone ({type(broken).__name__}), so they "
             "cannot be read. Nothing was changed. Call this again if its snapshots were expired meanwhile; else "
