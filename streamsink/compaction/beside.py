@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from streamsink.clock import Clock
 from streamsink.compaction.budget import Bytes, Core
-from streamsink.compaction.compactor import Compactor, Totals
+from streamsink.compaction.compactor import Compactor, Limits, Totals
 from streamsink.compaction.plan import Packing, Sizes, Task, doubled, grown
 from streamsink.compaction.rewrite import Stopped
 from streamsink.errors import Conflict, Fenced, OutcomeUnknown, Retryable
@@ -145,7 +145,9 @@ class Beside:
         options = self._options
         if root not in self._tables:
             table = self._open(root)
-            self._tables[root] = _OneTable(Compactor(table, options, pace=self._core.pace))
+            # What is committed together is lost together, and in vain when the query ends before: so it is one file.
+            limits = Limits(Sizes.of(root, table.latest_schema().options).target_bytes)
+            self._tables[root] = _OneTable(Compactor(table, options, pace=self._core.pace, limits=limits))
         mine = self._tables[root]
         compactor = mine.compactor
         compactor.settle()
