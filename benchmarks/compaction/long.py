@@ -1,7 +1,8 @@
-"""Ten thousand micro-batches into one table, with a compaction beside and without: files at any time, and their cost.
+"""Ten thousand micro-batches into one table, with compaction and without: files at any time, and their cost.
 
-The driver is that of ``streamsink.testing`` and the thread is the one of a query, in one process as under Spark. So all
-but Spark runs: staging, journal, commit, files of a disk. ``query.py`` has the times of Spark's triggers.
+The driver is that of ``streamsink.testing``, so all but Spark runs: staging, journal, commit, files of a disk. The
+compaction is the one of a query, but for its thread: it looks behind so many batches, so the files do not depend on the
+load of the machine. ``query.py`` has the thread and the times of Spark's triggers, ``rivals.py`` its conflicts.
 
 It can be run alone: ``python -m benchmarks.compaction.long [batches]``.
 """
@@ -11,8 +12,7 @@ import functools
 import statistics
 import sys
 import tempfile
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import Table, open_table
-from streamsink.testing.driver import Driven, MicroBatchDriver, SparkCheckpoint
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 
 _SCHEMA = pa.schema(
     [
@@ -44,19 +44,18 @@ _SCHEMA = pa.schema(
 _STRING = parse_ddl("part STRING")[0].type
 _STATUS = pa.array(data.STATUS)
 _QUERY = "00000000-0000-0000-0000-00000000000{}"
-# So many batches of one way run before those of the other. Behind so many, at most, the files are counted.
-_TURN, _COUNT, _WARM_UP = 500, 100, 5
-# The thread looks as often as beside a query with a batch each two seconds and a look a minute. As all goes so much
-# faster, its share of a core is twice the default.
-_LOOK_MS, _CORE_PERCENT, _PACE_MS = 1_000, 50, 40
+# Behind so many batches, at most, the files are counted. Where a batch takes two seconds, a look a minute comes behind
+# thirty.
+_COUNT, _EVERY = 100, 30
+_TOLD = 1_000
 
 
 @dataclass(frozen=True)
 class Case:
     """One table. target: its target-file-size. partitions: each batch adds ``rows`` rows to each of them.
 
-    paired: so many of the batches are also written without compaction, in turns. overwrites: whether another writer
-    replaces a partition whenever the files are counted. pace_ms: from the begin of a batch to that of the next one.
+    is_paired: whether the same is done without compaction. overwrites: whether another writer replaces a partition
+    whenever the files are counted.
     """
 
     what: str
@@ -64,9 +63,9 @@ class Case:
     partitions: int
     batches: int
     rows: int = 2_000
-    paired: int = 0
+    is_paired: bool = False
+    has_goals: bool = False
     overwrites: bool = False
-    pace_ms: float = _PACE_MS
 
     @property
     def count(self) -> int:
@@ -81,33 +80,24 @@ class _Way:
     driver: MicroBatchDriver
     checkpoint: SparkCheckpoint
     found: Found
-    ms: list[float] = field(default_factory=list)
     overwritten: int = 0
 
-    def beside(self) -> Beside:
-        """A thread of its own for each turn, as each start of a query has."""
-        root = self.driver.root
-        return Beside(lambda: [root], _open, self.driver.options, is_over=lambda: False, tell=self.found.tell)
-
-    def turn(self, case: Case, sink: Driven, batches: range) -> None:
-        """Run these batches."""
-        beside = self.beside()
-        if self.driver.options.compaction:
-            beside.start()
-        for number in batches:
-            batch = self.driver.describe(self.checkpoint, number)
-            begun = time.perf_counter()
-            beside.check()
-            sink.batch(batch)
-            took = (time.perf_counter() - begun) * 1000
-            if number - batches.start >= _WARM_UP:
-                self.ms.append(took)
+    def run(self, case: Case) -> None:
+        """All batches, from first to last."""
+        root, options = self.driver.root, self.driver.options
+        beside = Beside(lambda: [root], _open, options, is_over=lambda: False, tell=self.found.tell)
+        sink = self.driver.start(_io(), self.checkpoint)
+        for number in range(case.batches):
+            sink.batch(self.driver.describe(self.checkpoint, number))
             if number % case.count == case.count - 1:
                 self.driver.events.clear()
-                self.found.live.append(len(live(self.driver.root)))
-                self.overwritten += _overwrite(self.driver.root, case, number // case.count) if case.overwrites else 0
-            time.sleep(max(0.0, case.pace_ms / 1000 - (time.perf_counter() - begun)))
-        beside.stop()
+                self.found.live.append(len(live(root)))
+                self.overwritten += _overwrite(root, case, number // case.count) if case.overwrites else 0
+            if options.compaction and number % _EVERY == _EVERY - 1:
+                beside.round()
+            if number % _TOLD == _TOLD - 1:
+                print(f"  {case.what}, {self.found.way}: {number + 1:,} batches (load {load()})", flush=True)
+        sink.close()
 
     @property
     def came(self) -> int:
@@ -119,14 +109,14 @@ class _Way:
 def long(spark, folder: Path, sizes: data.Sizes) -> list:
     """The case of the goals. spark is not needed."""
     most = sizes.long_batches
-    return of_case(folder / "long", Case("1 partition, 4 mb", "4 mb", 1, most, paired=most // 5))
+    return of_case(folder / "long", Case("1 partition, 4 mb", "4 mb", 1, most, is_paired=True, has_goals=True))
 
 
 def more(spark, folder: Path, sizes: data.Sizes) -> list:
     """Of several partitions, and of files of the default size. spark is not needed."""
     most = sizes.long_batches
     cases = (
-        Case("10 partitions, 4 mb, some overwritten", "4 mb", 10, most // 20, overwrites=True, pace_ms=250),
+        Case("10 partitions, 4 mb, some overwritten", "4 mb", 10, most // 20, overwrites=True),
         Case("1 partition, 256 mb", "256 mb", 1, most // 4),
     )
     items: list = []
@@ -138,18 +128,10 @@ def more(spark, folder: Path, sizes: data.Sizes) -> list:
 
 def of_case(folder: Path, case: Case) -> list:
     """A table of what was found, and for a pair the goals."""
-    names = {WITH: "with", **({WITHOUT: "without"} if case.paired else {})}
+    names = {WITH: "with", **({WITHOUT: "without"} if case.is_paired else {})}
     ways = {way: _way(folder / name, case, is_with=way == WITH) for way, name in names.items()}
-    sinks = {way: each.driver.start(_io(), each.checkpoint) for way, each in ways.items()}
-    order = [*ways]
-    for first in range(0, case.batches, _TURN):
-        for way in order:
-            most = case.batches if way == WITH else case.paired
-            ways[way].turn(case, sinks[way], range(first, min(first + _TURN, most)))
-        order.reverse()
-        print(f"  {case.what}: {min(first + _TURN, case.batches):,} batches (load {load()})", flush=True)
-    for sink in sinks.values():
-        sink.close()
+    for each in ways.values():
+        each.run(case)
     return _report(case, ways)
 
 
@@ -157,7 +139,7 @@ def _way(at: Path, case: Case, *, is_with: bool) -> _Way:
     root = str(at / "shop.db" / "orders")
     settings = {"table_options": {"target-file-size": case.target}, "journal_retain": 5}
     keys = {"partition_by": ["part"]} if case.partitions > 1 else {}
-    beside = {"compaction": True, "compaction_interval_ms": _LOOK_MS, "compaction_core_percent": _CORE_PERCENT}
+    beside = {"compaction": True, "compaction_core_percent": 100}
     own = beside if is_with else {}
     options = SinkOptions.of(root, {**settings, **keys, **own})
     driver = MicroBatchDriver(root, _SCHEMA, functools.partial(_rows, case.partitions), options)
@@ -235,12 +217,11 @@ def _report(case: Case, ways: dict[str, _Way]) -> list:
             f"{each.found.live[-1]:,}",
             f"{statistics.mean(each.found.live):,.0f}",
             spread(each.found.read_ms),
-            spread(each.ms),
         ]
         for each in ways.values()
     ]
     job = _as_one_job(ways[WITH].driver.root, ways[WITH].driver.options)
-    rows.append(["one batch job", f"{job:,}", "-", spread(read_ms(ways[WITH].driver.root)), "-"])
+    rows.append(["one batch job", f"{job:,}", "-", spread(read_ms(ways[WITH].driver.root))])
     # The job of what had come until then has as many files in proportion, but one for each partition at least.
     every = [max(case.partitions, round(job * (n + 1) / len(mine.live))) for n in range(len(mine.live))]
     ratios = [live_files / of_job for live_files, of_job in zip(mine.live, every)]
@@ -252,23 +233,17 @@ def _report(case: Case, ways: dict[str, _Way]) -> list:
         f"{statistics.mean(half):.2f}x in the mean and {max(half):.2f}x at the worst, at most {most} more. "
         f"{mine.said(came)} Load {load()}."
     )
-    head = ("way", "files, last", "files, mean", "ms to read ids, pyarrow", "ms a batch")
+    head = ("way", "files, last", "files, mean", "ms to read ids, pyarrow")
     title = f"Without Spark: {case.batches:,} micro-batches of {case.rows * case.partitions:,} rows, {case.what}"
-    if case.paired:
-        title += f" (without compaction the first {case.paired:,})"
     table = report.Table(title, head, rows, said)
-    if not case.paired:
+    if not case.has_goals:
         return [table]
     what = f"compaction over {case.batches:,} batches"
-    in_turns = len(ways[WITHOUT].ms)
-    medians = {way: statistics.median(each.ms[:in_turns]) for way, each in ways.items()}
     return [
         table,
         report.at_most(f"{what}: files against those of one batch job, second half, mean", statistics.mean(half), 1.2),
         report.at_most(f"{what}: the same, last", ratios[-1], 1.2),
-        report.at_most(f"{what}: a batch without Spark against that without", medians[WITH] / medians[WITHOUT], 1.1),
         report.at_most(f"{what}: bytes written again for each byte", again, 2.0),
-        report.at_most(f"{what}: share of that in vain", mine.lost, 0.05, "{:.3f}"),
     ]
 
 

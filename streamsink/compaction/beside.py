@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from streamsink.clock import Clock
 from streamsink.compaction.budget import Bytes, Core
-from streamsink.compaction.compactor import By, Compactor, Totals
+from streamsink.compaction.compactor import By, Compactor, Limits, Totals
 from streamsink.compaction.left_alone import is_of_rows
 from streamsink.compaction.plan import Packing, Sizes, Task, doubled, grown
 from streamsink.compaction.rewrite import Rewriting, Stopped
@@ -57,9 +57,10 @@ class _Partition:
 
 @dataclass
 class _OneTable:
-    """A table, opened for this thread."""
+    """A table, opened for this thread. by: how the driver itself does it."""
 
     compactor: Compactor
+    by: By
     seen: dict[bytes, _Partition] = field(default_factory=dict)
 
 
@@ -180,7 +181,9 @@ class Beside:
         options = self._options
         if root not in self._tables:
             table = self._open(root)
-            self._tables[root] = _OneTable(Compactor(table, options, pace=self._core.pace))
+            # What is committed together is lost together, and in vain when the query ends before: so it is one file.
+            limits = Limits(Sizes.of(root, table.latest_schema().options).target_bytes)
+            self._tables[root] = _OneTable(Compactor(table, options, pace=self._core.pace), By(limits=limits))
         mine = self._tables[root]
         compactor = mine.compactor
         compactor.settle()
@@ -202,10 +205,10 @@ class Beside:
         is_auto = options.compaction_by == COMPACTION_AUTO
         is_little = sum(task.bytes for task in tasks) <= options.compaction_driver_max_bytes
         if not tasks or options.compaction_by == COMPACTION_DRIVER or is_auto and (is_little or self._have_failed):
-            return By()
+            return self._tables[root].by
         by = self._others(root, self._sleep)
         if by is None or not is_auto:
-            return by or By()
+            return by or self._tables[root].by
         return By(functools.partial(self._until_they_fail, by), by.limits)
 
     def _until_they_fail(

@@ -1,6 +1,7 @@
 """Compaction beside a stream: within its budget, never in the way of a batch, and its errors are seen."""
 
 import dataclasses
+import functools
 import json
 import logging
 import threading
@@ -99,6 +100,20 @@ def test_a_stream_leaves_few_files(tmp_path):
     assert sum(done.files_before for done in told) > 150 and most < 100 and sum(d.conflicts for d in told) == 0
     table = open_table(local_file_io(False), path, for_writing=False)
     assert sorted(read_arrow(table).column("id").to_pylist()) == list(range(1_200))
+
+
+def test_each_commit_is_of_about_one_file(tmp_path):
+    """So what one conflict, or the end of the query, makes vain is no more than that, however much there is to do."""
+    path, told = str(tmp_path / "shop.db" / "orders"), []
+    query = Query(path, table_options={"target-file-size": "10 kb"})
+    query.write(24)
+    size = files_of_path(path)[0].file_size
+    options = dataclasses.replace(query.driver.options, compaction_core_percent=100, compaction_idle_ms=10**9)
+    open_it = functools.partial(open_table, local_file_io(False), for_writing=True)
+    beside = Beside(lambda: [path], open_it, options, is_over=lambda: False, tell=lambda *done: told.append(done))
+    beside.round()
+    [(_, done, _)] = told
+    assert done.bytes_before > 30_000 and len(done.snapshots) >= done.bytes_before // (10_240 + size)
 
 
 def test_a_partition_to_which_nothing_comes_is_compacted_whole():
