@@ -210,9 +210,9 @@ def unlock(
     watches for up to 15 seconds whether the hold is renewed. With -o lock=... (and lock_user, lock_password_env) it
     says who holds the lock that all writers take; one that has run out is taken and given back. With --damaged it
     deletes who has claimed the name, and which journal this is, where these files are damaged: the next start makes
-    them anew. With --holder-is-dead it ends a lease in a database: a writer of ours that lives after all notices that
-    before it writes, another program's may not. JSON: {path, application, state, pid, owner, released, damaged: [path],
-    lock: {lock_id, holder}}; state is alive, dead, free or unknown.
+    them anew. With --holder-is-dead it ends a lease in a database or in Hive's metastore: a writer of ours that lives
+    after all notices that before it writes, another program's may not. JSON: {path, application, state, pid, owner,
+    released, damaged: [path], lock: {lock_id, holder}}; state is alive, dead, free or unknown.
     """
     from streamsink.operations import holds
 

@@ -1,6 +1,7 @@
 """Finds in the source what messages tell a person to do by hand, and whether they name the command that does it."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,11 +45,16 @@ class ByHand(NamedTuple):
 
 def without_command() -> list[ByHand]:
     """All such advice, in the order of the source."""
-    return [each for path in sorted(LIBRARY.rglob("*.py")) for each in _of_module(path)]
+    return _below(LIBRARY)
 
 
-def _of_module(path: Path) -> Iterator[ByHand]:
-    name, tree = str(path.relative_to(LIBRARY)), ast.parse(path.read_text(encoding="utf-8"))
+@functools.cache
+def _below(library: Path) -> list[ByHand]:
+    return [each for path in sorted(library.rglob("*.py")) for each in _of_module(library, path)]
+
+
+def _of_module(library: Path, path: Path) -> Iterator[ByHand]:
+    name, tree = str(path.relative_to(library)), ast.parse(path.read_text(encoding="utf-8"))
     if name.startswith("cli/"):
         return
     aside, made = _docstrings(tree), _named(tree)

@@ -88,9 +88,11 @@ def run_letters(warehouse: Path, done: int, end: int) -> None:
     letters.run(file_io, SparkCheckpoint("q2", ends[:done], done), ends)
 
 
-def allow_nulls(path: str) -> None:
-    """The fix: the column that was NOT NULL takes nulls from now on."""
-    _changed(path, lambda field: replace(field, type=field.type.as_nullable(True)))
+def allow_nulls(path: str, are_allowed: bool = True) -> None:
+    """The fix: the column that was NOT NULL takes nulls from now on; or the other way round."""
+    _changed(
+        path, lambda field: replace(field, type=field.type.as_nullable(are_allowed)) if field.name == "n" else field
+    )
 
 
 def allow_texts(path: str) -> None:

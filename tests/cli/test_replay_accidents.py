@@ -135,3 +135,15 @@ def test_letters_come_while_they_are_replayed_and_old_ones_go(clicks):
     assert (again.replayed, again.before) == (0, 6)
     run_letters(Path(clicks).parent, 3, 24)
     assert replayed(clicks).replayed == 0 and ids(clicks) == list(range(24))
+
+
+def test_many_replays_are_known_for_ever(clicks):
+    """Records are pruned after some; which runs are published, and what they took, is not."""
+    for number in range(2, 9):
+        allow_nulls(clicks, False)
+        run_letters(Path(clicks).parent, number, 6 * (number + 1))
+        allow_nulls(clicks)
+        done = replayed(clicks, journal_retain=2)
+        assert (done.replayed, done.before) == (6 if number == 2 else 2, 0 if number == 2 else 2 * number)
+    assert ids(clicks) == list(range(54)) and replayed(clicks).before == 18
+    assert len(list(Path(journal_dir(clicks, NAME)).glob("record-*"))) <= 2
