@@ -57,6 +57,14 @@ _JUDGED = {
         ("pause_at", 0, 0, 120, 5),
         ("drop", 1),
     ],
+    "a backup of the database is restored that has no table yet, and a record waits for it": [
+        ("database", 0, 0, 0, 0, 0, 2),
+        ("produce", 0, 0, 0),
+        ("pause", 0, 0, 2),
+        ("copy", 2, 0),
+        ("batch", 0, 0),
+        ("restore", 0, 0),
+    ],
     "a stateful query overlaps, so position columns are no way on": [
         ("database", 0, 2, 0, 0, 2, 3),
         ("produce", 0, 1, 0),
