@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.walks.looking import Looking
-from tests.walks.model import Version
+from tests.walks.model import GONE, Version
 from tests.walks.queries import RENAMED, Job, Query, is_bad
 
 
@@ -97,8 +97,11 @@ class GoneBack(Looking):
     def go_back_to(self, snapshot_id: int, clean: bool = True) -> None:
         """Roll the table back."""
         version, before = self.version_at(snapshot_id), self.in_table()
+        gone = [row for row, fate in self.model.fate.items() if fate == GONE]
         self.others.roll_back(snapshot_id, clean=clean)
         self.went_back(version)
+        # What was taken out since then is owed again, as if it had been there until now.
+        before.update(row for row in gone if self.model.fate.get(row) != GONE)
         self.rolled_back(snapshot_id, before)
         self.accident("table")
 
