@@ -159,7 +159,7 @@ def test_many_replays_are_known_for_ever(clicks):
 @pytest.mark.soak
 @pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.TORN, Mode.REPLY_LOST])
 def test_a_replay_that_dies_at_any_call_of_the_store_is_ended_by_the_next_one(clicks, tmp_path, mode, rng):
-    """At calls of the store that the seed chooses; then another replay, under its name or another one: each row is there once."""
+    """At calls of the store that the seed chooses; then another replay, under the same name or another one, ends it."""
     allow_nulls(clicks)
     whole = Path(clicks).parent
 
