@@ -1,5 +1,6 @@
 """Replays of dead letters, and what happens to their table, its journals and branches: each row stays there once."""
 
+import contextlib
 import shlex
 import shutil
 from pathlib import Path
@@ -7,19 +8,25 @@ from pathlib import Path
 import pytest
 
 from streamsink import maintenance
+from streamsink.clock import IdSource
 from streamsink.commands.retire import retire
-from streamsink.errors import Misuse
+from streamsink.errors import Misuse, StreamsinkError
 from streamsink.format.types import parse_ddl
 from streamsink.journal.file_journal import journal_dir
 from streamsink.journal.repair import is_user_of_replay
 from streamsink.operations.letters.replay import replay
 from streamsink.operations.letters.selection import Chosen
-from streamsink.storage.file_io import local_file_io
+from streamsink.storage.calls import PosixCalls
+from streamsink.storage.file_io import FileIO, local_file_io
 from streamsink.table.table import create_table, new_schema
+from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import follows, told
 from tests.cli.conftest import run, said
 from tests.cli.lakes import allow_nulls, run_letters
 from tests.cli.replaying import ALL, NAME, ids, options, rejected, replayed
+
+STRIDE = 5  # of the calls of the store at which a replay dies
 
 
 @follows("retire.replay")
@@ -147,3 +154,25 @@ def test_many_replays_are_known_for_ever(clicks):
         assert (done.replayed, done.before) == (6 if number == 2 else 2, 0 if number == 2 else 2 * number)
     assert ids(clicks) == list(range(54)) and replayed(clicks).before == 18
     assert len(list(Path(journal_dir(clicks, NAME)).glob("record-*"))) <= 2
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.TORN, Mode.REPLY_LOST])
+def test_a_replay_that_dies_at_any_call_of_the_store_is_ended_by_the_next_one(clicks, tmp_path, mode, rng):
+    """At calls of the store that the seed chooses; then another replay, under the same name or another one, ends it."""
+    allow_nulls(clicks)
+    whole = Path(clicks).parent
+
+    def dying(number: int) -> tuple[str, int]:
+        table = str(Path(shutil.copytree(whole, tmp_path / f"{mode.value}-{number}")) / "clicks")
+        calls = CrashingCalls(PosixCalls(), number, mode)
+        with contextlib.suppress(InjectedCrash, OSError, StreamsinkError):
+            replay(FileIO(calls, IdSource().new_id), table, rejected(table), Chosen("clicks"), options(table))
+        return table, len(calls.log)
+
+    _, calls = dying(0)
+    for number in range(1 + rng.randrange(STRIDE), calls + 1, STRIDE):
+        table, _ = dying(number)
+        assert set(replayed(table, application=("other", NAME)[number % 2]).unfit) == set(), number
+        assert ids(table) == ALL, number
+        shutil.rmtree(Path(table).parent)
