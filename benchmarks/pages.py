@@ -286,7 +286,6 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[Run], list[str]]]] = {
     "docs/COMPACTION.md": {
         "long": _of_sinks("compaction-long", "compaction over", notes=True),
         "more": _of_sinks("compaction-more", "-", notes=True),
-        "query": _of_sinks("compaction", "compaction beside a query", notes=True),
         "rivals": _of_sinks("compaction-rivals", "-", notes=True),
     },
     "docs/KAFKA_SINK.md": {"speed": _of_sinks("kafka", "Kafka")},
