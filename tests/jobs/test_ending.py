@@ -1,4 +1,4 @@
-"""How a job ends that is told to before its query runs."""
+"""How a job ends: told to before its query runs, and with rows less than its source gave."""
 
 import os
 import signal
@@ -55,3 +55,14 @@ def test_a_signal_before_the_query_starts_is_not_lost(number, monkeypatch):
         for each, handler in before.items():
             signal.signal(each, handler)
     assert ending.by_signal and not streams.active[-1].isActive
+
+
+@pytest.mark.parametrize("lost", [0, 3])
+def test_the_closing_table_says_what_else_counts_as_lost(lost, monkeypatch, capsys):
+    """An operator who went back on purpose is not to look for lost rows."""
+    monkeypatch.syspath_prepend(JOBS)
+    from support.progress import Progress
+    from support.report import Outcome, close
+
+    code = close(Outcome("messages read", 9, rows=9 - lost, duplicates=0, lost=lost), Progress(lambda published: 0))
+    assert code == (1 if lost else 0) and ("a rollback" in capsys.readouterr().out) == bool(lost)
