@@ -38,8 +38,15 @@ class Ending:
 
     def run(self, start) -> None:
         """Call ``streamsink.run``. What a batch says that was interrupted because of ``stop`` goes to the log only."""
+
+        def started():
+            query = start()
+            if self.asked:  # A signal that came before the query did has found none to stop.
+                self.stop()
+            return query
+
         try:
-            streamsink.run(start)
+            streamsink.run(started)
         except (PySparkException, Py4JError, streamsink.errors.StreamsinkError):
             if not self.asked:
                 raise

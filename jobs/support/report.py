@@ -32,6 +32,11 @@ def close(outcome: Outcome, progress: Progress) -> int:
         "rows/s since the start": f"{progress.rows_per_second():,.0f}",
     }
     say(_closing_table(outcome, more))
+    if outcome.lost > 0:
+        say(
+            "What was taken out of the destination on purpose (a rollback, a dropped partition), and dead letters, "
+            "count as lost here."
+        )
     return 0 if outcome.exactly_once else 1
 
 

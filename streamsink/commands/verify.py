@@ -6,6 +6,7 @@ from streamsink import shell
 from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
+from streamsink.journal.identity import is_of
 from streamsink.journal.others import is_certain
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
@@ -15,6 +16,7 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.application_states import States
 from streamsink.table.history.integrity import Report, TableCheck
 from streamsink.table.history.lineage import was_replaced, were_named
+from streamsink.table.history.retained import branches
 from streamsink.table.table import Table, open_table
 
 
@@ -41,10 +43,22 @@ def verify(
     for application in journals:
         _Journal(check, table, application, states).look()
     for application in sorted(set(states.by_application) - set(journals)):
-        if "@" not in application:  # a writer of several tables keeps its journal beside them
+        # A writer of several tables keeps its journal beside them. What main wrote before the branch was made, and what
+        # a branch wrote that main took over, has its journal there: to retire it here would forget what was written.
+        if "@" not in application and not _lies_elsewhere(table, application, states):
             check.note("journal.missing", f"application '{application}' wrote here, but its journal is gone")
     rows = newest.total_record_count if newest else 0
     return Report(table.root, len(check.snapshots), len(check.files), rows, tuple(check.findings))
+
+
+def _lies_elsewhere(table: Table, application: str, states: States) -> bool:
+    """Whether the journal that wrote this state is that of the main one, or of another branch."""
+    said = AppState.told(states.by_application[application])
+    return any(
+        is_of(table.file_io, f"{path}/{JOURNAL_DIR}/{application}", said)
+        for _, path in branches(table)
+        if path != table.root
+    )
 
 
 def first_missing(retained: Sequence[int], base: int) -> int | None:

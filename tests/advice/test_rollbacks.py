@@ -2,6 +2,7 @@
 
 import copy
 import os
+import shlex
 
 import pytest
 
@@ -15,6 +16,7 @@ from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import open_table
 from streamsink.testing.driver import SparkCheckpoint
 from tests.advice.following import follows, told
+from tests.cli.conftest import run
 from tests.crash.letters_world import PLAIN, LettersWorld
 from tests.crash.world import World, posix_world, query_of
 
@@ -83,6 +85,11 @@ def _made(said, call):
     return getattr(maintenance, call)(*arguments, **given)
 
 
+def _typed(said):
+    """Type what the message says behind the name of the program."""
+    run(*shlex.split(said.find(r"\(in a shell: streamsink (.+?)\)")))
+
+
 @follows("branch.name")
 def test_a_branch_gets_a_name_as_the_message_shows(plain):
     said = told("branch.name", lambda: maintenance.create_branch(plain.driver.root, "1/2"))
@@ -134,15 +141,18 @@ def test_a_branch_without_a_snapshot_is_written_first(plain):
 
 
 @follows("branch.main-changed")
-@pytest.mark.parametrize("way", ["discard", "anew"])
+@pytest.mark.parametrize("way", ["discard", "in a shell", "anew"])
 def test_main_has_been_written_since_the_branch_was_made(way, plain):
     path = plain.driver.root
     maintenance.create_branch(path, "audit", snapshot_id="latest")
     _audit(plain).run(boundaries=(3,))
     plain.run(boundaries=ENDS[:2])
     said = told("branch.main-changed", lambda: maintenance.fast_forward(path, "audit"))
-    if way == "discard":
-        maintenance.fast_forward(path, "audit", discard=said.option("discard"))
+    if way != "anew":
+        if way == "discard":
+            maintenance.fast_forward(path, "audit", discard=said.option("discard"))
+        else:
+            _typed(said)
         assert plain.ids() == sorted([*range(6), *range(3)])
         return
     said.says("Make the branch anew, of main as it is now")
@@ -155,10 +165,10 @@ def test_main_has_been_written_since_the_branch_was_made(way, plain):
 
 
 @follows("branch.no-base")
-@pytest.mark.parametrize("way", ["with-tag", "without"])
+@pytest.mark.parametrize("way", ["with-tag", "in a shell", "without"])
 def test_mains_history_since_the_branch_was_made_has_expired(way, plain):
     path = plain.driver.root
-    maintenance.create_branch(path, "audit", snapshot_id="latest" if way == "with-tag" else None)
+    maintenance.create_branch(path, "audit", snapshot_id=None if way == "without" else "latest")
     other = _audit(plain)
     other.run(boundaries=(3,))
     plain.run(boundaries=ENDS)
@@ -170,10 +180,12 @@ def test_mains_history_since_the_branch_was_made_has_expired(way, plain):
         maintenance.delete_branch(path, "audit")
         maintenance.create_branch(path, "audit", snapshot_id="latest")
         _audit(plain).run(boundaries=(3,))
-    else:
+    elif way == "with-tag":
         _made(said, "rollback_to")
+    else:
+        _typed(said)
     maintenance.fast_forward(path, "audit")
-    assert plain.ids() == sorted([*range(6 if way == "with-tag" else 12), *range(3)])
+    assert plain.ids() == sorted([*range(12 if way == "without" else 6), *range(3)])
 
 
 @follows("branch.both-wrote")

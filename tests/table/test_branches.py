@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from streamsink.commands.branches import delete_branch
+from streamsink.commands.verify import verify
 from streamsink.errors import Conflict, Misuse
 from streamsink.storage.stores import table_path
 from streamsink.table.branching import branches, fast_forward
@@ -47,6 +48,21 @@ def test_a_branch_is_written_and_taken_over():
     assert world.ids() == sorted([*expected(), *range(5)])
     assert other.ids() == sorted([*range(9), *range(5)])
     assert other.unknown_files() == [], "of main and branch together"
+
+
+def test_no_journal_is_missed_that_lies_on_the_other_side():
+    """Else the doctor's way on would be to retire the stream of main from the branch, or a run of the branch from main,
+    whose state says that it was written."""
+    world = memory_world()
+    world.run(boundaries=BOUNDARIES[:2])
+    _branch(world, 2)
+    _writer(world).run(boundaries=(3,))
+    _forward(world)
+    branch = table_path(f"{world.driver.root}$branch_{NAME}")
+    assert [verify(_io(world), each).findings for each in (world.driver.root, branch)] == [(), ()]
+    delete_branch(_io(world), world.driver.root, NAME)
+    [missed] = verify(_io(world), world.driver.root).findings
+    assert missed.kind == "journal.missing" and "'auditor'" in missed.message
 
 
 @pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.ERROR, Mode.REPLY_LOST], ids=lambda mode: mode.value)

@@ -3,9 +3,11 @@
 import pytest
 
 from streamsink.clock import IdSource
+from streamsink.commands.branches import delete_branch
 from streamsink.sinks.paimon.care.needed import needed_by_journals, needed_of_all
 from streamsink.storage.file_io import FileIO
 from streamsink.table.branching import branches
+from streamsink.table.branching.fast_forward import fast_forward
 from streamsink.table.branching.rollback import roll_back
 from streamsink.table.branching.targets import find
 from streamsink.table.care import orphan_files
@@ -14,6 +16,7 @@ from streamsink.table.care.orphan_files import remove_orphans
 from streamsink.table.history.integrity import TableCheck
 from streamsink.table.table import open_table
 from tests.crash.world import BOUNDARIES, World, die_at_step, expected, memory_world
+from tests.protocol.bounded_runs import run_job
 from tests.table.entries import OPTIONS
 
 NEWEST = Retention(num_min=1, num_max=1, time_ms=0, limit=100)
@@ -81,3 +84,22 @@ def test_orphan_cleaning_keeps_what_is_pending_in_a_branch(step, monkeypatch):
     assert other.ids() == expected()
     _is_whole(world)
     _is_whole(world, made.path)
+
+
+def test_nights_of_names_of_their_own_are_known_whatever_has_expired():
+    """Each with a branch that is made anew; under one name the second night's run would be an error."""
+    world = memory_world()
+    world.run(boundaries=BOUNDARIES[:1])
+
+    def write(night, path):
+        run_job(World(world.calls, path, application=f"night-{night}"), "run", (2 * night, 2 * night + 2))
+
+    for night in range(3):
+        table = _table(world)
+        write(night, branches.create(table, "audit", find(table, table.snapshots.latest().id)).path)
+        fast_forward(_table(world), "audit", OPTIONS, "a test")
+        delete_branch(FileIO(world.calls, IdSource().new_id), world.driver.root, "audit")
+        _expire(world)
+        for earlier in range(night + 1):
+            write(earlier, world.driver.root)
+        assert world.ids() == sorted([*range(6), *range(2 * night + 2)])

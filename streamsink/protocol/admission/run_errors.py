@@ -78,9 +78,10 @@ def undecidable(given: Batch, table: str, options: SinkOptions, ways_on: str, ne
     """
     return Misuse(
         f"{table}: whether run '{given.query}' of application '{options.application}' is published cannot be told: "
-        "the journal was removed or is an older copy, and the snapshots that could say so have expired. Nothing was "
-        f"written. Look whether its rows are in the table, and{ways_on} Where a run of before that is never repeated, "
-        f"leave accept_as_new='{never_repeated}' for all that come in the job's options: it writes each run that this "
-        "journal does not know",
+        "the journal was removed, is an older copy or that of a branch that is younger than earlier runs, and the "
+        "snapshots that could say so have expired. Nothing was written. Look whether its rows are in the table, "
+        f"and{ways_on} Where a run of before that is never repeated, leave accept_as_new='{never_repeated}' for all "
+        "that come in the job's options: it writes each run that this journal does not know. For each branch that is "
+        "made anew, give its runs a name of their own (application='...')",
         kind="run.undecidable",
     )

@@ -7,10 +7,11 @@ with it, since they say which rows of their sources are in the table now.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from streamsink import shell
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Conflict, Fenced, Misuse, Retryable
 from streamsink.format.manifest import FileKind, ManifestEntry
@@ -118,7 +119,8 @@ def plan_fast_forward(table: Table, name: str, discard: Collection[str] = ()) ->
         raise Conflict(
             f"{table.root}: since branch '{name}' was made, {', '.join(refused)} wrote to main, which the branch does "
             "not have. Nothing was written. Make the branch anew, of main as it is now; or give these rows up: set "
-            f"discard={tuple(sorted(writers))!r}",
+            f"discard={tuple(sorted(writers))!r} "
+            f"{shell.in_a_shell('branch', 'fast-forward', table.root, name, *_discarding(writers), '--yes')}",
             kind="branch.main-changed",
         )
     states = _states_to_take(table, other, both, newest, name)
@@ -269,7 +271,8 @@ def _base(table: Table, other: Table, newest: Snapshot | None, name: str) -> tup
         return None
     way_on = (
         "To give all of that up, go back to where the branch began: streamsink.maintenance.rollback_to("
-        f"{table.root!r}, {tags[0].id}); then call this again"
+        f"{table.root!r}, {tags[0].id}) "
+        f"{shell.in_a_shell('rollback', table.root, '--snapshot', str(tags[0].id), '--yes')}; then call this again"
         if tags
         else "Make the branch anew, of main as it is now"
     )
@@ -278,6 +281,10 @@ def _base(table: Table, other: Table, newest: Snapshot | None, name: str) -> tup
         f"then have expired. Nothing was written. {way_on}",
         kind="branch.no-base",
     )
+
+
+def _discarding(writers: Iterable[str]) -> list[str]:
+    return [word for writer in sorted(writers) for word in ("--discard", writer)]
 
 
 def _writers_since(table: Table, base: int, newest: Snapshot | None) -> dict[str, int]:
