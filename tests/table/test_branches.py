@@ -55,13 +55,13 @@ def test_no_journal_is_missed_that_lies_on_the_other_side():
     whose state says that it was written."""
     world = memory_world()
     world.run(boundaries=BOUNDARIES[:2])
-    _branch(world, 2)
-    _writer(world).run(boundaries=(3,))
-    _forward(world)
+    create(world, 2)
+    writer(world).run(boundaries=(3,))
+    forward(world)
     branch = table_path(f"{world.driver.root}$branch_{NAME}")
-    assert [verify(_io(world), each).findings for each in (world.driver.root, branch)] == [(), ()]
-    delete_branch(_io(world), world.driver.root, NAME)
-    [missed] = verify(_io(world), world.driver.root).findings
+    assert [verify(io_of(world), each).findings for each in (world.driver.root, branch)] == [(), ()]
+    delete_branch(io_of(world), world.driver.root, NAME)
+    [missed] = verify(io_of(world), world.driver.root).findings
     assert missed.kind == "journal.missing" and "'auditor'" in missed.message
 
 

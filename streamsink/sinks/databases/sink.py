@@ -154,7 +154,8 @@ class DatabaseSink(StagedRowsSink):
     def commit_checkpoint(self, checkpoint: PendingCheckpoint[StagedRows]) -> None:
         session, rows = checkpoint.session, sum(each.rows for each in checkpoint.transactions)
         if checkpoint.recovering and not checkpoint.expect and rows and _TABLE not in session:
-            self._make_first(checkpoint)
+            # The table is made if it is not there: a backup may be older than it.
+            self.check_columns(next(self._read(checkpoint.transactions)).schema, session)
         try:
             self._commit(checkpoint, 1 if rows < _LEAST_ROWS or _ALONE in session else self.writers)
         except OneWriterInstead as instead:
@@ -216,11 +217,6 @@ class DatabaseSink(StagedRowsSink):
                 attempt.close()
 
     # -- parts -----------------------------------------------------------------------------------------------------
-
-    def _make_first(self, checkpoint: PendingCheckpoint[StagedRows]) -> None:
-        """Make the table of the first record if it is not there: a backup may be older than the table."""
-        rows = next(row for each in checkpoint.transactions for row in self.read_rows(each))
-        self.check_columns(rows.schema, checkpoint.session)
 
     def _address(self) -> Address:
         return parse(self.url, self.user, self.password_env)
