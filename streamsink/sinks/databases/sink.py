@@ -154,8 +154,7 @@ class DatabaseSink(StagedRowsSink):
     def commit_checkpoint(self, checkpoint: PendingCheckpoint[StagedRows]) -> None:
         session, rows = checkpoint.session, sum(each.rows for each in checkpoint.transactions)
         if checkpoint.recovering and not checkpoint.expect and rows and _TABLE not in session:
-            # The table is made if it is not there: a backup may be older than it.
-            self.check_columns(next(self._read(checkpoint.transactions)).schema, session)
+            self.check_columns(next(self._read(checkpoint.transactions)).schema, session)  # a backup may have no table
         try:
             self._commit(checkpoint, 1 if rows < _LEAST_ROWS or _ALONE in session else self.writers)
         except OneWriterInstead as instead:
