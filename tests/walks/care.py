@@ -93,7 +93,7 @@ def own_fast_forward(walk, call, mode):
         try:
             fast_forward(table, BRANCH, options, "somebody")
         except Conflict as refused:
-            discard = re.search(r"set discard=(\(.*\))", str(refused))
+            discard = re.search(r"set discard=(\(.*?\)) \(in a shell", str(refused))
             if discard is None:
                 raise
             asked.append(discard[1])
@@ -132,7 +132,7 @@ def own_partition_expiry(walk, call, mode):
     before = world.in_table()
     _tries(walk, call, mode, lambda table, options: expire_partitions(table, options, rule))
     gone = [row for row in before if not world.in_table()[row]]
-    if len({part_of(row, world.parts) or "__DEFAULT_PARTITION__" for row in gone}) > 1:  # of one folder
+    if len({(part_of(row, world.parts) or "").strip() or "__DEFAULT_PARTITION__" for row in gone}) > 1:  # of one folder
         raise Wrong("more than one partition expired", str(gone))
     world.overwritten(gone)
     world.accident("others")
