@@ -92,7 +92,8 @@ def leave_topic(walk, which):
     """The query does not read its second topic any more and begins with a new checkpoint.
     Backups of the checkpoint before are of no use then."""
     world, query = walk.world, query_of(walk.world, which)
-    if query.source.numeric and len(query.source.ids) > 1 and not query.source.apart and not query.causes.asleep:
+    has_two = query.source.numeric and len(query.source.ids) > 1 and not query.source.apart
+    if has_two and query.is_known_by_name and not query.causes.asleep:
         world.stop(query)
         world.model.expired(query.source.leave(), world.visible())
         walk.copies = [each for each in walk.copies if each[0] not in ("checkpoint", "all")]
