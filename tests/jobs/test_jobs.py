@@ -41,7 +41,9 @@ class Job:
         conf = {name: value for name, value in settings.items() if name != "spark.master"}
         args = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
         submit = shlex.join(["--master", settings["spark.master"], *args, "pyspark-shell"])
-        self._env = os.environ | {"PYSPARK_SUBMIT_ARGS": submit}
+        # The gate is a call of make, and what these jobs print is for who has started them without it.
+        self._env = {**os.environ, "PYSPARK_SUBMIT_ARGS": submit}
+        self._env.pop("MAKELEVEL", None)
         self.folder = folder
 
     def __call__(self, name: str, *args: str) -> subprocess.CompletedProcess:
