@@ -34,7 +34,7 @@ def _write(place, spark, ground, steps, way, **of_sink) -> None:
     assert place.ids() == sorted(ids_of(0, files + 1))
 
 
-@pytest.mark.in_turn("destinations whose drivers are killed", 2)
+@pytest.mark.in_turn("destinations whose drivers are killed", 1)
 @pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0}], ids=["driver", "tasks"])
 @pytest.mark.parametrize("step", STEPS[1:3])
 @pytest.mark.parametrize("kind", KINDS)

@@ -48,7 +48,7 @@ def _write(spark, ground, steps, way) -> None:
     assert _ids(ground.table) == sorted(ids_of(0, files + 1))
 
 
-@pytest.mark.in_turn("destinations whose drivers are killed", 2)
+@pytest.mark.in_turn("destinations whose drivers are killed", 1)
 @pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0}], ids=["driver", "tasks"])
 @pytest.mark.parametrize("step", ["precommit.saved", "commit.before_publish", "commit.published"])
 def test_a_driver_that_is_killed_writes_each_row_once(step, way, spark, ground):

@@ -49,7 +49,7 @@ def _kill_and_go_on(ground, spark, kafka_broker, request, faults, way) -> None:
     assert written == dict.fromkeys(written, sorted(expected))
 
 
-@pytest.mark.in_turn("destinations whose drivers are killed", 2)
+@pytest.mark.in_turn("destinations whose drivers are killed", 1)
 @pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0}], ids=["driver", "tasks"])
 @pytest.mark.parametrize("where", WHERE)
 def test_a_driver_that_is_killed_between_destinations(ground, spark, kafka_broker, request, where, way):

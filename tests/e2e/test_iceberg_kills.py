@@ -47,7 +47,7 @@ def _write(spark, ground, steps, way) -> None:
     assert {str(path) for path in (ground.root / "wh").rglob("*.parquet")} == named
 
 
-@pytest.mark.in_turn("destinations whose drivers are killed", 2)
+@pytest.mark.in_turn("destinations whose drivers are killed", 1)
 @pytest.mark.parametrize("way", ["driver", "tasks"])
 @pytest.mark.parametrize("step", ["precommit.before_record", "precommit.saved", "commit.published"])
 def test_a_driver_that_is_killed_writes_each_row_once(step, way, spark, ground):

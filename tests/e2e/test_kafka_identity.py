@@ -30,7 +30,7 @@ from tests.e2e.questions import Questions
 from tests.services.kafka import CLUSTER_ID, OTHER_CLUSTER_ID, KafkaBroker
 from tests.services.kafka_sasl import SaslBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.in_turn("identities of topics", 5)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.in_turn("identities of topics", 4)]
 PARTITIONS = 2
 WAIT_S = 200
 

@@ -91,7 +91,7 @@ def _job(ground, bootstrap: str, source: str, target: str, per_batch: int):
     return ground.job(source=of, per_batch=per_batch, to_kafka={**to, "publishers": 2}, options=options)
 
 
-@pytest.mark.in_turn("destinations whose drivers are killed", 2)
+@pytest.mark.in_turn("destinations whose drivers are killed", 1)
 def test_drivers_that_are_killed_publish_each_message_once(spark, ground, kafka_broker, rng):
     """One dies at a step or at a random time, and the next one goes on. Tasks write the rows."""
     messages = 20_000

@@ -27,7 +27,7 @@ def _seen(ground, sink: str) -> list[int]:
 PARTS = {"before": STEPS[:2], "pending": STEPS[2:4], "ends": STEPS[::4]}
 
 
-@pytest.mark.in_turn("destinations whose drivers are killed", 2)
+@pytest.mark.in_turn("destinations whose drivers are killed", 1)
 @pytest.mark.parametrize("steps", [*PARTS.values(), pytest.param(STEPS, marks=pytest.mark.soak)], ids=[*PARTS, "all"])
 @pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0}], ids=["driver", "tasks"])
 @pytest.mark.parametrize("sink", list(ROWS))

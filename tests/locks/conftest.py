@@ -22,7 +22,7 @@ def processes(passwords):
 
 
 # The length of a lease is the server's there, and waits for it are long.
-IN_TURN = {"hive": pytest.mark.in_turn("locks of Hive", 5)}
+IN_TURN = {"hive": pytest.mark.in_turn("locks of Hive", 3)}
 
 
 @pytest.fixture(params=[pytest.param(kind, marks=IN_TURN.get(kind, ())) for kind in KINDS])
