@@ -154,7 +154,7 @@ class DatabaseSink(StagedRowsSink):
     def commit_checkpoint(self, checkpoint: PendingCheckpoint[StagedRows]) -> None:
         session, rows = checkpoint.session, sum(each.rows for each in checkpoint.transactions)
         if checkpoint.recovering and not checkpoint.expect and rows and _TABLE not in session:
-            self.check_columns(next(self._read(checkpoint.transactions)).schema, session)  # a backup may have no table
+            _make_first(self, checkpoint)
         try:
             self._commit(checkpoint, 1 if rows < _LEAST_ROWS or _ALONE in session else self.writers)
         except OneWriterInstead as instead:
@@ -294,6 +294,18 @@ class DatabaseSink(StagedRowsSink):
             refused="Mend the rows in the query, or change the table, and start the query again",
             keep=False,
         )
+
+
+def _make_first(sink: DatabaseSink, checkpoint: PendingCheckpoint[StagedRows]) -> None:
+    """Make the table of the first record if it is not there: a backup may be older than the table."""
+    session = checkpoint.session
+
+    def exists(run: Run) -> bool:
+        of = sink._remembered(run, session)
+        return of.dialect.exists(run, of.schema, of.target)
+
+    if not sink._asked(session, exists):
+        sink.check_columns(next(sink._read(checkpoint.transactions)).schema, session)
 
 
 def _prepares(sink: DatabaseSink, run: Run, session: dict[str, Any]) -> bool:
