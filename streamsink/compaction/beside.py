@@ -118,6 +118,7 @@ class Beside:
         for root in self._roots():
             begun_ms = self._clock.monotonic_ms()
             self._core.begin()
+            is_refused = False
             try:
                 self._round_of(root)
             except (Retryable, Conflict, Fenced, OutcomeUnknown) as passing:
@@ -127,8 +128,8 @@ class Beside:
             except Misuse as refused:
                 if refused.kind not in _SAID_BY_THE_QUERY:
                     raise
+                is_refused = True
                 if root not in self._left_alone:
-                    self._left_alone.add(root)
                     log.warning("%s: compaction beside the query leaves this table alone: %s", root, refused)
             except OSError as failed:
                 words = in_words(root, failed.errno, failed.filename, said=failed.strerror or "")
@@ -138,6 +139,11 @@ class Beside:
             done = self._done(root)
             if done.snapshots or done.conflicts:
                 self._tell(root, done, self._clock.monotonic_ms() - begun_ms)
+            if is_refused:
+                self._left_alone.add(root)
+                self._tables.pop(root, None)  # the next round opens what is there then
+            else:
+                self._left_alone.discard(root)
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
