@@ -56,7 +56,7 @@ def _race(made, names):
     assert [e.name for e in io.entries(f"{made.root}/race") if e.name.startswith(".")] == []
 
 
-@pytest.mark.in_turn("races of processes for names", 3)
+@pytest.mark.in_turn("races of processes for names", 2)
 @pytest.mark.parametrize("kind", ["local", *REMOTE, SECOND_S3, *DATABASES])
 def test_of_many_racing_processes_one_wins(kind, request):
     """Eight processes race for 40 names."""
