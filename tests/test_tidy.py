@@ -45,7 +45,7 @@ ROOMS = [
     ["spark"],
     ["spark.rows"],
     ["spark.query"],
-    ["sink", "databases", "delta", "kafka", "iceberg", "maintenance", "testing"],
+    ["sink", "databases", "delta", "kafka", "iceberg", "maintenance", "metrics", "testing"],
     ["cli"],
     ["__init__", "__main__"],
 ]
