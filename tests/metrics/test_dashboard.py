@@ -52,7 +52,7 @@ FIRES = {
     ),
     "StreamsinkListenerErrors": ({f"streamsink_listener_errors_total{{{_OF}}}": "0x55 1x10"}, "4x60"),
 }
-_AT = "61m"
+_AT, _FIRING = "61m", 'count by (alertname, table) (ALERTS{alertstate="firing"})'
 
 
 @pytest.fixture(scope="module")
@@ -103,17 +103,20 @@ def test_each_alert_says_what_to_do():
 def test_each_alert_fires_and_is_quiet_otherwise(promtool, tmp_path):
     """By promtool, with the thresholds and times as they are shipped."""
     groups = []
-    for alert, (series, calm) in FIRES.items():
-        for values, expected in ((series, [{"labels": f'{{alertname="{alert}"}}', "value": 1}]), (None, [])):
-            given = values or dict.fromkeys(series, calm)
-            asked = f'count by (alertname) (ALERTS{{alertstate="firing", alertname="{alert}"}})'
-            groups.append(
-                {
-                    "interval": "1m",
-                    "input_series": [{"series": name, "values": each} for name, each in given.items()],
-                    "promql_expr_test": [{"expr": asked, "eval_time": _AT, "exp_samples": expected}],
-                }
-            )
+    for is_calm in (False, True):
+        # each alert has a table of its own, so all of them are tried at once, and none fires for another one's table
+        given = [
+            {"series": name.replace("lake/t", alert), "values": calm if is_calm else values}
+            for alert, (series, calm) in FIRES.items()
+            for name, values in series.items()
+        ]
+        fired = [
+            {"labels": f'{{alertname="{alert}"{of}}}', "value": 1}
+            for alert, (series, _) in FIRES.items()
+            for of in [f', table="{alert}"' if "table=" in next(iter(series)) else ""]
+        ]
+        asked = {"expr": _FIRING, "eval_time": _AT, "exp_samples": [] if is_calm else fired}
+        groups.append({"interval": "1m", "input_series": given, "promql_expr_test": [asked]})
     file = tmp_path / "tests.yml"
     file.write_text(json.dumps({"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": groups}))
     promtool("check", "rules", ALERTS)
