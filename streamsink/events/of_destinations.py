@@ -1,102 +1,9 @@
-"""Events that the steps of a checkpoint emit, as frozen values. Logs, progress reports and tests listen to them.
-
-No event carries a row value: names, paths, counts and milliseconds only.
-"""
+"""What happens to destinations: to their tables, to what others do there, and to what is done beside the batches."""
 
 import logging
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import ClassVar
+from dataclasses import dataclass
 
-log = logging.getLogger("streamsink")
-
-
-def _in_words(line: logging.LogRecord) -> bool:
-    """Errors in a log line become their text.
-
-    Who keeps log lines (a test, a collector of errors) would keep the frames of an error with it, and what they hold: a
-    connection, whose locks in a database the next start of the query waits for.
-    """
-    if isinstance(line.args, tuple):
-        line.args = tuple(str(each) if isinstance(each, BaseException) else each for each in line.args)
-    return True
-
-
-log.addFilter(_in_words)
-
-
-@dataclass(frozen=True)
-class Event:
-    """Base of all events. table: path of the table. application: name of the writing query.
-
-    level: the level of the event's log line.
-    """
-
-    level: ClassVar[int] = logging.INFO
-
-    table: str
-    application: str
-
-
-@dataclass(frozen=True)
-class Claimed(Event):
-    """This writer owns the application from ``epoch`` on."""
-
-    epoch: int
-
-
-@dataclass(frozen=True)
-class Restored(Event):
-    """A restart has gone through the journal: the checkpoints that it published, the orphan files that it removed."""
-
-    published_checkpoints: tuple[int, ...]
-    orphans_removed: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class BatchSkipped(Event):
-    """A replayed batch changed nothing. reason: the check that recognised it."""
-
-    checkpoint_id: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class BatchFiltered(Event):
-    """A batch overlaps what is published; only rows beyond the recorded positions are written."""
-
-    checkpoint_id: int
-
-
-@dataclass(frozen=True)
-class BatchWritten(Event):
-    """The files of a checkpoint are in staging. way: how they were written: 'driver', 'spark' or 'tasks'."""
-
-    checkpoint_id: int
-    rows: int
-    files: int
-    bytes: int
-    write_ms: float
-    way: str
-
-
-@dataclass(frozen=True)
-class CheckpointPublished(Event):
-    """A snapshot made the checkpoint visible, with all of its group, of which it is the last.
-
-    checkpoints: how many there are in the group. rows, files: of the whole snapshot. pending: checkpoints that are
-    recorded and not published yet. commit_ms: the time since the batch of the group's first checkpoint began. The
-    thread that publishes emits it, which under 'async' is not the thread of the batch.
-    """
-
-    checkpoint_id: int
-    snapshot_id: int
-    rows: int
-    files: int
-    pending: int
-    attempts: int
-    commit_ms: float
-    checkpoints: int = 1
+from streamsink.events.event import Event
 
 
 @dataclass(frozen=True)
@@ -117,6 +24,21 @@ class Compacted(Event):
     conflicts: int
     bytes_lost: int
     elapsed_ms: float
+
+
+@dataclass(frozen=True)
+class SmallFiles(Event):
+    """Compaction beside the query has looked at a table, and this is what it may join. path: of that table.
+
+    partitions: in how many of them there is something to join.
+    """
+
+    level = logging.DEBUG
+
+    path: str
+    partitions: int
+    files: int
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -243,14 +165,3 @@ class TransactionGivenUp(TransactionNearsTimeout):
     """A transaction could not be committed after its timeout, and was given up with its rows, as the sink says."""
 
     level = logging.ERROR
-
-
-Listener = Callable[[Event], None]
-
-
-def to_log(event: Event) -> None:
-    """The default listener: write the event as one line to the logger ``streamsink``."""
-    fields = asdict(event)
-    table, application = fields.pop("table"), fields.pop("application")
-    said = " ".join(f"{key}={value}" for key, value in fields.items())
-    log.log(event.level, "%s %s application=%s %s", type(event).__name__, table, application, said)
