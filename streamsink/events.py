@@ -5,7 +5,7 @@ No event carries a row value: names, paths, counts and milliseconds only.
 
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import ClassVar
 
 log = logging.getLogger("streamsink")
@@ -243,6 +243,31 @@ class TransactionGivenUp(TransactionNearsTimeout):
     """A transaction could not be committed after its timeout, and was given up with its rows, as the sink says."""
 
     level = logging.ERROR
+
+
+@dataclass(frozen=True)
+class ColumnsChanged(Event):
+    """The columns that the query writes are known, or are others than in its last batch: (name, type) in their order.
+
+    The types are as Paimon spells them. Of several tables each has those of these columns that it takes.
+    """
+
+    level = logging.DEBUG
+
+    columns: tuple[tuple[str, str], ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class RunEnded(Event):
+    """No batch of this start of the query will come: it has ended, or the interpreter exits, or a bounded job is done.
+
+    run: id of the start. What was pending is published, unless that failed, or a thread of the run still publishes it.
+    Where nobody waits for the query, this is told some seconds after its end.
+    """
+
+    level = logging.DEBUG
+
+    run: str
 
 
 Listener = Callable[[Event], None]
