@@ -95,12 +95,7 @@ def _restored(
     listener: Callable[[events.Event], None],
 ) -> Recovered:
     heard: list[events.Event] = []
-
-    def hear(event: events.Event) -> None:
-        heard.append(event)
-        listener(event)
-
-    protocol = TwoPhaseCommit(to, journal, committer, options, hear)
+    protocol = TwoPhaseCommit(to, journal, committer, options, events.Listeners(heard.append, listener))
     try:
         protocol.restore(f"{CLAIMED_BY}-{IdSource().new_id()}", IdSource().new_id)
     finally:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import Offsets
@@ -48,6 +49,31 @@ class Decision:
     counts_rows: bool = False
     compares_rows: bool = False
     leads_on: tuple[str, int] | None = None
+
+    def told(self, batch: Batch) -> dict[str, Any]:
+        """The decision on this batch, as fields of ``BatchAdmitted``."""
+        return {
+            "verdict": self.verdict.value,
+            "watermark_ms": batch.watermark_ms,
+            "planned_ms": batch.planned_ms,
+            "query": batch.query,
+            "run": batch.run,
+            "sources": batch.sources,
+        }
+
+    def left_out(self, batch: Batch) -> dict[str, int]:
+        """How many offsets and files of the batch are not written, as fields of ``BatchFiltered``.
+
+        A partition counts where Spark says at which offset the batch begins there.
+        """
+        offsets = 0
+        for source in batch.sources if self.below else ():
+            for topic, part, end in source.ends():
+                first, new = source.first(topic, part), self.below.get(topic, {}).get(part)
+                if first is not None and new is not None:
+                    offsets += max(min(new, end) - first, 0)
+        files = sum(file.path in self.seen_files for source in batch.sources for file in source.files or ())
+        return {"offsets": offsets, "files": files}
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,11 @@ class SourceRange:
         """
         return (self.start or {}).get(topic, {}).get(part)
 
+    def ends(self) -> Iterator[tuple[str, str, int]]:
+        """(topic, partition, the offset before which the batch ends there), of a numeric source; else nothing."""
+        if self.numeric:
+            yield from ((topic, part, end) for topic, parts in self.end.items() for part, end in parts.items())
+
     def told(self, **said: Any) -> "SourceRange":
         """The same positions with more that is said of them. said: by field."""
         made = replace(self, **said)

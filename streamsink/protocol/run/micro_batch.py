@@ -16,7 +16,7 @@ from streamsink.errors import Misuse
 from streamsink.faults import fault_point
 from streamsink.options import SinkOptions
 from streamsink.protocol.admission import position_errors
-from streamsink.protocol.committable import Batch, StagedFile
+from streamsink.protocol.committable import Batch, StagedFile, told_of
 from streamsink.protocol.decision import Checkpoint, Decision, Verdict
 from streamsink.protocol.journal import Group
 from streamsink.protocol.run.batch_rows import BatchRows
@@ -85,16 +85,20 @@ class QueryRun:
         """
         self._sink.care.check()
         with self._as_the_only_call(batch, rows), self._computing_ahead(batch, rows):
+            step = events.Steps(self.protocol.emit, self._clock.monotonic_ms, batch.batch_id)
             batch, decision = self._admitted(batch, rows)
+            step(events.BatchAdmitted, **decision.told(batch))
             if decision.verdict is Verdict.SKIP:
                 self.protocol.emit(events.BatchSkipped, checkpoint_id=batch.batch_id, reason=decision.reason)
                 # An earlier call of this run may have ended between the batch's record and its snapshot.
                 self.protocol.publish_when_due()
                 return 0
             checkpoint = self.protocol.begin(batch, decision)
+            step(events.CheckpointBegun, sequence=checkpoint.sequence)
             with self._sink.group() as group:
                 try:
                     files, payload = self._write(checkpoint, rows, group)
+                    step(events.BatchWritten, **told_of(files), way=rows.way)
                     self._check_sources(batch, rows.looked_at_again(batch))
                     if not self._one_call.decide():
                         raise self._concurrent(batch)
@@ -102,6 +106,7 @@ class QueryRun:
                     self.protocol.abort(checkpoint, group, failed)
                     raise
                 self.protocol.pre_commit(checkpoint, files, payload, group)
+            step(events.CheckpointRecorded, sequence=checkpoint.sequence)
             self.protocol.publish_when_due()
             return sum(file.rows for file in files)
 
@@ -161,7 +166,7 @@ class QueryRun:
         if batch.stateful and decision.verdict in (Verdict.SKIP, Verdict.SEEN):
             rows.read_over()  # what the state becomes by them is what the next batch builds on
         if decision.verdict is Verdict.FILTER:
-            self.protocol.emit(events.BatchFiltered, checkpoint_id=batch.batch_id)
+            self.protocol.emit(events.BatchFiltered, checkpoint_id=batch.batch_id, **decision.left_out(batch))
         return batch, decision
 
     def _check_sources(self, batch: Batch, now: Batch) -> None:
@@ -176,7 +181,6 @@ class QueryRun:
         self, checkpoint: Checkpoint, rows: BatchRows, group: Group
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """Rows to staged files and their manifest: what the record will name."""
-        begun_ms = self._clock.monotonic_ms()
         written: Sequence[Any] = ()
         if checkpoint.decision.verdict is not Verdict.SEEN:
             rows.check_read(checkpoint)
@@ -184,15 +188,6 @@ class QueryRun:
             fault_point("write.staged")
         files, payload = self._sink.stage(checkpoint, written, group)
         rows.staged(files)
-        self.protocol.emit(
-            events.BatchWritten,
-            checkpoint_id=checkpoint.batch.batch_id,
-            rows=sum(f.rows for f in files),
-            files=len(files),
-            bytes=sum(f.size for f in files),
-            write_ms=self._clock.monotonic_ms() - begun_ms,
-            way=rows.way,
-        )
         return files, payload
 
     def commit_up_to_checkpoint(self, checkpoint_id: int) -> list[Published]:

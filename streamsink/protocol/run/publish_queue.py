@@ -25,7 +25,7 @@ from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.journal import Journal
 from streamsink.protocol.run.first_name import check_name_before
-from streamsink.protocol.run.publish_thread import Done, QueuedRecord, published_event
+from streamsink.protocol.run.publish_thread import Done, QueuedRecord, Took, published_event
 from streamsink.protocol.sink import Committer, Destination, Fence, Published
 
 
@@ -105,9 +105,12 @@ class PublishQueue:
                 self._settle()
                 begun_ms = next(r.begun_ms for r in queued if r.committable is records[0])
                 fault_point("group.before_publish")
+                tried_ms = self._clock.monotonic_ms()
                 outcome = self.publish(unit, records, expect=records[0].state.sequence - 1)
-                elapsed_ms = self._clock.monotonic_ms() - begun_ms
-                finish = functools.partial(self._finish, unit, records, outcome, elapsed_ms)
+                now_ms = self._clock.monotonic_ms()
+                finish = functools.partial(
+                    self._finish, unit, records, outcome, Took(now_ms - begun_ms, now_ms - tried_ms)
+                )
                 if outcome.settle is None:
                     finish()
                 else:
@@ -136,6 +139,8 @@ class PublishQueue:
                 with self.changed:
                     self._failure = failed
                     self.changed.notify_all()
+                of, left = (self._to.path, self._options.application), len(self.pending())
+                self._emit(events.PublishingFailed(*of, *events.error_of(failed), left))
                 raise
 
     def _settle(self) -> None:
@@ -143,8 +148,8 @@ class PublishQueue:
             self._unsettled[0]()
             self._unsettled.popleft()
 
-    def _finish(self, unit: Committable, records: Sequence[Committable], outcome: Published, elapsed_ms: float) -> None:
-        self.mark([(unit, records, outcome.settled())], elapsed_ms)
+    def _finish(self, unit: Committable, records: Sequence[Committable], outcome: Published, took: Took) -> None:
+        self.mark([(unit, records, outcome.settled())], took)
         self._journal.forget([committable.state.sequence for committable in records])
 
     def units(self, queued: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:
@@ -179,7 +184,7 @@ class PublishQueue:
         fence = Fence(ask, self._journal.questions(self._writer))
         return self._committer.publish(unit, expect=expect, restored=restored, fence=fence)
 
-    def mark(self, done: Sequence[Done], elapsed_ms: float, *, soon: bool = False) -> None:
+    def mark(self, done: Sequence[Done], took: Took, *, soon: bool = False) -> None:
         """These units are visible: the journal marks their records (soon: as there), and the batch function is told."""
         path, application = self._to.path, self._options.application
         self._journal.mark_all([(record, mine[2].where) for mine in done for record in mine[1]], soon=soon)
@@ -188,7 +193,7 @@ class PublishQueue:
                 self._emit(events.SnapshotReplaced(path, application, each[2].snapshot_id - 1, ()))
             left = self._see_published(each[0])
             fault_point("commit.marked")
-            self._emit(published_event(path, application, each, left, elapsed_ms))
+            self._emit(published_event(path, application, each, left, took))
 
     def _see_published(self, unit: Committable) -> int:
         """The unit is visible. Returns how many records are pending."""

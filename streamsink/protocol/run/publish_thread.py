@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from streamsink.events import CheckpointPublished
 from streamsink.protocol.committable import Committable
@@ -21,11 +22,20 @@ Step = Callable[[bool], float | None]
 Done = tuple[Committable, Sequence[Committable], Published]
 
 
-def published_event(table: str, application: str, done: Done, pending: int, elapsed_ms: float) -> CheckpointPublished:
+class Took(NamedTuple):
+    """Milliseconds: since the batch of the first record began, and of publishing alone. 0 where a restart publishes."""
+
+    commit_ms: float = 0.0
+    publish_ms: float = 0.0
+
+
+def published_event(table: str, application: str, done: Done, pending: int, took: Took) -> CheckpointPublished:
     """What a listener is told of it. pending: how many records are."""
     unit, records, outcome = done
     at, of = (outcome.checkpoint_id, outcome.snapshot_id), (unit.rows, len(unit.files))
-    return CheckpointPublished(table, application, *at, *of, pending, outcome.attempts, elapsed_ms, len(records))
+    ms, count = took.commit_ms, len(records)
+    more = (pending, outcome.attempts, ms, count, unit.bytes, took.publish_ms)
+    return CheckpointPublished(table, application, *at, *of, *more)
 
 
 @dataclass(frozen=True)

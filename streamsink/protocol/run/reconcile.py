@@ -18,7 +18,7 @@ from streamsink.protocol.ids import Writer
 from streamsink.protocol.journal import Journal, Mark, Where, comes_again, readable
 from streamsink.protocol.run.journal_check import check_not_superseded
 from streamsink.protocol.run.publish_queue import PublishQueue
-from streamsink.protocol.run.publish_thread import Done
+from streamsink.protocol.run.publish_thread import Done, Took
 from streamsink.protocol.run.restore import RestorePlan, plan_restore
 from streamsink.protocol.sink import Committer, Destination
 
@@ -132,7 +132,7 @@ class Reconciler:
         # The first publishing of one that was rolled back may still be held by a tag.
         again = set(plan.rolled_back)
         found = self._committer.sweep([c for _, records, _ in done for c in records if c.state.sequence not in again])
-        self._queue.mark(done, 0.0, soon=soon)
+        self._queue.mark(done, Took(), soon=soon)
         return found
 
     def _units(self, records: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:

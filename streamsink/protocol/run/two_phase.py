@@ -76,7 +76,7 @@ class TwoPhaseCommit:
         run: as ``Journal.claim``. Idempotent: a second start right after finds nothing to publish. Raises
         RestoredThenFailed on purpose under 'restore-and-fail' when something was published; Fenced, Misuse, Corrupt.
         """
-        self._new_id = new_id
+        self._new_id, begun_ms = new_id, self._clock.monotonic_ms()
         self._journal_check = JournalCheck(self._to.path, self._options.application, self._journal, new_id)
         fault_point("restore.before_claim")
         with self._committer.asking(self._journal.questions(self._writer)):
@@ -85,10 +85,10 @@ class TwoPhaseCommit:
         fault_point("restore.claimed")
         self._emit(events.Claimed(self._to.path, self._options.application, self._writer.epoch))
         reconciled = self._reconcile(functools.partial(self._journal_check.identify, last))
-        published = reconciled.published
-        orphans = reconciled.leftovers + self._journal.sweep(self._writer)
+        published, orphans = reconciled.published, reconciled.leftovers + self._journal.sweep(self._writer)
         fault_point("restore.swept")
-        self._emit(events.Restored(self._to.path, self._options.application, published, tuple(orphans)))
+        done = (published, tuple(orphans), self._clock.monotonic_ms() - begun_ms)
+        self._emit(events.Restored(self._to.path, self._options.application, *done))
         if published and self._options.restore == RESTORE_AND_FAIL:
             raise RestoredThenFailed(
                 f"{self._to.path}: published pending checkpoint(s) {', '.join(map(str, published))} of an earlier run, "

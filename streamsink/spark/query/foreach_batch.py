@@ -19,9 +19,9 @@ from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.run.micro_batch import QueryRun
 from streamsink.protocol.run.publish_thread import PublishThread
 from streamsink.spark import runs
-from streamsink.spark.explain import explain
 from streamsink.spark.gateway import running
 from streamsink.spark.gateway.plan import QueryOfRun, described_job, is_of_a_batch
+from streamsink.spark.query.batch_call import remembered, told
 from streamsink.spark.query.compacting import compact_beside
 from streamsink.spark.query.ended import let_go_at_end
 from streamsink.spark.query.offsets_group import tell_group
@@ -40,7 +40,7 @@ class BatchFunction:
         self.sink = sink
         self.path = sink.path
         self.options = sink.options
-        self._listener = listener
+        self._listener = events.Listeners(listener)
         self._run: Run | None = None
         self._query = QueryOfRun()
 
@@ -56,20 +56,18 @@ class BatchFunction:
         """
         running.check_not_connect(df, self.path)
         run_id = running.run_id(df)
-        try:
+        of = (self.path, self.options.application)
+        with (
+            told(of, batch_id, self._listener),
+            remembered(of, batch_id, functools.partial(running.start_id, df, run_id)),
+        ):
             running.check_batch_id(df, batch_id, self.path)
             batch = running.describe(df, batch_id, self.path, run_id, self._is_first)
             # with the names of other sinks that the batch function has called in this start of the query
-            batch = replace(batch, other_sinks=runs.other_sinks(self.path, self.options.application, batch.run))
+            batch = replace(batch, other_sinks=runs.other_sinks(*of, batch.run))
             batch = self._query.described(batch, df, running.execution(batch.run))
             self._micro_batch(df, batch)
-        except Exception as failed:  # the outermost edge: remembered for the supervisor, then handed to Spark
-            of = (running.start_id(df, run_id), self.path, self.options.application)
-            cause = runs.remember(of, batch_id, explain(self.path, failed))
-            if cause is failed:
-                raise
-            raise cause from failed
-        runs.forget((batch.run, self.path, self.options.application), batch_id)
+        runs.forget((batch.run, *of), batch_id)
         fault_point("batch.end")
 
     def write_job(self, df: DataFrame, batch: Batch) -> int:
@@ -86,8 +84,9 @@ class BatchFunction:
                 "the query has read",
                 kind="run.of-a-batch",
             )
-        run, rows = self._micro_batch(df, described_job(batch, df))
-        run.started.commit_up_to_checkpoint(batch.batch_id)
+        with told((self.path, self.options.application), batch.batch_id, self._listener):
+            run, rows = self._micro_batch(df, described_job(batch, df))
+            run.started.commit_up_to_checkpoint(batch.batch_id)
         return rows
 
     def _micro_batch(self, df: DataFrame, batch: Batch) -> tuple[Run, int]:
