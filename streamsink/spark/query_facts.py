@@ -1,6 +1,6 @@
-"""What is said of a running query to those who only look on: how it is called, what its sources read, how it has ended.
+"""What is said of a running query to those who only look on: its name, what its sources read, how it has ended.
 
-Runs on the driver. It is asked once in a start of a query, beside its batches, and what Spark does not tell is left out.
+Runs on the driver. Spark is asked once in a start of a query, beside its batches. What it does not tell is left out.
 """
 
 import re
@@ -64,7 +64,9 @@ def facts_of(run: str) -> QueryFacts:
     """run: id of the start, of which a batch was described; any text for a bounded job."""
     execution = running.execution(run)
     try:
-        context = SparkContext.getOrCreate()
+        context = SparkContext._active_spark_context
+        if context is None:
+            return QueryFacts("", "")
         app, version = str(context.appName), str(context.version)
         if execution is None:
             return QueryFacts(app, version)
