@@ -45,7 +45,8 @@ ROOMS = [
     ["spark"],
     ["spark.rows"],
     ["spark.query"],
-    ["sink", "databases", "delta", "kafka", "iceberg", "maintenance", "testing", "lineage"],
+    ["sink", "databases", "delta", "kafka", "iceberg", "maintenance", "metrics", "testing", "lineage"],
+    ["traces"],
     ["cli"],
     ["__init__", "__main__"],
 ]

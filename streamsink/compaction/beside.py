@@ -38,6 +38,9 @@ _SAID_BY_THE_QUERY = (
 )
 # Told after each round in which something was done: the table's path, what was done, in how many ms.
 Tell = Callable[[str, Totals, float], None]
+# Told when a look has found other small files than the one before: the table's path, in how many partitions they are,
+# how many, how many bytes.
+Look = Callable[[str, int, int, int], None]
 # Who else than the driver may write for the table at this path; None while there is nobody. Given is what waits for so
 # many ms, and raises to give up.
 Others = Callable[[str, Callable[[float], None]], By | None]
@@ -62,6 +65,8 @@ class _OneTable:
     compactor: Compactor
     by: By
     seen: dict[bytes, _Partition] = field(default_factory=dict)
+    small: dict[bytes, tuple[int, int]] = field(default_factory=dict)  # by partition, how many small files and bytes
+    told: tuple[int, int, int] | None = None  # as ``Look`` has it
 
 
 class Beside:
@@ -79,11 +84,13 @@ class Beside:
         is_over: Callable[[], bool],
         tell: Tell,
         others: Others = _nobody,
+        look: Look = lambda *found: None,
     ):
         """roots: paths of the tables that exist. open_table: opens one anew. is_over: whether no batch can come any
         more. others: who writes what is much. All of them are called by the thread, which nothing else of the query
         sees.
         """
+        self._look = look
         self._roots, self._open, self._options = roots, open_table, options
         self._is_over, self._tell, self._others = is_over, tell, others
         self._have_failed = False  # the others
@@ -188,7 +195,9 @@ class Beside:
         compactor = mine.compactor
         compactor.settle()
         chosen = list[Task]()
-        for task in compactor.plan(self._packing(mine)):
+        tasks = compactor.plan(self._packing(mine))
+        self._tell_small(root, mine)
+        for task in tasks:
             if compactor.is_taken(task):
                 continue
             if not self._bytes.may_use(task.bytes):
@@ -230,8 +239,10 @@ class Beside:
         """The rule for a stream; for a partition to which nothing comes for a while, ``doubled``."""
         growing, now_ms = grown(self._options.compaction_rewrites), self._clock.monotonic_ms()
         before, mine.seen = mine.seen, {}
+        mine.small.clear()
 
         def packing(partition: bytes, files: Sequence[DataFileMeta], sizes: Sizes) -> list[list[int]]:
+            mine.small[partition] = len(files), sum(file.file_size for file in files)
             names = frozenset(file.file_name for file in files)
             known = before.get(partition)
             known = known if known is not None and known.names == names else _Partition(names, now_ms)
@@ -240,6 +251,13 @@ class Beside:
             return (doubled if is_idle else growing)(partition, files, sizes)
 
         return packing
+
+    def _tell_small(self, root: str, mine: _OneTable) -> None:
+        counts, sizes = (sum(each[place] for each in mine.small.values()) for place in (0, 1))
+        found = (len(mine.small), counts, sizes)
+        if found != mine.told:
+            mine.told = found
+            self._look(root, *found)
 
     def _say(self, root: str, why: Exception) -> None:
         log.warning("%s: a compaction beside the query has failed, and is tried again: %s", root, why)

@@ -4,7 +4,7 @@ No event carries a row value: names, paths, offsets, counts and milliseconds onl
 """
 
 from streamsink.events.event import Event, Listener, log
-from streamsink.events.listeners import Listeners, Steps, error_of, to_log
+from streamsink.events.listeners import ListenerFailed, Listeners, Steps, error_of, to_log
 from streamsink.events.of_batches import (
     BatchAdmitted,
     BatchFailed,
@@ -29,11 +29,13 @@ from streamsink.events.of_destinations import (
     OffsetsNotCommitted,
     RolledBackRepublished,
     RowsDeadLettered,
+    SmallFiles,
     SnapshotReplaced,
     TablePublished,
     TransactionGivenUp,
     TransactionNearsTimeout,
 )
+from streamsink.events.of_spark import SparkProgress, SparkQueryEnded, SparkQueryStarted
 
 __all__ = [
     "BatchAdmitted",
@@ -51,6 +53,7 @@ __all__ = [
     "DestinationBehind",
     "Event",
     "Listener",
+    "ListenerFailed",
     "Listeners",
     "Maintained",
     "OffsetsCommitted",
@@ -60,7 +63,11 @@ __all__ = [
     "RolledBackRepublished",
     "RowsDeadLettered",
     "RunEnded",
+    "SmallFiles",
     "SnapshotReplaced",
+    "SparkProgress",
+    "SparkQueryEnded",
+    "SparkQueryStarted",
     "Steps",
     "TablePublished",
     "TransactionGivenUp",

@@ -1,26 +1,40 @@
 """Who is told of events: the log, and several listeners as one; and who tells of the steps of a batch."""
 
+import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from streamsink.events.event import Event, Listener, log
+
+
+@dataclass(frozen=True)
+class ListenerFailed(Event):
+    """A listener has raised an error at an event; the other listeners are told. error: the name of its class."""
+
+    level = logging.DEBUG
+
+    listener: str
+    at: str
+    error: str
 
 
 def to_log(event: Event) -> None:
     """The default listener: write the event as one line to the logger ``streamsink``."""
     if log.isEnabledFor(event.level):
         said = " ".join(f"{key}={value}" for key, value in event.said().items())
-        log.log(event.level, "%s %s application=%s %s", type(event).__name__, event.table, event.application, said)
+        # ``extra``: for who formats lines in another way, as ``streamsink.metrics.JsonFormatter``
+        words = (type(event).__name__, event.table, event.application, said)
+        log.log(event.level, "%s %s application=%s %s", *words, extra={"event": event})
 
 
 class Listeners:
     """Several listeners as one, which never raises: no batch fails because of somebody who only looks on.
 
-    The first error of each is logged, with the event at which it came; ``failures`` counts them all.
+    The first error of each is logged, with the event at which it came. The others are told of each by ListenerFailed.
     """
 
     def __init__(self, *listeners: Listener):
-        self.failures = 0
         self._listeners: list[Listener] = []
         for each in listeners:
             self._listeners += each._listeners if isinstance(each, Listeners) else [each]
@@ -31,18 +45,24 @@ class Listeners:
             try:
                 each(event)
             except Exception as failed:  # an edge: it is the listener's own, and the batch goes on
-                self.failures += 1
-                if each not in self._failed:
-                    self._failed.append(each)
-                    log.warning(
-                        "%s: the listener %r failed at %s (%s: %s). The batch goes on. Further errors of this listener "
-                        "are counted, and not logged",
-                        event.table,
-                        each,
-                        type(event).__name__,
-                        type(failed).__name__,
-                        failed,
-                    )
+                self._say(each, event, failed)
+
+    def _say(self, listener: Listener, event: Event, failed: Exception) -> None:
+        of, error, at = (event.table, event.application), type(failed).__name__, type(event).__name__
+        name = getattr(listener, "__qualname__", type(listener).__qualname__)
+        if listener not in self._failed:
+            self._failed.append(listener)
+            log.warning(
+                "%s: the listener %s failed at %s (%s: %s). The batch goes on. Further errors of this listener are "
+                "counted, and not logged",
+                event.table,
+                name,
+                at,
+                error,
+                failed,
+            )
+        if not isinstance(event, ListenerFailed):
+            self(ListenerFailed(*of, name, at, error))
 
 
 class Steps:

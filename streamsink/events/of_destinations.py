@@ -27,6 +27,21 @@ class Compacted(Event):
 
 
 @dataclass(frozen=True)
+class SmallFiles(Event):
+    """Compaction beside the query has looked at a table, and this is what it may join. path: of that table.
+
+    partitions: in how many of them there is something to join.
+    """
+
+    level = logging.DEBUG
+
+    path: str
+    partitions: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class OffsetsCommitted(Event):
     """The consumer group of ``offsets_group`` has the ends of a published checkpoint.
 

@@ -33,9 +33,8 @@ def published_event(table: str, application: str, done: Done, pending: int, took
     """What a listener is told of it. pending: how many records are."""
     unit, records, outcome = done
     at, of = (outcome.checkpoint_id, outcome.snapshot_id), (unit.rows, len(unit.files))
-    ms, count = took.commit_ms, len(records)
-    more = (pending, outcome.attempts, ms, count, unit.bytes, took.publish_ms)
-    return CheckpointPublished(table, application, *at, *of, *more)
+    tried, more = (pending, outcome.attempts), {"checkpoints": len(records), "bytes": unit.bytes}
+    return CheckpointPublished(table, application, *at, *of, *tried, took.commit_ms, **more, publish_ms=took.publish_ms)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ def compact_beside(run: Run, spark: SparkSession) -> None:
         options,
         is_over=run.is_over,
         tell=functools.partial(_tell, run),
+        look=functools.partial(_tell_small, run),
         others=functools.partial(_by_tasks, run, spark),
     )
     run.to.care = CareOfAll([_Compaction(beside), run.to.care])
@@ -94,6 +95,10 @@ def _tell(run: Run, root: str, done: Totals, elapsed_ms: float) -> None:
         bytes_lost=done.bytes_lost,
         elapsed_ms=elapsed_ms,
     )
+
+
+def _tell_small(run: Run, root: str, partitions: int, files: int, size: int) -> None:
+    run.started.protocol.emit(events.SmallFiles, path=root, partitions=partitions, files=files, bytes=size)
 
 
 def _end(stop: Callable[[], None], others: Callable[[], None]) -> None:

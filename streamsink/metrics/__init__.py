@@ -1,0 +1,51 @@
+"""Metrics of queries, made from their events: for Prometheus, and for whoever reads ``Metrics.registry``.
+
+A ``Metrics`` is a listener. One object serves all queries of a driver, together with the log:
+
+    metrics = Metrics()
+    serve(metrics, "127.0.0.1:9464")
+    sink = streamsink.to_table(path, listener=Listeners(to_log, metrics))
+
+docs/METRICS.md lists all metrics. ``ALERTS`` and ``DASHBOARD`` are the paths of rules for Prometheus and of a dashboard
+for Grafana.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamsink.events import Listener, Listeners, to_log
+from streamsink.metrics.exporting import Endpoint, TextFile, serve, text
+from streamsink.metrics.json_lines import JsonFormatter
+from streamsink.metrics.listener import Metrics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+ALERTS = Path(__file__).with_name("prometheus-alerts.yml")
+DASHBOARD = Path(__file__).with_name("grafana-dashboard.json")
+
+__all__ = [
+    "ALERTS",
+    "DASHBOARD",
+    "Endpoint",
+    "JsonFormatter",
+    "Listeners",
+    "Metrics",
+    "TextFile",
+    "serve",
+    "spark_progress",
+    "text",
+    "to_log",
+]
+
+
+def spark_progress(spark: "SparkSession", listener: Listener) -> "StreamingQueryListener":
+    """Tell the listener, such as a ``Metrics``, also what Spark says of each query of the session.
+
+    Call it once for a session, before its queries start. Returns Spark's listener, for
+    ``spark.streams.removeListener``.
+    """
+    from streamsink.spark.progress import listen
+
+    return listen(spark, listener)

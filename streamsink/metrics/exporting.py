@@ -1,0 +1,214 @@
+"""Metrics for Prometheus: an endpoint that it scrapes, or a file for drivers that it cannot reach.
+
+Needs ``prometheus_client`` (``pip install 'streamsink[prometheus]'``), which is imported when it is used.
+"""
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from streamsink.errors import Misuse
+from streamsink.events import log
+from streamsink.metrics.families import COUNTER, GAUGE, PREFIX
+from streamsink.metrics.listener import Metrics
+from streamsink.metrics.registry import Distribution, Family
+
+DEFAULT_EVERY_MS = 15_000
+# So long ``close`` waits for a file that is being written.
+_PATIENCE_S = 10.0
+
+_LOCK = threading.Lock()
+# By address, what this process serves there.
+_SERVED: "dict[str, Endpoint]" = {}
+
+
+class _Collector:
+    """What ``prometheus_client`` asks at each scrape."""
+
+    def __init__(self, metrics: Metrics):
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Any]:
+        """The metrics as families of ``prometheus_client``."""
+        core = _client("metrics_core")
+        for family in self._metrics.collect():
+            yield _family(core, family)
+
+    def describe(self) -> list[Any]:
+        """Nothing: the names are known without asking for the values."""
+        return []
+
+
+def _family(core: Any, family: Family) -> Any:
+    metric = family.metric
+    name, labels = PREFIX + metric.name, metric.labels
+    if metric.kind in (COUNTER, GAUGE):
+        kind = core.CounterMetricFamily if metric.kind == COUNTER else core.GaugeMetricFamily
+        made = kind(name, metric.help, labels=labels)
+    else:
+        made = core.HistogramMetricFamily(name, metric.help, labels=labels)
+    for key, value in family.values.items():
+        if isinstance(value, Distribution):
+            made.add_metric(key, list(value.buckets), value.total)
+        else:
+            made.add_metric(key, value)
+    return made
+
+
+def _registry(metrics: Metrics) -> Any:
+    registry = _client("registry").CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(metrics))
+    return registry
+
+
+def _client(module: str) -> Any:
+    """A module of ``prometheus_client``. Raises Misuse where it is not installed."""
+    import importlib
+
+    try:
+        return importlib.import_module(f"prometheus_client.{module}")
+    except ImportError as missing:
+        raise Misuse(
+            "metrics for Prometheus need the package prometheus_client, which is not installed. Install "
+            "'streamsink[prometheus]'. Nothing was started",
+            kind="metrics.no-client",
+        ) from missing
+
+
+class Endpoint:
+    """What ``serve`` returns. address: host and port, the port that was taken where 0 was asked for."""
+
+    def __init__(self, metrics: Metrics, address: str, close: Callable[[], None]):
+        self.metrics = metrics
+        self.address = address
+        self._close = close
+
+    @property
+    def url(self) -> str:
+        """What Prometheus is told to scrape."""
+        return f"http://{self.address}/metrics"
+
+    def close(self) -> None:
+        """Stop serving, and free the port. Idempotent."""
+        with _LOCK:
+            if _SERVED.pop(self.address, None) is not None:
+                self._close()
+
+
+def serve(metrics: Metrics, address: str) -> Endpoint:
+    """Serve these metrics at ``http://ADDRESS/metrics``. Call it before the query starts.
+
+    address: ``HOST:PORT``; port 0 takes a free one. The address is yours to choose: whoever reaches it reads paths of
+    tables and names of queries. A call for the same metrics at an address that this process serves returns what is
+    there. The endpoint lives in daemon threads until ``close`` or the end of the process. Raises Misuse, and nothing is
+    served: kind 'metrics.address' for an address of another form, 'metrics.address-in-use' where another process, or
+    other metrics of this one, have it, 'metrics.no-client' without prometheus_client.
+    """
+    host, port = _parts(address)
+    registry = _registry(metrics)
+    start = _client("exposition").start_http_server
+    with _LOCK:
+        known = _SERVED.get(address)
+        if known is not None:
+            if known.metrics is metrics:
+                return known
+            raise _in_use(address, "other metrics of this driver are served there. Give all of its queries one Metrics")
+        try:
+            server, thread = start(port, addr=host, registry=registry)
+        except OSError as failed:
+            why = f"{failed.strerror or failed}: another driver or program may have it. Give each driver its own"
+            raise _in_use(address, why) from failed
+
+        def close() -> None:
+            server.shutdown()
+            server.server_close()
+            thread.join(_PATIENCE_S)
+
+        shown = f"[{host}]" if ":" in host else host
+        made = Endpoint(metrics, f"{shown}:{server.server_port}", close)
+        _SERVED[made.address] = made
+        return made
+
+
+def _parts(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise Misuse(
+            f"the address of the metrics is {address!r}, expected HOST:PORT, such as '127.0.0.1:9464', or port 0 for a "
+            "free one. Nothing was started",
+            kind="metrics.address",
+        )
+    return host, int(port)
+
+
+def _in_use(address: str, why: str) -> Misuse:
+    return Misuse(
+        f"the metrics cannot be served at {address}: {why}, or port 0 for a free one. Nothing was started",
+        kind="metrics.address-in-use",
+    )
+
+
+def text(metrics: Metrics) -> str:
+    """The metrics as Prometheus reads them, in its text format. Raises Misuse without prometheus_client."""
+    return str(_client("exposition").generate_latest(_registry(metrics)).decode())
+
+
+class TextFile:
+    """Writes the metrics into a file now and then, for a driver that cannot be scraped: the textfile collector of
+    Prometheus' node exporter reads ``*.prom`` in one folder.
+
+    The file is replaced at once, so that nobody reads half of it. A failing write is logged once and counted, and ends
+    no query. What the driver has at its end is written by ``close``, or when the interpreter exits.
+    """
+
+    def __init__(self, metrics: Metrics, path: "str | os.PathLike[str]", every_ms: int = DEFAULT_EVERY_MS):
+        """path: of the file, whose name ends with '.prom', in a folder that is there. Raises Misuse otherwise."""
+        self.path = os.fspath(path)
+        if not self.path.endswith(".prom") or not os.path.isdir(os.path.dirname(self.path) or "."):
+            raise Misuse(
+                f"the file of the metrics is {self.path!r}, expected a name that ends with '.prom' in a folder that is "
+                "there, as the node exporter's --collector.textfile.directory. Nothing was written",
+                kind="metrics.textfile",
+            )
+        _client("exposition")
+        self._metrics, self._every_s = metrics, max(every_ms, 1) / 1000
+        self._has_failed = False
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="streamsink-metrics-file", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Write once more, and stop. Idempotent."""
+        atexit.unregister(self.close)
+        if not self._ending.is_set():
+            self._ending.set()
+            self._thread.join(_PATIENCE_S)
+
+    def _run(self) -> None:
+        while not self._ending.wait(self._every_s):
+            self._write()
+        self._write()
+
+    def _write(self) -> None:
+        made = f"{self.path}.{os.getpid()}.tmp"
+        try:
+            with open(made, "w", encoding="utf-8") as file:
+                file.write(text(self._metrics))
+            os.replace(made, self.path)
+        except OSError as failed:
+            self._metrics.registry.add("exporter_errors", ("textfile",), 1.0)
+            if not self._has_failed:
+                self._has_failed = True
+                log.warning(
+                    "the metrics could not be written to %s: %s. Queries go on, and it is tried again; further errors "
+                    "are counted, and not logged",
+                    self.path,
+                    failed,
+                )
+            with suppress(OSError):
+                os.remove(made)

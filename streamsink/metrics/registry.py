@@ -1,0 +1,129 @@
+"""The values of all metrics of one driver, by metric and labels. Any thread may write and read them."""
+
+import bisect
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from streamsink.metrics.families import BY_NAME, COUNTER, HISTOGRAM, METRICS, OF_QUERY, SECONDS, Metric
+
+# So many series a metric has at most: a driver that writes thousands of tables must not make thousands of each.
+MOST_SERIES = 1_000
+OTHER = "(other)"
+# A label has so many characters at most.
+_LONGEST = 256
+
+Labels = tuple[str, ...]
+
+
+@dataclass
+class Distribution:
+    """What a histogram has observed. counts: for each bound of ``SECONDS``, and above the last one; not cumulative."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
+    total: float = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one more."""
+        self.counts[bisect.bisect_left(SECONDS, value)] += 1
+        self.total += value
+
+    @property
+    def buckets(self) -> Iterator[tuple[str, int]]:
+        """(upper bound as Prometheus writes it, how many are not above it)."""
+        below = 0
+        for bound, count in zip((*map(str, SECONDS), "+Inf"), self.counts):
+            below += count
+            yield bound, below
+
+    def copy(self) -> "Distribution":
+        """The same, as it is now."""
+        return Distribution(list(self.counts), self.total)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A metric with its values at one instant: by labels, a number or, of a histogram, a ``Distribution``."""
+
+    metric: Metric
+    values: dict[Labels, float | Distribution]
+
+
+class Registry:
+    """The values. ``lock`` is held for a whole event by who writes many of them."""
+
+    def __init__(self, metrics: Sequence[Metric] = METRICS):
+        self.lock = threading.RLock()
+        self._metrics = metrics
+        self._numbers: dict[str, dict[Labels, float]] = {m.name: {} for m in metrics if m.kind != HISTOGRAM}
+        self._observed: dict[str, dict[Labels, Distribution]] = {m.name: {} for m in metrics if m.kind == HISTOGRAM}
+        # A rate is known from the second value of a series on. So counters of a query begin with 0.
+        self._zeros = tuple(m.name for m in metrics if m.kind == COUNTER and m.labels == OF_QUERY)
+
+    def begin(self, table: str, application: str) -> None:
+        """A query starts: its counters are there from now on, with 0 where they are new."""
+        with self.lock:
+            for name in self._zeros:
+                self.add(name, (table, application), 0.0)
+
+    def add(self, name: str, labels: Labels, amount: float) -> None:
+        """Raise a counter."""
+        with self.lock:
+            series = self._numbers[name]
+            key = labels if labels in series else self._key(series, labels)
+            series[key] = series.get(key, 0.0) + amount
+
+    def set(self, name: str, labels: Labels, value: float) -> None:
+        """Set a gauge."""
+        with self.lock:
+            series = self._numbers[name]
+            series[labels if labels in series else self._key(series, labels)] = value
+
+    def observe(self, name: str, labels: Labels, value: float) -> None:
+        """One more value of a histogram."""
+        with self.lock:
+            series = self._observed[name]
+            key = labels if labels in series else self._key(series, labels)
+            if key not in series:
+                series[key] = Distribution()
+            series[key].observe(value)
+
+    def value(self, name: str, *labels: str) -> float | None:
+        """A counter or gauge as it is now; None where nothing has set it."""
+        with self.lock:
+            return self._numbers[name].get(labels)
+
+    def distribution(self, name: str, *labels: str) -> Distribution | None:
+        """A histogram as it is now; None where nothing was observed."""
+        with self.lock:
+            found = self._observed[name].get(labels)
+            return found.copy() if found is not None else None
+
+    def remove(self, name: str, labels: Labels) -> None:
+        """Forget a gauge that has no value any more. Idempotent."""
+        with self.lock:
+            self._numbers[name].pop(labels, None)
+
+    def collect(self) -> list[Family]:
+        """All metrics that have a value, at one instant."""
+        with self.lock:
+            return [family for metric in self._metrics if (family := self._family(metric)).values]
+
+    def _family(self, metric: Metric) -> Family:
+        if metric.kind == HISTOGRAM:
+            return Family(metric, {key: each.copy() for key, each in self._observed[metric.name].items()})
+        return Family(metric, dict(self._numbers[metric.name]))
+
+    def _key(self, series: "dict[Labels, float] | dict[Labels, Distribution]", labels: Labels) -> Labels:
+        """The labels of a series that is new; those of all others where there are too many."""
+        short = tuple(each if len(each) <= _LONGEST else f"{each[:_LONGEST]}..." for each in labels)
+        if short in series or len(series) < MOST_SERIES or not labels:
+            return short
+        self._numbers["series_folded"][()] = self._numbers["series_folded"].get((), 0.0) + 1
+        return (OTHER,) * len(labels)
+
+
+def metric_of(name: str) -> Metric:
+    """The metric with this name, with or without prefix and ``_total``. Raises KeyError."""
+    short = name.removeprefix("streamsink_")
+    return BY_NAME[short] if short in BY_NAME else BY_NAME[short.removesuffix("_total")]

@@ -1,0 +1,165 @@
+"""The endpoint, the file and the log of metrics: what others read."""
+
+import json
+import logging
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from streamsink import events
+from streamsink.errors import Misuse
+from streamsink.metrics import JsonFormatter, Metrics, TextFile, exporting, serve, text, to_log
+from streamsink.metrics.families import METRICS
+from streamsink.protocol.positions import SourceFile, SourceRange
+from tests.crash.world import memory_world
+
+WAIT_S = 60
+
+
+@pytest.fixture
+def filled():
+    """Metrics of a few real batches without Spark."""
+    world, metrics = memory_world(), Metrics()
+    world.run()
+    for event in world.driver.events:
+        metrics(event)
+    return metrics
+
+
+def read(url):
+    with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
+        return answer.read().decode()
+
+
+def test_prometheus_reads_what_the_registry_has(filled):
+    """Under the full names, with labels, of every kind."""
+    endpoint = serve(filled, "127.0.0.1:0")
+    try:
+        said = read(endpoint.url)
+    finally:
+        endpoint.close()
+    of = '{application="streamsink",table="/lake/shop.db/orders"}'
+    assert f"streamsink_num_records_out_total{of} 14.0" in said
+    assert f"streamsink_commit_duration_seconds_count{of} 4.0" in said
+    assert "# TYPE streamsink_pending_committables gauge" in said
+    names = set(re.findall(r"^# TYPE (\S+) ", said, re.MULTILINE))
+    assert names <= {metric.full_name for metric in METRICS} and len(names) > 50
+
+
+def test_queries_of_one_driver_share_an_endpoint_and_others_are_refused(filled):
+    """The same metrics are served once. Other metrics, or another driver, get an error that names the address."""
+    endpoint = serve(filled, "127.0.0.1:0")
+    try:
+        assert serve(filled, endpoint.address) is endpoint
+        with pytest.raises(Misuse, match=endpoint.address) as refused:
+            serve(Metrics(), endpoint.address)
+        assert refused.value.kind == "metrics.address-in-use"
+        code = (
+            "import sys; from streamsink.errors import Misuse; from streamsink.metrics import Metrics, serve\n"
+            "try: serve(Metrics(), sys.argv[1])\n"
+            "except Misuse as refused: print(refused.kind, refused)"
+        )
+        said = subprocess.run([sys.executable, "-c", code, endpoint.address], capture_output=True, text=True).stdout
+        assert said.startswith("metrics.address-in-use") and endpoint.address in said
+    finally:
+        endpoint.close()
+    again = serve(Metrics(), endpoint.address)
+    again.close()
+    again.close()
+
+
+@pytest.mark.parametrize("address", ["9464", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000", ":9464"])
+def test_an_address_has_a_host_and_a_port(address):
+    """Nobody serves on all addresses of a machine without having said so."""
+    with pytest.raises(Misuse, match="HOST:PORT") as refused:
+        serve(Metrics(), address)
+    assert refused.value.kind == "metrics.address"
+
+
+def test_without_its_client_the_error_names_the_extra(monkeypatch):
+    """The package is asked for when it is needed, and by the name under which pip installs it."""
+    for module in ("registry", "exposition"):
+        monkeypatch.setitem(sys.modules, f"prometheus_client.{module}", None)
+    for call in (lambda: serve(Metrics(), "127.0.0.1:0"), lambda: text(Metrics())):
+        with pytest.raises(Misuse, match=re.escape("streamsink[prometheus]")) as refused:
+            call()
+        assert refused.value.kind == "metrics.no-client"
+
+
+def test_a_file_has_the_last_values_and_is_never_half_written(filled, tmp_path):
+    """It is written at the end as well, and beside it nothing is left."""
+    place = tmp_path / "streamsink.prom"
+    file = TextFile(filled, place, every_ms=1)
+    end = time.monotonic() + WAIT_S
+    while not place.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    filled.registry.add("listener_errors", ("lake/last", "a"), 3.0)
+    file.close()
+    assert 'streamsink_listener_errors_total{application="a",table="lake/last"} 3.0' in place.read_text()
+    assert [each.name for each in tmp_path.iterdir()] == ["streamsink.prom"]
+
+
+def test_a_file_that_cannot_be_written_ends_nothing_and_is_logged_once(filled, tmp_path, caplog):
+    """Each failure is counted; the folder may come back."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    file = TextFile(filled, folder / "streamsink.prom", every_ms=60_000)
+    folder.rmdir()
+    with caplog.at_level(logging.WARNING, "streamsink"):
+        file._write()
+        file._write()
+    assert sum("metrics could not be written" in line for line in caplog.messages) == 1
+    assert filled.registry.value("exporter_errors", "textfile") == 2
+    folder.mkdir()
+    file.close()
+    assert (folder / "streamsink.prom").exists()
+    for wrong in (tmp_path / "missing" / "a.prom", tmp_path / "a.txt"):
+        with pytest.raises(Misuse, match="'.prom'") as refused:
+            TextFile(filled, wrong)
+        assert refused.value.kind == "metrics.textfile"
+
+
+def test_the_log_is_json_by_a_formatter(caplog):
+    """One object a line with stable keys, for events and for other lines; positions of sources only when asked for."""
+    caplog.handler.setFormatter(JsonFormatter())
+    source = SourceRange({"logOffset": 0}, {"logOffset": 1}, files=(SourceFile("in/a.json", 1),))
+    event = events.BatchAdmitted("lake/t", "a", 7, "new", None, 0, "q", "r", 1.5, (source,))
+    with caplog.at_level(logging.DEBUG, "streamsink"):
+        to_log(event)
+        to_log(events.Restored("lake/t", "a", (1, 2), ("x",), 3.0))
+        events.log.warning("%s: two\nlines", "lake/t")
+    batch, restored, other = map(json.loads, caplog.text.splitlines())
+    assert list(batch) == [
+        "time",
+        "level",
+        "event",
+        "table",
+        "application",
+        "checkpoint_id",
+        "verdict",
+        "watermark_ms",
+        "planned_ms",
+        "query",
+        "run",
+        "admit_ms",
+    ]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", batch["time"]) and batch["event"] == "BatchAdmitted"
+    assert restored["published_checkpoints"] == [1, 2] and restored["level"] == "INFO"
+    assert other["message"] == "lake/t: two\nlines" and other["logger"] == "streamsink"
+    line = logging.makeLogRecord({"event": event, "levelname": "DEBUG"})
+    assert json.loads(JsonFormatter(sources=True).format(line))["sources"][0]["files"] == ["in/a.json"]
+
+
+def test_nothing_of_a_client_is_imported_before_it_is_used():
+    """Neither Spark nor prometheus_client."""
+    code = (
+        "import sys, streamsink.metrics; print(sorted({'pyspark', 'prometheus_client', 'pyarrow'} & set(sys.modules)))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert said.stdout.strip() == "[]", said.stderr
+    assert exporting.DEFAULT_EVERY_MS > 0
