@@ -60,10 +60,12 @@ SMALL = {
     "streamsink/commands/own_sinks.py": "the refusals that give_up, retire and starting_offsets share",
     "streamsink/iceberg.py": "the name under which users import the sink, as streamsink/kafka.py is",
     "streamsink/kafka.py": "the name under which users import the sink, as streamsink/sink.py is for authors",
+    "streamsink/lineage/__init__.py": "the name under which users import the listener",
     "streamsink/maintenance/__init__.py": "the names under which users call what its modules have",
     "streamsink/protocol/run_inputs.py": "pure rules that the admission of runs and Spark's side share",
     "streamsink/table/commit/changes.py": "what a commit changes, shared by its parts, by commands and by sinks",
     "streamsink/shell.py": "how messages name commands, which every room imports",
+    "streamsink/traces/__init__.py": "the names under which users import the listener and the function",
     "streamsink/table/layout.py": "the only place that knows Paimon's paths, which every room above the table uses",
 }
 # A folder's modules besides __init__; format/ has one module for each part of Paimon's format.

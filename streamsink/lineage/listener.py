@@ -173,7 +173,7 @@ def _package(client: Any, config: Mapping[str, Any] | None) -> tuple[Any, Any]:
     try:
         from openlineage.client import OpenLineageClient
 
-        from streamsink.lineage import messages
+        import streamsink.lineage.messages as messages
     except ImportError as missing:
         raise Misuse(
             f"events of OpenLineage need the package openlineage-python: pip install 'streamsink[openlineage]', on the "

@@ -208,8 +208,8 @@ class Traces:
         values = {"streamsink.table": event.table, "streamsink.application": event.application} | step.values
         span = self._tracer.start_span(
             f"{_OWN}.{step.name}",
-            context=context,
-            kind=self._kind(step),
+            context,
+            self._span_kind(step),
             attributes={name: value for name, value in values.items() if value is not None},
             links=step.links,
             start_time=step.times[0],
@@ -222,7 +222,7 @@ class Traces:
         span.end(end_time=step.times[1])
         return span
 
-    def _kind(self, step: _Step) -> Any:
+    def _span_kind(self, step: _Step) -> Any:
         """A batch of a topic is what OpenTelemetry calls the processing of messages."""
         kinds = self._trace.SpanKind
         return kinds.CONSUMER if step.name == "batch" and "messaging.system" in step.values else kinds.INTERNAL

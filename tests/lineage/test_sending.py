@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import sys
 import threading
 
 import pytest
@@ -11,6 +12,7 @@ from streamsink.clock import Clock
 from streamsink.errors import Misuse
 from streamsink.lineage import OpenLineage
 from streamsink.lineage.listener import MOST_READY
+from tests.advice.following import advice, follows
 from tests.lineage.collector import transport
 from tests.lineage.test_account import APP, RUN, TABLE, admitted, kafka, published
 
@@ -115,17 +117,21 @@ def test_the_end_of_the_process_is_told(collector):
     assert "streamsink-lineage" not in {thread.name for thread in threading.enumerate()}
 
 
+@follows("openlineage.option")
 def test_wrong_values(package):
-    """They are named when the listener is made."""
-    for name, value in {"parent": "dag.task", "interval_ms": -1}.items():
-        with pytest.raises(Misuse, match=name) as refused:
-            OpenLineage(config={"transport": {"type": "noop"}}, **{name: value})
-        assert refused.value.kind == "openlineage.option"
+    """They are named when the listener is made, and what is expected is taken."""
+    noop = {"transport": {"type": "noop"}}
+    for name, value, right in (("parent", "dag.task", f"a/b/{RUN}"), ("interval_ms", -1, 0)):
+        with pytest.raises(Misuse) as refused:
+            OpenLineage(config=noop, **{name: value})
+        advice(refused.value, "openlineage.option").says(f"{name} is {value!r}", "Correct it")
+        OpenLineage(config=noop, **{name: right})
 
 
+@follows("openlineage.package")
 def test_the_package_is_missing(monkeypatch):
     """The error says what to install."""
-    monkeypatch.setitem(__import__("sys").modules, "openlineage.client", None)
-    with pytest.raises(Misuse, match=r"streamsink\[openlineage\]") as refused:
+    monkeypatch.setitem(sys.modules, "openlineage.client", None)
+    with pytest.raises(Misuse) as refused:
         OpenLineage()
-    assert refused.value.kind == "openlineage.package"
+    advice(refused.value, "openlineage.package").says("pip install 'streamsink[openlineage]'")

@@ -1,5 +1,7 @@
 """What a trace of a batch has: its steps with their times, its errors, and the publishing that comes later."""
 
+import sys
+
 import pytest
 
 from streamsink import events
@@ -192,7 +194,7 @@ def test_a_span_of_the_program_stands_above(recorder):
 @follows("opentelemetry.package")
 def test_the_package_is_missing(monkeypatch):
     """The error says what to install."""
-    monkeypatch.setitem(__import__("sys").modules, "opentelemetry.trace", None)
+    monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
     with pytest.raises(Misuse) as refused:
         Traces()
     advice(refused.value, "opentelemetry.package").says("pip install 'streamsink[opentelemetry]'")
