@@ -128,7 +128,7 @@ OF_THE_SINK = (
            "Flink numRecordsOutErrors, numRecordsSendErrors", {events.RowsDeadLettered: _of("rows")}),
     Metric("current_send_time_seconds", GAUGE, "Time in which the rows of the last batch were written.", _SINK,
            "Flink currentSendTime", {events.BatchWritten: _seconds("write_ms")}),
-    Metric("total_committables", COUNTER, "Checkpoints that were recorded: from the record on it will be published.",
+    Metric("committables", COUNTER, "Checkpoints that were recorded: from the record on it will be published.",
            _SINK, "Flink totalCommittables", {events.CheckpointRecorded: _one}),
     Metric("successful_committables", COUNTER, "Checkpoints that were published.", _SINK,
            "Flink successfulCommittables", {_PUBLISHED: _of("checkpoints")}),

@@ -64,15 +64,19 @@ class Metrics:
         of = (str(getattr(event, "path", event.table)), event.application)
         kind = type(event)
         with self.registry.lock:
+            follow = self._follows.get(kind)
+            query = self._query(of) if follow is not None else None
             for metric, feed in _BY_EVENT.get(kind, ()):
                 value = feed(event)
                 if value is not None:
                     self._take(metric, (*(of if metric.labels[:2] == OF_QUERY else ()), *metric.by(event)), value)
             if kind is events.SparkProgress:
                 self._progress(event)
-            follow = self._follows.get(kind)
-            if follow is not None:
-                follow(event, self._query(of), of)
+            elif kind is events.SparkQueryStarted:
+                for with_error in ("true", "false"):  # as ``Registry.begin``
+                    self.registry.add("spark_queries_ended", (event.application, with_error), 0.0)
+            if follow is not None and query is not None:
+                follow(event, query, of)
 
     def _take(self, metric: Metric, labels: Labels, value: float) -> None:
         if metric.kind == COUNTER:
@@ -102,12 +106,12 @@ class Metrics:
         known = self._queries.get(of)
         if known is None:
             known = _Query(self._clock.monotonic_ms())
+            self.registry.begin(*of)
             if len(self._queries) < MOST_SERIES:
                 self._queries[of] = known
         return known
 
     def _claimed(self, event: events.Claimed, query: _Query, of: Labels) -> None:
-        self.registry.begin(*of)
         query.lost = False
 
     def _restored(self, event: events.Restored, query: _Query, of: Labels) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from streamsink import events
-from streamsink.errors import Misuse
 from streamsink.metrics import JsonFormatter, Metrics, TextFile, exporting, serve, text, to_log
 from streamsink.metrics.families import METRICS
 from streamsink.protocol.positions import SourceFile, SourceRange
+from tests.advice.following import follows, told
 from tests.crash.world import memory_world
 
 WAIT_S = 60
@@ -51,21 +51,24 @@ def test_prometheus_reads_what_the_registry_has(filled):
     assert names <= {metric.full_name for metric in METRICS} and len(names) > 50
 
 
+@follows("metrics.address-in-use")
 def test_queries_of_one_driver_share_an_endpoint_and_others_are_refused(filled):
     """The same metrics are served once. Other metrics, or another driver, get an error that names the address."""
     endpoint = serve(filled, "127.0.0.1:0")
     try:
         assert serve(filled, endpoint.address) is endpoint
-        with pytest.raises(Misuse, match=endpoint.address) as refused:
-            serve(Metrics(), endpoint.address)
-        assert refused.value.kind == "metrics.address-in-use"
+        said = told("metrics.address-in-use", lambda: serve(Metrics(), endpoint.address))
+        said.says(endpoint.address, "Give all of its queries one Metrics")
         code = (
             "import sys; from streamsink.errors import Misuse; from streamsink.metrics import Metrics, serve\n"
             "try: serve(Metrics(), sys.argv[1])\n"
             "except Misuse as refused: print(refused.kind, refused)"
         )
-        said = subprocess.run([sys.executable, "-c", code, endpoint.address], capture_output=True, text=True).stdout
-        assert said.startswith("metrics.address-in-use") and endpoint.address in said
+        command = [sys.executable, "-c", code, endpoint.address]
+        of_another = subprocess.run(command, capture_output=True, text=True).stdout
+        assert of_another.startswith("metrics.address-in-use") and endpoint.address in of_another
+        free = serve(Metrics(), f"127.0.0.1:{said.find('port ([0-9]+) for a free one')}")
+        free.close()
     finally:
         endpoint.close()
     again = serve(Metrics(), endpoint.address)
@@ -73,22 +76,26 @@ def test_queries_of_one_driver_share_an_endpoint_and_others_are_refused(filled):
     again.close()
 
 
+@follows("metrics.address")
 @pytest.mark.parametrize("address", ["9464", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000", ":9464"])
 def test_an_address_has_a_host_and_a_port(address):
     """Nobody serves on all addresses of a machine without having said so."""
-    with pytest.raises(Misuse, match="HOST:PORT") as refused:
-        serve(Metrics(), address)
-    assert refused.value.kind == "metrics.address"
+    said = told("metrics.address", lambda: serve(Metrics(), address))
+    host = said.find(r"such as '([0-9.]+):")
+    serve(Metrics(), f"{host}:{said.find('port ([0-9]+) for a free one')}").close()
 
 
+@follows("metrics.no-client")
 def test_without_its_client_the_error_names_the_extra(monkeypatch):
     """The package is asked for when it is needed, and by the name under which pip installs it."""
-    for module in ("registry", "exposition"):
-        monkeypatch.setitem(sys.modules, f"prometheus_client.{module}", None)
-    for call in (lambda: serve(Metrics(), "127.0.0.1:0"), lambda: text(Metrics())):
-        with pytest.raises(Misuse, match=re.escape("streamsink[prometheus]")) as refused:
-            call()
-        assert refused.value.kind == "metrics.no-client"
+    with monkeypatch.context() as without:
+        for module in ("registry", "exposition"):
+            without.setitem(sys.modules, f"prometheus_client.{module}", None)
+        told("metrics.no-client", lambda: text(Metrics()))
+        extra = told("metrics.no-client", lambda: serve(Metrics(), "127.0.0.1:0")).find(r"streamsink\[(\w+)\]")
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert re.search(rf'^{extra} = \["prometheus_client', project, re.MULTILINE)
+    serve(Metrics(), "127.0.0.1:0").close()
 
 
 def test_a_file_has_the_last_values_and_is_never_half_written(filled, tmp_path):
@@ -118,10 +125,16 @@ def test_a_file_that_cannot_be_written_ends_nothing_and_is_logged_once(filled, t
     folder.mkdir()
     file.close()
     assert (folder / "streamsink.prom").exists()
-    for wrong in (tmp_path / "missing" / "a.prom", tmp_path / "a.txt"):
-        with pytest.raises(Misuse, match="'.prom'") as refused:
-            TextFile(filled, wrong)
-        assert refused.value.kind == "metrics.textfile"
+
+
+@follows("metrics.textfile")
+@pytest.mark.parametrize("wrong", ["missing/a.prom", "a.txt"])
+def test_a_file_has_the_name_that_the_node_exporter_looks_for(filled, tmp_path, wrong):
+    """It would be written in vain, or into a folder that nobody has made."""
+    said = told("metrics.textfile", lambda: TextFile(filled, tmp_path / wrong))
+    ending = said.find(r"ends with '([.a-z]+)'")
+    TextFile(filled, tmp_path / f"a{ending}").close()
+    assert [each.name for each in tmp_path.iterdir()] == ["a.prom"]
 
 
 def test_the_log_is_json_by_a_formatter(caplog):

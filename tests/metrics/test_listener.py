@@ -60,7 +60,7 @@ def test_the_metrics_of_real_batches_add_up():
     assert value(metrics, "num_bytes_out", *of) == sum(
         event.bytes for event in world.driver.events if isinstance(event, events.BatchWritten)
     )
-    assert value(metrics, "total_committables", *of) == value(metrics, "successful_committables", *of) == 4
+    assert value(metrics, "committables", *of) == value(metrics, "successful_committables", *of) == 4
     assert value(metrics, "pending_committables", *of) == 0
     assert value(metrics, "batches", *of, "new") == 4
     assert value(metrics, "last_committed_snapshot_id", *of) == 4
