@@ -45,7 +45,8 @@ ROOMS = [
     ["spark"],
     ["spark.rows"],
     ["spark.query"],
-    ["sink", "databases", "delta", "kafka", "iceberg", "maintenance", "metrics", "testing"],
+    ["sink", "databases", "delta", "kafka", "iceberg", "maintenance", "metrics", "testing", "lineage"],
+    ["traces"],
     ["cli"],
     ["__init__", "__main__"],
 ]
@@ -59,10 +60,12 @@ SMALL = {
     "streamsink/commands/own_sinks.py": "the refusals that give_up, retire and starting_offsets share",
     "streamsink/iceberg.py": "the name under which users import the sink, as streamsink/kafka.py is",
     "streamsink/kafka.py": "the name under which users import the sink, as streamsink/sink.py is for authors",
+    "streamsink/lineage/__init__.py": "the name under which users import the listener",
     "streamsink/maintenance/__init__.py": "the names under which users call what its modules have",
     "streamsink/protocol/run_inputs.py": "pure rules that the admission of runs and Spark's side share",
     "streamsink/table/commit/changes.py": "what a commit changes, shared by its parts, by commands and by sinks",
     "streamsink/shell.py": "how messages name commands, which every room imports",
+    "streamsink/traces/__init__.py": "the names under which users import the listener and the function",
     "streamsink/table/layout.py": "the only place that knows Paimon's paths, which every room above the table uses",
 }
 # A folder's modules besides __init__; format/ has one module for each part of Paimon's format.
@@ -71,6 +74,7 @@ MOST_MODULES, WIDE = 13, {"streamsink/format"}
 BROAD_EXCEPTS = {
     "streamsink/compaction/beside.py": 1,
     "streamsink/events/listeners.py": 1,
+    "streamsink/lineage/listener.py": 1,
     "streamsink/spark/query/batch_call.py": 1,
     "streamsink/sinks/transactions/function.py": 1,
     "streamsink/sinks/iceberg/catalog.py": 1,

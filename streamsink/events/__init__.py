@@ -16,8 +16,10 @@ from streamsink.events.of_batches import (
     CheckpointPublished,
     CheckpointRecorded,
     Claimed,
+    ColumnsChanged,
     PublishingFailed,
     Restored,
+    RunEnded,
 )
 from streamsink.events.of_destinations import (
     Compacted,
@@ -46,6 +48,7 @@ __all__ = [
     "CheckpointPublished",
     "CheckpointRecorded",
     "Claimed",
+    "ColumnsChanged",
     "Compacted",
     "DestinationBehind",
     "Event",
@@ -59,6 +62,7 @@ __all__ = [
     "Restored",
     "RolledBackRepublished",
     "RowsDeadLettered",
+    "RunEnded",
     "SmallFiles",
     "SnapshotReplaced",
     "SparkProgress",

@@ -183,3 +183,29 @@ class BatchFailed(Event):
     error: str
     kind: str
     batch_ms: float
+
+
+@dataclass(frozen=True)
+class ColumnsChanged(Event):
+    """The columns that the query writes are known, or are others than in its last batch: (name, type) in their order.
+
+    The types are as Paimon spells them. Of several tables each has those of these columns that it takes.
+    """
+
+    level = logging.DEBUG
+    unsaid = ("table", "application", "columns")
+
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class RunEnded(Event):
+    """No batch of this start of the query will come: it has ended, or the interpreter exits, or a bounded job is done.
+
+    run: id of the start. What was pending is published, unless that failed, or a thread of the run still publishes it.
+    Where nobody waits for the query, this is told some seconds after its end.
+    """
+
+    level = logging.DEBUG
+
+    run: str

@@ -2,7 +2,7 @@
 
 import bisect
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from streamsink.metrics.families import BY_NAME, COUNTER, HISTOGRAM, METRICS, OF_QUERY, SECONDS, Metric
@@ -54,6 +54,8 @@ class Registry:
 
     def __init__(self, metrics: Sequence[Metric] = METRICS):
         self.lock = threading.RLock()
+        # Called with the name of a histogram, its labels and each value, by exporters that make their own of it.
+        self.watchers: list[Callable[[str, Labels, float], None]] = []
         self._metrics = metrics
         self._numbers: dict[str, dict[Labels, float]] = {m.name: {} for m in metrics if m.kind != HISTOGRAM}
         self._observed: dict[str, dict[Labels, Distribution]] = {m.name: {} for m in metrics if m.kind == HISTOGRAM}
@@ -87,6 +89,8 @@ class Registry:
             if key not in series:
                 series[key] = Distribution()
             series[key].observe(value)
+            for watch in self.watchers:
+                watch(name, key, value)
 
     def value(self, name: str, *labels: str) -> float | None:
         """A counter or gauge as it is now; None where nothing has set it."""

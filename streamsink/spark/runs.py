@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from streamsink import events
 from streamsink.errors import StreamsinkError
 from streamsink.format.types import DataField
 from streamsink.journal.owners import in_use
@@ -59,11 +60,14 @@ class Run:
         self._has_ended = has_ended
         self._is_bounded = batch.batch_id == END_OF_INPUT
         self._is_closed = False
+        self._has_told_its_end = False
 
     def fields(self, given: StructType) -> Sequence[DataField]:
         """The columns of a batch as fields of a table; the same object as long as they do not change."""
         if self._columns is None or self._columns[0] != given:
             self._columns = given, to_fields(given)
+            named = tuple((each.name, str(each.type)) for each in self._columns[1])
+            self.started.protocol.emit(events.ColumnsChanged, columns=named)
         return self._columns[1]
 
     def close(self) -> None:
@@ -73,10 +77,18 @@ class Run:
             self.started.close()
         finally:
             self.at_end()
+            self.tell_its_end()
 
     def let_go(self) -> None:
         """Release the application, and publish nothing: for a query that has ended. Idempotent, from any thread."""
         self.to.journal.release()
+        self.tell_its_end()
+
+    def tell_its_end(self) -> None:
+        """Tell the listener that no batch will come, once."""
+        if not self._has_told_its_end:
+            self._has_told_its_end = True
+            self.started.protocol.emit(events.RunEnded, run=self.id)
 
     def is_over(self, query: str | None = None) -> bool:
         """Whether no batch of this run can come any more.
@@ -126,6 +138,15 @@ def _place(path: str) -> str:
 
 def _is_within(path: str, folder: str) -> bool:
     return f"{path}/".startswith(f"{folder}/")
+
+
+def sink_of(path: str, run_id: str) -> Any:
+    """The sink of this place in this start of a query, as the query was given it; None where it is not known here."""
+    place = _place(path)
+    for (other, _), run in list(_RUNS.items()):
+        if other == place and run.id == run_id:
+            return run.sink.destination
+    return None
 
 
 def close_ended(path: str, application: str, query: str | None = None) -> None:
@@ -201,8 +222,8 @@ def _nothing() -> None:
     """What ends with most runs."""
 
 
-def _finish_all() -> None:
-    """Publish what is pending, because the interpreter exits.
+def finish_all() -> None:
+    """Publish what is pending, because the interpreter exits. Idempotent.
 
     This takes a bounded time, as all publishing does. Holds end with the process.
     """
@@ -212,8 +233,9 @@ def _finish_all() -> None:
         except (StreamsinkError, OSError) as failed:
             log.warning("what is pending could not be published at exit: %s", failed)
         run.at_end()
+        run.tell_its_end()
 
 
-atexit.register(_finish_all)
+atexit.register(finish_all)
 # A forked child process has this dictionary, but neither the queries nor their threads.
 os.register_at_fork(after_in_child=_RUNS.clear)

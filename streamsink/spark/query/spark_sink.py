@@ -31,7 +31,7 @@ class SparkSink:
         _check_travels(sink)
         self.path = sink.path
         self.options = options
-        self._sink = sink
+        self.destination = sink
         self._store = Store(
             journal_place(sink.journal) if sink.journal else sink.path, options.store_options, options.flush
         )
@@ -42,7 +42,7 @@ class SparkSink:
 
         other: a sink of the same path and application.
         """
-        return (type(self), self._sink, self.options) == (type(other), other._sink, other.options)
+        return (type(self), self.destination, self.options) == (type(other), other.destination, other.options)
 
     def check(self, df: DataFrame) -> None:
         """Raises Misuse when rows with these columns can never be written. Called for each batch, before all else."""
@@ -52,7 +52,7 @@ class SparkSink:
 
         batch: the first batch of the start. emit: takes events. Raises Misuse before anything is written.
         """
-        return self._sink.open(self.io, self.options, batch, fields_of(df, self.path, self.options), emit)
+        return self.destination.open(self.io, self.options, batch, fields_of(df, self.path, self.options), emit)
 
     def rows(self, df: DataFrame, run: Run) -> BatchRows:
         """The rows of one batch, which can write themselves into files."""

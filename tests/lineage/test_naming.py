@@ -1,0 +1,85 @@
+"""Datasets are called as OpenLineage's own client calls them."""
+
+import pytest
+
+from streamsink.databases import DatabaseSink
+from streamsink.kafka import KafkaSink
+from streamsink.lineage import naming
+from streamsink.lineage.naming import Destinations
+from streamsink.options import SinkOptions
+from streamsink.sink import FanOut, FileSink, PaimonTable
+from streamsink.sinks.paimon.opening import PaimonTables
+from streamsink.table.routed.rules import Routing
+
+
+@pytest.fixture
+def rules(package):
+    from openlineage.client.naming import dataset
+
+    return dataset
+
+
+def is_as(found, expected) -> bool:
+    return (found.namespace, found.name) == (expected.get_namespace(), expected.get_name())
+
+
+def test_stores(rules):
+    """The same place is one dataset, in whichever way its path is spelled."""
+    for path in ("/lake/t", "file:/lake/t", "file:///lake/t"):
+        assert is_as(naming.of_path(path), rules.LocalFileSystem("/lake/t")), path
+    for scheme in ("s3", "s3a", "s3n"):
+        assert is_as(naming.of_path(f"{scheme}://bucket/lake/t"), rules.S3("bucket", "lake/t"))
+    assert is_as(naming.of_path("gs://bucket/lake/t"), rules.GCS("bucket", "lake/t"))
+    assert is_as(naming.of_path("hdfs://node:9000/lake/t"), rules.HDFS("node", "9000", "/lake/t"))
+
+
+def test_topics(rules):
+    """The first server names the cluster."""
+    assert is_as(naming.of_topic("one:9092,two:9092", "orders"), rules.Kafka("one", "9092", "orders"))
+    sink = KafkaSink("one:9092", "orders", journal="/j")
+    assert is_as(naming.of_sink(sink), rules.Kafka("one", "9092", "orders"))
+    assert naming.of_sink(KafkaSink("one:9092", journal="/j")) is None, "the rows name their topics"
+
+
+def test_databases(rules):
+    """Ports and schemas that are not said are the usual ones."""
+    found = naming.of_sink(DatabaseSink("postgresql://db/shop", "orders", journal="/j"))
+    assert is_as(found, rules.Postgres("db", "5432", "shop", "public", "orders"))
+    found = naming.of_sink(DatabaseSink("postgresql://db:5433/shop", "orders", schema="eu", journal="/j", name="x"))
+    assert is_as(found, rules.Postgres("db", "5433", "shop", "eu", "orders"))
+    for system in ("mysql", "mariadb"):
+        found = naming.of_sink(DatabaseSink(f"{system}://db/shop", "orders", journal="/j"))
+        assert is_as(found, rules.MySQL("db", "3306", "shop", "orders"))
+    assert naming.of_sink(DatabaseSink("sqlite:/db/shop", "orders", journal="/j")) == ("sqlite:/db/shop", "orders")
+
+
+def test_folders_of_sources():
+    """A pattern stands for the folder that it is in."""
+    assert naming.of_folder("file:/in/day=*/x.json") == ("file", "/in")
+    assert naming.of_folder("s3a://bucket/in/") == ("s3://bucket", "in")
+    assert naming.of_folder("file:/in/part-{1,2}") == ("file", "/in")
+
+
+def test_a_fan_out_has_its_destinations(tmp_path):
+    """It is no dataset itself."""
+    table, files = f"{tmp_path}/t", f"{tmp_path}/files"
+    sink = FanOut({"t": PaimonTable(table), "files": FileSink(files)}, journal=f"{tmp_path}/journal")
+    to = Destinations(sink, sink.path)
+    assert to.name_of(sink.path) is None
+    assert [to.name_of(path) for path in to.paths] == [("file", table), ("file", files)]
+    assert (to.layer_of(table), to.layer_of(files)) == ("paimon", "")
+
+
+def test_several_tables_have_those_that_were_written(tmp_path):
+    """Their folder is no dataset."""
+    root = str(tmp_path)
+    sink = PaimonTables(Routing.of(root, {"*": {}}, SinkOptions(), dead_letters=None, unrouted="fail"))
+    to = Destinations(sink, root)
+    assert (to.paths, to.name_of(root), to.has_all_columns) == ((), None, False)
+    assert to.name_of(f"{root}/orders") == ("file", f"{root}/orders") and to.layer_of(f"{root}/orders") == "paimon"
+
+
+def test_a_sink_that_is_not_known_has_its_path():
+    """So it is with what the library has no rule for."""
+    assert Destinations(None, "/lake/t").name_of("/lake/t") == ("file", "/lake/t")
+    assert Destinations(None, "own:thing").name_of("own:thing") == ("streamsink", "own:thing")
