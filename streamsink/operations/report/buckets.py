@@ -107,7 +107,12 @@ def sizes(values: Sequence[int]) -> list[dict[str, Any]]:
     low, high = min(powers), max(powers)
     low = max(low, high - _MOST_SIZE_BARS + 1)  # what is smaller than that is in the first bar
     bars = [
-        {"from_bytes": 2**power if power > low else 0, "to_bytes": 2 ** (power + 1), "count": 0, "bytes": 0}
+        {
+            "from_bytes": 2**power if power > low or low == min(powers) else 0,
+            "to_bytes": 2 ** (power + 1),
+            "count": 0,
+            "bytes": 0,
+        }
         for power in range(low, high + 1)
     ]
     for value, power in zip(values, powers):

@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from streamsink.operations.report import text
 from streamsink.operations.report.text import safe
 
-_HEIGHT, _TOP, _BOTTOM = 200, 22, 24
+_HEIGHT, _TOP, _BOTTOM = 210, 32, 24
 _MOST_LABELS, _MOST_LINES = 6, 4
+_FEWEST_BARS = 8  # fewer ones are as wide as if there were so many
 _LEAST_HEIGHT = 1.5  # of a bar that is not nothing
+# Between two lines of a chart are so many units.
+_STEPS = [m * ten for ten in (1, 10, 100) for m in (1, 2, 3, 4, 5, 6, 8)] + [15, 25, 75]
 # What the parts of a bar may look like; ``style.py`` and ``PATTERNS`` have the rest.
 LOOKS = ("solid", "stripes", "dots", "bars", "grid")
 PATTERNS = (
@@ -34,7 +37,7 @@ PATTERNS = (
 @dataclass(frozen=True)
 class Table:
     """A table behind a chart, or one of its own. columns: headings; one with a ``>`` before it has numbers, which are
-    set to the right. rows: cells, in HTML.
+    set to the right, and one with a ``=`` has texts that stay on one line. rows: cells, in HTML.
     """
 
     columns: Sequence[str]
@@ -42,7 +45,7 @@ class Table:
 
     def html(self, label: str) -> str:
         """label: what the table is, for who does not see it."""
-        head = "".join(f'<th scope="col"{_right(each)}>{safe(each.lstrip(">"))}</th>' for each in self.columns)
+        head = "".join(f'<th scope="col"{_right(each)}>{safe(each.lstrip(">="))}</th>' for each in self.columns)
         body = "".join(
             "<tr>" + "".join(f"<td{_right(c)}>{cell}</td>" for c, cell in zip(self.columns, row)) + "</tr>"
             for row in self.rows
@@ -74,6 +77,11 @@ class Chart:
     marks: Sequence[tuple[float, str]] = ()
     above: Sequence[tuple[float, str, str]] = field(default_factory=tuple)
 
+    @property
+    def parts(self) -> int:
+        """How many bars there is room for."""
+        return max(len(self.columns), _FEWEST_BARS)
+
     def html(self, number: int) -> str:
         """number: of the chart in its page."""
         top = nice_top(max((sum(column.values()) for column in self.columns), default=0), self.unit)
@@ -104,7 +112,7 @@ class Chart:
         return "".join(f'<line x1="0" x2="100%" y1="{y}" y2="{y}" class="grid-line"/>' for y in heights)
 
     def _bars(self, top: float) -> str:
-        found, wide = [], 100 / max(1, len(self.columns))
+        found, wide = [], 100 / self.parts
         for place, column in enumerate(self.columns):
             at, drawn = f'x="{_n((place + 0.1) * wide)}%" width="{_n(wide * 0.8)}%"', 0.0
             for name, value in column.items():
@@ -118,7 +126,7 @@ class Chart:
     def _across(self) -> str:
         found = []
         for place, words in self.marks:
-            x = 100 * place / max(1, len(self.columns))
+            x = 100 * place / self.parts
             side = 'text-anchor="end" dx="-5"' if x > 50 else 'dx="5"'
             found.append(
                 f'<line x1="{_n(x)}%" x2="{_n(x)}%" y1="4" y2="{_HEIGHT - _BOTTOM}" class="mark"/>'
@@ -127,20 +135,21 @@ class Chart:
         return "".join(found)
 
     def _signs(self) -> str:
-        wide = 100 / max(1, len(self.columns))
         return "".join(
-            f'<svg x="{_n((place + 0.5) * wide)}%" y="9" overflow="visible">{_SIGNS[sign]}</svg>'
+            f'<svg x="{_n((place + 0.5) * 100 / self.parts)}%" y="{_SIGN_Y[sign]}" overflow="visible">'
+            f"{_SIGNS[sign]}</svg>"
             for place, sign, _ in self.above
         )
 
     def _below(self) -> str:
-        return axis_below(self.labels, len(self.columns))
+        return axis_below(self.labels, self.parts)
 
 
 _SIGNS = {
     "restart": '<path d="M0 -5L5 4H-5Z" class="sign restart"/>',
     "accident": '<path d="M0 -6L6 0L0 6L-6 0Z" class="sign accident"/>',
 }
+_SIGN_Y = {"accident": 8, "restart": 22}
 
 
 def axis_below(labels: Sequence[tuple[float, str]], parts: int, y: float = _HEIGHT - 6) -> str:
@@ -148,7 +157,7 @@ def axis_below(labels: Sequence[tuple[float, str]], parts: int, y: float = _HEIG
     found = []
     for number, (place, words) in enumerate(labels):
         x = 100 * place / max(1, parts)
-        anchor = "start" if x < 6 else "end" if x > 94 else "middle"
+        anchor = "end" if x > 94 else "middle"
         narrow = ' class="t2"' if number % 2 else ""
         found.append(f'<text x="{_n(x)}%" y="{_n(y)}" text-anchor="{anchor}"{narrow}>{safe(words)}</text>')
     return "".join(found)
@@ -199,10 +208,15 @@ def nice_top(value: float, unit: Callable[[float | None], str]) -> float:
     if value <= 0:
         return _MOST_LINES
     base = 1024.0 if unit is text.size else 1000.0
-    steps = [(m, base**power) for power in range(7) for m in (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500)]
+    steps = [(m, base**power) for power in range(7) for m in _STEPS]
     if unit is text.duration:
-        units = (1, 1000, 60_000, 3_600_000, 86_400_000, 86_400_000_000)
-        steps = [(m, each) for each in units for m in (1, 2, 5, 10, 15, 20, 25, 30, 50, 100, 250, 500)]
+        units = [1, 1_000, 60_000, 3_600_000, 86_400_000, 86_400_000_000]
+        steps = [
+            (m, each)
+            for each, next_one in zip(units, [*units[1:], 10**18])
+            for m in (0.5, *_STEPS)
+            if m * each >= 1 and m * each * _MOST_LINES <= next_one
+        ]
     tops = sorted(m * each * _MOST_LINES for m, each in steps)
     return next((top for top in tops if top >= value), value)
 
@@ -225,4 +239,4 @@ def _n(value: float) -> float:
 
 
 def _right(column: str) -> str:
-    return ' class="n"' if column.startswith(">") else ""
+    return {">": ' class="n"', "=": ' class="w"'}.get(column[:1], "")

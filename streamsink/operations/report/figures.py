@@ -36,7 +36,7 @@ def snapshots(history: Mapping[str, Any]) -> Chart:
         columns,
         {kind: _KINDS.get(kind, "grid") for kind in kinds},
         _time_labels(scale),
-        Table([f"from ({_TIME})", *(f">{kind}" for kind in kinds), ">restarts", ">other events"], rows),
+        Table([f"=from ({_TIME})", *(f">{kind}" for kind in kinds), ">restarts", ">other events"], rows),
         y_title="snapshots",
         x_title=_TIME,
         above=signs,
@@ -61,7 +61,7 @@ def writers(history: Mapping[str, Any]) -> str:
         for place in range(scale["count"])
         if any(found[place] for found in history["writers"].values())
     ]
-    table = Table([f"from ({_TIME})", *(f">{text.visible(each, 60)}" for each in history["writers"])], rows)
+    table = Table([f"=from ({_TIME})", *(f">{text.visible(each, 60)}" for each in history["writers"])], rows)
     return (
         '<figure aria-labelledby="writers-title"><figcaption id="writers-title"><h3>Who committed, and when</h3><p>'
         f"One line for each writer; its bars are as high as its own busiest {text.duration(scale['width_ms'])} say."
@@ -94,7 +94,7 @@ def amounts(title: str, found: Mapping[str, Any], unit: Callable[[float | None],
         columns,
         {"median": "solid", "from there to the largest": "stripes"},
         _time_labels(scale),
-        Table([f"from ({_TIME})", ">commits", ">median", ">largest"], rows),
+        Table([f"=from ({_TIME})", ">commits", ">median", ">largest"], rows),
         unit,
         y_title=thing,
         x_title=_TIME,

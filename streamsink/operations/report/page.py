@@ -130,7 +130,7 @@ class _Page:
         history, summary = self._said["history"], self._said["summary"]
         if not history["listed"]:
             return "<p>The table has no snapshot yet: nobody has committed.</p>"
-        parts = f"Snapshots {summary['first']} to {summary['newest']} were read, {summary['read']:,} numbers"
+        parts = f"{text.things(summary['read'], 'snapshot')} were read, {summary['first']:,} to {summary['newest']:,}"
         older = summary["retained"] - summary["read"]
         older_text = f"; {older:,} older ones are retained too and were not" if older > 0 else ""
         rows = [
@@ -138,7 +138,7 @@ class _Page:
             + [f"{each['rows']:+,}", text.name(each["user"])]
             for each in reversed(history["listed"])
         ]
-        table = Table([">snapshot", "time (UTC)", "kind", ">rows", ">added rows", "commit user"], rows)
+        table = Table([">snapshot", "=time (UTC)", "kind", ">rows", ">added rows", "commit user"], rows)
         return (
             f"<p>{parts}{older_text}.</p>{self._chart(figures.snapshots(history))}{figures.writers(history)}"
             f"<details><summary>The newest {len(rows)} snapshots</summary>"
@@ -154,7 +154,7 @@ class _Page:
             [text.moment(each["time_ms"]), safe(each["kind"], 40), safe(each["text"], 600)]
             for each in reversed(history["happened"])
         ]
-        table = Table(["time (UTC)", "what", "in a sentence"], rows).html("Restarts and accidents")
+        table = Table(["=time (UTC)", "=what", "in a sentence"], rows).html("Restarts and accidents")
         left = sum(history["counts"].values()) - len(rows)
         more = f" The newest {len(rows)} are listed." if left > 0 else ""
         return f"<p>By kind: {kinds}.{more}</p>{table}"

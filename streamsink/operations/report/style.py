@@ -26,14 +26,16 @@ a{color:var(--link)}
 .skip:focus{left:.5rem;top:.5rem}
 nav ul{list-style:none;display:flex;flex-wrap:wrap;gap:.25rem 1.1rem;margin:1rem 0 0;padding:0;font-size:.95rem}
 nav a{display:inline-block;padding:.2rem 0}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr));gap:.75rem;margin:1.25rem 0 0}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:.75rem;margin:1.25rem 0 0}
 .tiles div{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.7rem .9rem}
 .tiles dt{color:var(--muted);font-size:.85rem}
-.tiles dd{margin:0;font-size:1.35rem;font-weight:600;font-variant-numeric:tabular-nums;line-height:1.3}
+.tiles dd{margin:0;overflow-wrap:normal;font-size:1.25rem;font-weight:600;font-variant-numeric:tabular-nums;line-height:1.3}
 .tiles small{display:block;font-size:.8rem;font-weight:400;color:var(--muted)}
 figure,.box{margin:0 0 1.25rem;background:var(--card);border:1px solid var(--line);border-radius:8px;
 padding:1rem 1.1rem}
 .pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:0 1.25rem}
+figure{container-type:inline-size}
+@container (max-width:34rem){.t2{display:none}}
 figcaption p{margin:.15rem 0 .6rem;font-size:.92rem}
 .chart{display:grid;grid-template-columns:4.6rem minmax(0,1fr)}
 .chart svg,.strip,.share{display:block;width:100%;overflow:visible}
@@ -61,11 +63,12 @@ th,td{text-align:left;padding:.35rem .7rem;border-bottom:1px solid var(--line);v
 thead th{position:sticky;top:0;background:var(--soft);font-weight:600;white-space:nowrap}
 tbody tr:last-child td{border-bottom:0}
 td{overflow-wrap:anywhere;min-width:5.5rem}
+.w{white-space:nowrap}
 .n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
 td.n{overflow-wrap:normal;min-width:0}
 .share{min-width:6rem;margin-top:.3rem}
 .lanes{list-style:none;margin:.5rem 0 0;padding:0}
-.lanes li{display:grid;grid-template-columns:15rem minmax(0,1fr) 5.5rem;gap:.25rem 1rem;align-items:end;padding:.3rem 0;
+.lanes li{display:grid;grid-template-columns:15rem minmax(0,1fr) 8rem;gap:.25rem 1rem;align-items:end;padding:.3rem 0;
 border-bottom:1px solid var(--line)}
 .lanes li:last-child{border:0}
 .lanes .n{color:var(--muted);font-size:.88rem}
@@ -84,7 +87,7 @@ overflow-wrap:anywhere;user-select:all}
 .says dt{color:var(--muted)}.says dd{margin:0}
 footer{padding-top:2rem;padding-bottom:3rem;font-size:.9rem}
 @media (max-width:40rem){body{font-size:15px}main,header,footer,nav{padding-left:.9rem;padding-right:.9rem}
-figure,.box{padding:.8rem .75rem}.chart{grid-template-columns:3.9rem minmax(0,1fr)}.t2{display:none}
+figure,.box{padding:.8rem .75rem}.chart{grid-template-columns:3.9rem minmax(0,1fr)}
 .lanes li{grid-template-columns:minmax(0,1fr) auto}.lanes .strip{grid-column:1/-1;grid-row:2}
 .says{grid-template-columns:minmax(0,1fr)}.says dd{margin-bottom:.4rem}}
 @media (forced-colors:active){.b{stroke:CanvasText;forced-color-adjust:none}}
