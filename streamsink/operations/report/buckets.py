@@ -106,15 +106,11 @@ def sizes(values: Sequence[int]) -> list[dict[str, Any]]:
     powers = [max(value, 1).bit_length() - 1 for value in values]
     low, high = min(powers), max(powers)
     low = max(low, high - _MOST_SIZE_BARS + 1)  # what is smaller than that is in the first bar
-    bars = [
-        {
-            "from_bytes": 2**power if power > low or low == min(powers) else 0,
-            "to_bytes": 2 ** (power + 1),
-            "count": 0,
-            "bytes": 0,
-        }
-        for power in range(low, high + 1)
+    bars: list[dict[str, Any]] = [
+        {"from_bytes": 2**power, "to_bytes": 2 ** (power + 1), "count": 0, "bytes": 0} for power in range(low, high + 1)
     ]
+    if min(powers) < low:
+        bars[0]["from_bytes"] = 0
     for value, power in zip(values, powers):
         bar = bars[max(power - low, 0)]
         bar["count"] += 1

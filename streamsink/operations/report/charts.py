@@ -37,23 +37,27 @@ PATTERNS = (
 @dataclass(frozen=True)
 class Table:
     """A table behind a chart, or one of its own. columns: headings; one with a ``>`` before it has numbers, which are
-    set to the right, and one with a ``=`` has texts that stay on one line. rows: cells, in HTML.
+    set to the right, and one with a ``=`` has texts that stay on one line. rows: cells, in HTML. stacked:
+    on a narrow page its cells stand below each other.
     """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
+    stacked: bool = False
 
     def html(self, label: str) -> str:
         """label: what the table is, for who does not see it."""
         head = "".join(f'<th scope="col"{_right(each)}>{safe(each.lstrip(">="))}</th>' for each in self.columns)
-        body = "".join(
-            "<tr>" + "".join(f"<td{_right(c)}>{cell}</td>" for c, cell in zip(self.columns, row)) + "</tr>"
-            for row in self.rows
-        )
+        body = "".join("<tr>" + "".join(map(self._cell, self.columns, row)) + "</tr>" for row in self.rows)
+        look = ' class="stack"' if self.stacked else ""
         return (
-            f'<div class="wide" role="region" tabindex="0" aria-label="{safe(label)}"><table><thead><tr>{head}</tr>'
-            f"</thead><tbody>{body}</tbody></table></div>"
+            f'<div class="wide" role="region" tabindex="0" aria-label="{safe(label)}"><table{look}><thead>'
+            f"<tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         )
+
+    def _cell(self, column: str, cell: str) -> str:
+        said = f' data-is="{safe(column.lstrip(">="))}"' if self.stacked else ""
+        return f"<td{_right(column)}{said}>{cell}</td>"
 
 
 @dataclass(frozen=True)
@@ -152,12 +156,15 @@ _SIGNS = {
 _SIGN_Y = {"accident": 8, "restart": 22}
 
 
-def axis_below(labels: Sequence[tuple[float, str]], parts: int, y: float = _HEIGHT - 6) -> str:
-    """Texts below bars. labels: (place, text). Every second one is left out on a narrow page."""
+def axis_below(labels: Sequence[tuple[float, str]], parts: int, y: float = _HEIGHT - 6, first: str = "middle") -> str:
+    """Texts below bars. labels: (place, text). first: how the first one lies at its place.
+
+    On a narrow page every second one is left out.
+    """
     found = []
     for number, (place, words) in enumerate(labels):
         x = 100 * place / max(1, parts)
-        anchor = "end" if x > 94 else "middle"
+        anchor = "end" if x > 94 else "middle" if number else first
         narrow = ' class="t2"' if number % 2 else ""
         found.append(f'<text x="{_n(x)}%" y="{_n(y)}" text-anchor="{anchor}"{narrow}>{safe(words)}</text>')
     return "".join(found)
@@ -207,8 +214,9 @@ def nice_top(value: float, unit: Callable[[float | None], str]) -> float:
     """The height of an axis that ends with a number that is easily read, and has four parts that are, too."""
     if value <= 0:
         return _MOST_LINES
-    base = 1024.0 if unit is text.size else 1000.0
-    steps = [(m, base**power) for power in range(7) for m in _STEPS]
+    steps = [(m, 1000.0**power) for power in range(7) for m in _STEPS]
+    if unit is text.size:
+        steps = [(1, 2.0**power) for power in range(70)]
     if unit is text.duration:
         units = [1, 1_000, 60_000, 3_600_000, 86_400_000, 86_400_000_000]
         steps = [

@@ -54,7 +54,7 @@ def writers(history: Mapping[str, Any]) -> str:
             f"<li><span>{text.name(writer)}</span>{strip(found, label)}"
             f'<span class="n">{total}<span class="muted"> snapshots</span></span></li>'
         )
-    labels = axis_below(_time_labels(scale), scale["count"], 14)
+    labels = axis_below(_time_labels(scale, 4), scale["count"], 14, "start")
     axis = f'<li aria-hidden="true"><span></span><svg class="strip" height="18">{labels}</svg><span></span></li>'
     rows = [
         [text.moment(_begin(scale, place)), *(text.count(found[place]) for found in history["writers"].values())]
@@ -118,7 +118,7 @@ def lengths(title: str, found: Mapping[str, Any], says: str) -> Chart:
         labels,
         Table(["duration", ">commits"], rows),
         y_title="commits",
-        x_title="duration, each bar 2 to 2.5 times the one before",
+        x_title="duration, each bar about twice the last one",
     )
 
 
@@ -172,8 +172,8 @@ def _begin(scale: Mapping[str, int], place: int) -> int:
     return scale["begin_ms"] + place * scale["width_ms"]
 
 
-def _time_labels(scale: Mapping[str, int]) -> list[tuple[float, str]]:
-    places = some_of(scale["count"])
+def _time_labels(scale: Mapping[str, int], most: int = 6) -> list[tuple[float, str]]:
+    places = some_of(scale["count"], most)
     return list(zip(places, text.ticks_of_time(scale["begin_ms"], scale["width_ms"], places, scale["count"])))
 
 

@@ -154,7 +154,7 @@ class _Page:
             [text.moment(each["time_ms"]), safe(each["kind"], 40), safe(each["text"], 600)]
             for each in reversed(history["happened"])
         ]
-        table = Table(["=time (UTC)", "=what", "in a sentence"], rows).html("Restarts and accidents")
+        table = Table(["=time (UTC)", "=what", "in a sentence"], rows, True).html("Restarts and accidents")
         left = sum(history["counts"].values()) - len(rows)
         more = f" The newest {len(rows)} are listed." if left > 0 else ""
         return f"<p>By kind: {kinds}.{more}</p>{table}"
@@ -257,7 +257,7 @@ class _Page:
         count, _ = _pending_of(journals)
         more = f"<p>The oldest {len(rows)} of {count:,} are listed.</p>" if count > len(rows) else ""
         says = "<p>Recorded, and not published yet: no reader sees it, and it is not lost.</p>"
-        return f"{head}{says}{Table(columns, rows).html('Pending records')}{more}{self._command('pending')}</div>"
+        return f"{head}{says}{Table(columns, rows, True).html('Pending records')}{more}{self._command('pending')}</div>"
 
     def _chart(self, chart: Chart) -> str:
         self._charts += 1
@@ -295,7 +295,7 @@ def _positions(known: Sequence[Mapping[str, Any]], now_ms: int) -> str:
     return (
         '<div class="box"><h3>How far each query has come</h3><p class="muted">As the newest snapshot says it. How far '
         "a topic goes beyond these positions is not recorded in a table; its broker tells.</p>"
-        f"{Table(columns, rows).html('How far each query has come')}</div>"
+        f"{Table(columns, rows, True).html('How far each query has come')}</div>"
     )
 
 

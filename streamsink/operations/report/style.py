@@ -29,7 +29,8 @@ nav a{display:inline-block;padding:.2rem 0}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:.75rem;margin:1.25rem 0 0}
 .tiles div{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.7rem .9rem}
 .tiles dt{color:var(--muted);font-size:.85rem}
-.tiles dd{margin:0;overflow-wrap:normal;font-size:1.25rem;font-weight:600;font-variant-numeric:tabular-nums;line-height:1.3}
+.tiles dd{margin:0;overflow-wrap:normal;font-size:1.25rem;font-weight:600;line-height:1.3;
+font-variant-numeric:tabular-nums}
 .tiles small{display:block;font-size:.8rem;font-weight:400;color:var(--muted)}
 figure,.box{margin:0 0 1.25rem;background:var(--card);border:1px solid var(--line);border-radius:8px;
 padding:1rem 1.1rem}
@@ -40,7 +41,9 @@ figcaption p{margin:.15rem 0 .6rem;font-size:.92rem}
 .chart{display:grid;grid-template-columns:4.6rem minmax(0,1fr)}
 .chart svg,.strip,.share{display:block;width:100%;overflow:visible}
 svg text{fill:var(--muted);font-size:12px;font-variant-numeric:tabular-nums}
-.axes{display:flex;justify-content:space-between;font-size:.8rem;margin:.1rem 0 .5rem;max-width:none;gap:1rem}
+.axes{display:flex;justify-content:space-between;font-size:.8rem;margin:.1rem 0 .5rem;max-width:none;
+gap:1rem;overflow-wrap:normal}
+.axes span:first-child{white-space:nowrap}
 .axes span:last-child{text-align:right}
 .grid-line{stroke:var(--line)}
 .mark{stroke:var(--fg);stroke-dasharray:5 3;stroke-width:1.5}
@@ -89,7 +92,10 @@ footer{padding-top:2rem;padding-bottom:3rem;font-size:.9rem}
 @media (max-width:40rem){body{font-size:15px}main,header,footer,nav{padding-left:.9rem;padding-right:.9rem}
 figure,.box{padding:.8rem .75rem}.chart{grid-template-columns:3.9rem minmax(0,1fr)}
 .lanes li{grid-template-columns:minmax(0,1fr) auto}.lanes .strip{grid-column:1/-1;grid-row:2}
-.says{grid-template-columns:minmax(0,1fr)}.says dd{margin-bottom:.4rem}}
+.says{grid-template-columns:minmax(0,1fr)}.says dd{margin-bottom:.4rem}
+.stack thead{position:absolute;left:-100rem}.stack tr,.stack td{display:block;text-align:left;white-space:normal}
+.stack td{border:0;padding:.1rem .7rem}.stack tr{padding:.4rem 0;border-bottom:1px solid var(--line)}
+.stack td::before{content:attr(data-is) ": ";color:var(--muted)}}
 @media (forced-colors:active){.b{stroke:CanvasText;forced-color-adjust:none}}
 @media print{nav,.skip{display:none}figure,.box,.findings li{break-inside:avoid}.wide{max-height:none;overflow:visible}
 body{background:#fff}}
