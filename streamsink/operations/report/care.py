@@ -9,7 +9,7 @@ from streamsink.table.branching.branches import branches
 from streamsink.table.care.expire_consumers import silent
 from streamsink.table.care.expire_partitions import PartitionRule
 from streamsink.table.care.expire_partitions import plan as partitions_that_expire
-from streamsink.table.care.expire_snapshots import Retention, plan
+from streamsink.table.care.expire_snapshots import Retention, choose
 from streamsink.table.care.tags import past_their_time
 from streamsink.table.history.retained import consumers, tags
 from streamsink.table.table import Table
@@ -37,15 +37,12 @@ def care_of(table: Table, attempt: Callable[[str, Callable[[], Any]], Any]) -> d
 
 def _expiry(table: Table) -> dict[str, Any]:
     options = table.known_schema.options
-    found = plan(table, Retention.of(table.root, options), needed_by_journals(table))
-    data = len(found.removal.data)
+    found, _ = choose(table, Retention.of(table.root, options), needed_by_journals(table))
     return {
         "options": {name: value for name, value in sorted(options.items()) if name.startswith("snapshot.")},
         "going": len(found.snapshots),
         "first_kept": found.first_kept,
         "why_kept": found.held,
-        "data_files": data,
-        "metadata_files": len(found.removal.metadata),
         "notes": list(found.notes),
     }
 

@@ -214,7 +214,7 @@ def nice_top(value: float, unit: Callable[[float | None], str]) -> float:
     """The height of an axis that ends with a number that is easily read, and has four parts that are, too."""
     if value <= 0:
         return _MOST_LINES
-    steps = [(m, 1000.0**power) for power in range(7) for m in _STEPS]
+    steps: list[tuple[float, float]] = [(m, 1000.0**power) for power in range(7) for m in _STEPS]
     if unit is text.size:
         steps = [(1, 2.0**power) for power in range(70)]
     if unit is text.duration:

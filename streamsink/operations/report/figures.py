@@ -187,5 +187,6 @@ def _place_of(target: int, bars: Sequence[Mapping[str, Any]]) -> float | None:
     """Where in the bars a size is; None where it is in none of them."""
     for place, bar in enumerate(bars):
         if bar["from_bytes"] <= target < bar["to_bytes"]:
-            return place + (target - bar["from_bytes"]) / (bar["to_bytes"] - bar["from_bytes"])
+            part: float = (target - bar["from_bytes"]) / (bar["to_bytes"] - bar["from_bytes"])
+            return place + part
     return None

@@ -129,10 +129,18 @@ def _of_states(
         last[application] = {name: state[name] for name in ("sequence", "epoch", "query")}
     found.append(
         Seen(
-            *(snapshot.id, snapshot.time_millis, snapshot.commit_kind),
-            *(snapshot.delta_record_count, snapshot.total_record_count, snapshot.commit_user),
-            *(_writer(snapshot, application), application, checkpoints, _watermark(snapshot)),
-            *((state or {}).get("planned_ms", 0), snapshot.delta_manifest_list),
+            id=snapshot.id,
+            time_ms=snapshot.time_millis,
+            kind=snapshot.commit_kind,
+            rows=snapshot.delta_record_count,
+            total=snapshot.total_record_count,
+            user=snapshot.commit_user,
+            writer=_writer(snapshot, application),
+            application=application,
+            checkpoints=checkpoints,
+            watermark_ms=_watermark(snapshot),
+            planned_ms=(state or {}).get("planned_ms", 0),
+            delta=snapshot.delta_manifest_list,
         )
     )
     return happened

@@ -46,9 +46,7 @@ def _expiry(document: Mapping[str, Any], more: str) -> Iterator[tuple[str, str]]
     kept = safe(found["why_kept"], 300)
     if found["going"]:
         said = (
-            f"{text.things(found['going'], 'snapshot')} would go, with {text.things(found['data_files'], 'data file')} "
-            f"and {text.things(found['metadata_files'], 'file')} of metadata; from {found['first_kept']} on they stay: "
-            f"{kept}."
+            f"{text.things(found['going'], 'snapshot')} would go; from {found['first_kept']} on they stay: {kept}."
             f"{_command(document, 'expire', more)}"
         )
     else:
