@@ -31,8 +31,14 @@ class HiveCatalog(Catalog):
 
         in_properties: write the location into the table's parameters, where Hive itself never looks for it.
         """
-        what = f"{table}: a catalog in a Hive Metastore"
-        self._clients = [HiveClient(host, port, what=what, kind="catalog.driver") for host, port in uris]
+        try:
+            self._clients = [HiveClient(host, port) for host, port in uris]
+        except ImportError as missing:
+            raise Misuse(
+                f"{table}: a catalog in a Hive Metastore needs the package 'pymetastore', which is not installed. "
+                "Nothing was written. Install it: pip install 'streamsink[hive]'",
+                kind="catalog.driver",
+            ) from missing
         self._types = self._clients[0].types
         self._create_database, self._in_properties = create_database, in_properties
         self.where = "hive " + ",".join(f"thrift://{client.url}" for client in self._clients)

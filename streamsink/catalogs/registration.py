@@ -43,7 +43,7 @@ class Registration:
         self._why, self.failures = "", 0  # of the last failure, and how many there were in a row
 
     def look(self) -> bool:
-        """Whether the catalog has the table. Raises Misuse ``catalog.other-table``; Retryable when there is no answer."""
+        """Whether the catalog has the table. Raises Misuse ``catalog.other-table``; Retryable without an answer."""
         named, where = self._named, self._catalog.where
         try:
             found = self._catalog.entry(named)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import Retryable
+from streamsink.errors import Misuse, Retryable
 from streamsink.locks.hive_client import HiveClient, user
 from streamsink.locks.lock import UNAVAILABLE, Lease, Lock, LockTerms
 
@@ -23,7 +23,14 @@ class HiveLock(Lock):
     ):
         super().__init__(terms, clock, ids)
         _, self._database, self._table = terms.lock_id.rsplit(".", 2)
-        self._client = HiveClient(host, port, what="a lock in a Hive Metastore", kind="lock.driver")
+        try:
+            self._client = HiveClient(host, port)
+        except ImportError as missing:
+            raise Misuse(
+                "a lock in a Hive Metastore needs the package 'pymetastore', which is not installed: "
+                "pip install 'streamsink[hive]'",
+                kind="lock.driver",
+            ) from missing
         self._types = self._client.types
         self._request: int | None = None  # id of our request, whether it is waiting or granted
         self._asked = False  # whether the metastore may have a request of ours, even if its reply was lost

@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from streamsink.errors import Misuse
-
 CALL_TIMEOUT_MS = 10_000
 DEFAULT_PORT = 9083
 _Answer = TypeVar("_Answer")
@@ -20,20 +18,15 @@ class HiveClient:
     answer, or says that it has failed; it is the base of all of the metastore's own errors as well.
     """
 
-    def __init__(self, host: str, port: int, *, what: str, kind: str):
-        """what, kind: for the message and the kind of the Misuse that is raised when the package is not installed."""
-        try:
-            from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
+    def __init__(self, host: str, port: int):
+        """Raises ImportError when the package ``pymetastore`` is not installed."""
+        from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
 
-            # Thrift has no type hints.
-            from thrift import Thrift  # type: ignore[import-untyped]
-            from thrift.protocol import TBinaryProtocol  # type: ignore[import-untyped]
-            from thrift.transport import TSocket, TTransport  # type: ignore[import-untyped]
-        except ImportError as missing:
-            raise Misuse(
-                f"{what} needs the package 'pymetastore', which is not installed: pip install 'streamsink[hive]'",
-                kind=kind,
-            ) from missing
+        # Thrift has no type hints.
+        from thrift import Thrift  # type: ignore[import-untyped]
+        from thrift.protocol import TBinaryProtocol  # type: ignore[import-untyped]
+        from thrift.transport import TSocket, TTransport  # type: ignore[import-untyped]
+
         self.url = f"{host}:{port}"
         self.types: Any = ttypes
         self.broken: tuple[type[Exception], ...] = (Thrift.TException, OSError, EOFError)

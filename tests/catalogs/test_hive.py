@@ -322,6 +322,19 @@ def test_a_database_is_made_only_where_that_is_wanted(uri, tmp_path):
     assert query.in_metastore() is not None
 
 
+def test_a_table_that_was_dropped_in_the_catalog_stays_dropped_until_the_next_start(uri, tmp_path):
+    """Whoever dropped it there meant it; a start with the option means that it shall be there."""
+    query = Query(tmp_path, uri)
+    driven = query.start()
+    query.batch(driven, 3)
+    asking(uri, lambda client: client.call(lambda c: c.drop_table(query.database, "orders", False)))
+    query.batch(driven, 5)
+    driven.close()
+    assert query.in_metastore() is None and query.rows() == list(range(5))
+    query.run(3, 5, 7)
+    assert query.in_metastore() is not None and query.rows() == list(range(7))
+
+
 def _until_idle() -> None:
     for thread in threading.enumerate():
         if thread.name.startswith("streamsink-catalog"):

@@ -71,7 +71,7 @@ class Query:
 def asking(uri, action):
     """What ``action`` returns for the generated client of a metastore."""
     host, port = uri.removeprefix("thrift://").split(":")
-    client = HiveClient(host, int(port), what="a test", kind="catalog.driver")
+    client = HiveClient(host, int(port))
     try:
         return action(client)
     finally:

@@ -9,7 +9,7 @@ class JavaHive:
     def __init__(self, java: JavaPaimon, uri: str, warehouse: str, **options: str):
         self.java, self._jvm = java, java._jvm
         made = self._jvm.org.apache.paimon.options.Options()
-        given = {"metastore": "hive", "uri": uri, "warehouse": f"file:{warehouse}", **options}
+        given = {"metastore": "hive", "uri": uri, "warehouse": f"file:{warehouse}", "cache_enabled": "false", **options}
         for name, value in given.items():
             made.set(name.replace("__", ".").replace("_", "-"), value)
         context = self._jvm.org.apache.paimon.catalog.CatalogContext.create(made)

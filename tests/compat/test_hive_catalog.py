@@ -1,12 +1,13 @@
 """Paimon's Java HiveCatalog and the option ``catalog`` on one metastore: the same entry, field by field."""
 
-import dataclasses
 import uuid
 
 import pytest
 
 from streamsink.catalogs.catalog import Named
 from streamsink.catalogs.hive import HiveCatalog
+from streamsink.errors import Misuse
+from streamsink.events import TableRegistered
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import parse_ddl, parse_type
 from streamsink.storage.file_io import local_file_io
@@ -75,3 +76,62 @@ def test_the_entry_is_the_one_that_java_makes(java, uri, tmp_path, schema, kind)
 def _address(uri) -> tuple[str, int]:
     host, port = uri.removeprefix("thrift://").split(":")
     return host, int(port)
+
+
+def test_java_finds_the_table_by_its_name_and_would_write_nothing_else(java, uri, tmp_path):
+    """After a query has made it and has given it a column: place, columns and rows. A repair of Java's adds the path to
+    the parameters, which stays, and nothing else."""
+    query = Query(tmp_path, uri)
+    query.run(3)
+    query.writing(WIDE)
+    query.run(3, 5)
+    theirs = JavaHive(java, uri, str(tmp_path))
+    assert theirs.location(query.database, "orders").removeprefix("file:") == query.root
+    assert theirs.columns(query.database, "orders") == ["id", "part", "Note"]
+    assert sorted(row[0] for row in java.read(query.root)) == list(range(5))
+    before = facts(query.in_metastore(), query.root)
+    theirs.repair(query.database, "orders")
+    before["parameters"]["path"] = f"file:{query.root}"
+    assert facts(query.in_metastore(), query.root) == before
+    query.run(3, 5, 7)
+    assert len(query.told(TableRegistered)) == 1 and facts(query.in_metastore(), query.root) == before
+    theirs.close()
+
+
+def test_what_java_changes_in_the_catalog_is_not_changed_again(java, uri, tmp_path):
+    """Its ALTER TABLE writes the schema and the metastore; the query takes the one and finds the other as it should."""
+    query = Query(tmp_path, uri)
+    driven = query.start()
+    query.batch(driven, 3)
+    theirs = JavaHive(java, uri, str(tmp_path))
+    theirs.add_column(query.database, "orders", "late", parse_type("DECIMAL(8, 2)"))
+    before = query.in_metastore()
+    query.batch(driven, 5)
+    driven.close()
+    assert [e.change for e in query.told(TableRegistered)] == ["registered"] and query.in_metastore() == before
+    theirs.close()
+
+
+def test_a_table_that_java_drops_or_renames_is_gone_as_ever(java, uri, tmp_path):
+    """A managed table goes with its files, and a new name moves its folder: the next start says that it is gone."""
+    theirs = JavaHive(java, uri, str(tmp_path))
+    for change in (theirs.drop, lambda *names: theirs.rename(*names, "sales")):
+        query = Query(tmp_path, uri)
+        query.run(3)
+        change(query.database, "orders")
+        with pytest.raises(Misuse) as gone:
+            query.run(3, 5)
+        assert gone.value.kind == "table.gone" and query.in_metastore() is None
+    assert found(uri, query.database, "sales").sd.location == f"file:{tmp_path}/{query.database}.db/sales"
+    theirs.close()
+
+
+def test_the_files_of_an_external_table_stay_when_java_drops_it(java, uri, tmp_path):
+    query = Query(tmp_path, uri, catalog={"table.type": "external"})
+    query.run(3)
+    theirs = JavaHive(java, uri, str(tmp_path))
+    theirs.drop(query.database, "orders")
+    assert query.in_metastore() is None
+    query.run(3, 5)
+    assert query.in_metastore().tableType == "EXTERNAL_TABLE" and query.rows() == list(range(5))
+    theirs.close()
