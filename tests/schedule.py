@@ -31,6 +31,7 @@ UNITS = {
         "e2e/test_offsets_group",
         "e2e/test_accidents_into_kafka",
         "jobs/test_jobs",
+        "metrics/test_chaos",
         "test_package",
         "test_services",
     ),
