@@ -74,7 +74,6 @@ MOST_MODULES, WIDE = 13, {"streamsink/format"}
 # The outermost edges, where any error is turned into a report or handed on.
 BROAD_EXCEPTS = {
     "streamsink/compaction/beside.py": 1,
-    "streamsink/events/listeners.py": 1,
     "streamsink/lineage/listener.py": 1,
     "streamsink/spark/query/batch_call.py": 1,
     "streamsink/sinks/transactions/function.py": 1,

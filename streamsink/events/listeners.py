@@ -2,10 +2,14 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from streamsink.events.event import Event, Listener, log
+
+# What ends the program, and not only what a listener did: ``asyncio.CancelledError`` is no ``Exception`` either.
+_DEATHS = (SystemExit, KeyboardInterrupt)
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Listeners:
     """Several listeners as one, which never raises: no batch fails because of somebody who only looks on.
 
     The first error of each is logged, with the event at which it came. The others are told of each by ListenerFailed.
+    Deaths (SystemExit, KeyboardInterrupt) are nobody's error, and go through.
     """
 
     def __init__(self, *listeners: Listener):
@@ -47,26 +52,37 @@ class Listeners:
     def _tell(self, listener: Listener, event: Event) -> None:
         try:
             listener(event)
-        except Exception as failed:  # an edge: it is the listener's own, and the batch goes on
+        except BaseException as failed:  # an edge: it is the listener's own, and the batch goes on
+            if isinstance(failed, _DEATHS):
+                raise
             self._say(listener, event, failed)
 
-    def _say(self, listener: Listener, event: Event, failed: Exception) -> None:
+    def _say(self, listener: Listener, event: Event, failed: BaseException) -> None:
         of, error, at = (event.table, event.application), type(failed).__name__, type(event).__name__
-        name = getattr(listener, "__qualname__", type(listener).__qualname__)
-        if listener not in self._failed:
+        name = _name(listener)
+        # by identity: what a listener thinks of being equal to another one is not asked
+        if not any(each is listener for each in self._failed):
             self._failed.append(listener)
-            log.warning(
-                "%s: the listener %s failed at %s (%s: %s). The batch goes on. Further errors of this listener are "
-                "counted, and not logged",
-                event.table,
-                name,
-                at,
-                error,
-                failed,
-            )
+            with suppress(Exception):  # the log may be what fails, and an error may have no words
+                log.warning(
+                    "%s: the listener %s failed at %s (%s: %s). The batch goes on. Further errors of this listener are "
+                    "counted, and not logged",
+                    event.table,
+                    name,
+                    at,
+                    error,
+                    failed,
+                )
         for other in self._listeners if not isinstance(event, ListenerFailed) else ():
             if other is not listener:
                 self._tell(other, ListenerFailed(*of, name, at, error))
+
+
+def _name(listener: Listener) -> str:
+    name = type(listener).__qualname__
+    with suppress(Exception):  # a proxy may raise whatever it likes
+        name = str(getattr(listener, "__qualname__", name))
+    return name
 
 
 class Steps:

@@ -1,5 +1,6 @@
 """The events of a batch: one for each step, in order, with what it took; and nobody who listens can end a batch."""
 
+import asyncio
 import logging
 from dataclasses import fields
 
@@ -90,6 +91,70 @@ def test_listeners_never_raise_and_say_so_once(caplog):
     assert [(event.at, event.error) for event in told] == [("Claimed", "ValueError")] * 3
     (line,) = caplog.records
     assert "no collector" in line.getMessage() and "Claimed" in line.getMessage()
+
+
+class Wordless(Exception):
+    """As py4j's errors are when the JVM is gone."""
+
+    def __str__(self):
+        raise RuntimeError("the gateway is gone")
+
+
+class Proxy:
+    """A listener that is equal to nothing and has no attributes, and says so by raising."""
+
+    def __call__(self, event):
+        raise ValueError("no collector")
+
+    def __eq__(self, other):
+        raise RuntimeError("compared")
+
+    __hash__ = None
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+
+def raising(error):
+    def listener(event):
+        raise error
+
+    return listener
+
+
+@pytest.mark.parametrize(
+    "listener", [raising(Wordless()), raising(asyncio.CancelledError()), Proxy()], ids=["wordless", "cancelled", "proxy"]
+)
+def test_whatever_a_listener_fails_with_ends_no_batch(listener):
+    """An error that has no words, one that is no Exception, a listener that cannot be compared or named."""
+    heard = []
+    told = events.Listeners(raising(ValueError("an earlier one")), listener, heard.append)
+    for epoch in range(2):
+        told(events.Claimed("lake/t", "a", epoch))
+    assert names(heard) == ["ListenerFailed", "ListenerFailed", "Claimed"] * 2
+
+
+def test_a_log_that_raises_ends_no_batch_either():
+    """The log is a listener as well; that it fails cannot be logged, and the others hear of it."""
+
+    class Down(logging.Handler):
+        def emit(self, record):
+            raise ConnectionError("the server of the log is down")
+
+    handler, heard = Down(), []
+    events.log.addHandler(handler)
+    try:
+        events.Listeners(events.to_log, heard.append)(events.SnapshotReplaced("lake/t", "a", 1, ()))
+    finally:
+        events.log.removeHandler(handler)
+    assert names(heard) == ["ListenerFailed", "SnapshotReplaced"]
+
+
+@pytest.mark.parametrize("death", [SystemExit(1), KeyboardInterrupt()], ids=str)
+def test_the_end_of_the_program_is_no_error_of_a_listener(death):
+    """Ctrl-C while a listener runs ends the program, as anywhere else."""
+    with pytest.raises(type(death)):
+        events.Listeners(raising(death))(events.Claimed("lake/t", "a", 1))
 
 
 def test_a_line_of_the_log_has_each_field_but_the_long_ones(caplog):
