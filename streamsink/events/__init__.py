@@ -5,6 +5,7 @@ No event carries a row value: names, paths, offsets, counts and milliseconds onl
 
 from streamsink.events.event import Event, Listener, log
 from streamsink.events.listeners import ListenerFailed, Listeners, Steps, error_of, to_log
+from streamsink.events.no_callback import NoCallback
 from streamsink.events.of_batches import (
     BatchAdmitted,
     BatchFailed,
@@ -58,6 +59,7 @@ __all__ = [
     "ListenerFailed",
     "Listeners",
     "Maintained",
+    "NoCallback",
     "OffsetsCommitted",
     "OffsetsNotCommitted",
     "PublishingFailed",

@@ -27,7 +27,7 @@ from streamsink.spark.types import to_fields
 log = logging.getLogger("streamsink")
 
 # Held while a run starts, because two queries of this process may want one application.
-LOCK = threading.Lock()
+LOCK = events.NoCallback()
 # By (table, application). The run of a query that has ended stays here, and releases its application when another query
 # wants it.
 _RUNS: dict[tuple[str, str], "Run"] = {}

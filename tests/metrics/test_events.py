@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import threading
 from dataclasses import fields
+from queue import SimpleQueue
 
 import pytest
 
@@ -10,8 +12,9 @@ import streamsink
 from streamsink import events
 from streamsink.errors import Misuse, Retryable
 from streamsink.testing.driver import SparkCheckpoint
+from tests.advice.following import follows, told
 from tests.crash.world import memory_world
-from tests.protocol.query import QUERY, Query
+from tests.protocol.query import QUERY, WAIT_S, Query
 
 STEPS = ["BatchAdmitted", "CheckpointBegun", "BatchWritten", "CheckpointRecorded", "CheckpointPublished"]
 
@@ -87,8 +90,8 @@ def test_listeners_never_raise_and_say_so_once(caplog):
         for epoch in range(3):
             both(events.Claimed("lake/t", "a", epoch))
     assert [event.epoch for event in heard if isinstance(event, events.Claimed)] == [0, 1, 2]
-    told = [event for event in heard if isinstance(event, events.ListenerFailed)]
-    assert [(event.at, event.error) for event in told] == [("Claimed", "ValueError")] * 3
+    failures = [event for event in heard if isinstance(event, events.ListenerFailed)]
+    assert [(event.at, event.error) for event in failures] == [("Claimed", "ValueError")] * 3
     (line,) = caplog.records
     assert "no collector" in line.getMessage() and "Claimed" in line.getMessage()
 
@@ -123,14 +126,16 @@ def raising(error):
 
 
 @pytest.mark.parametrize(
-    "listener", [raising(Wordless()), raising(asyncio.CancelledError()), Proxy()], ids=["wordless", "cancelled", "proxy"]
+    "listener",
+    [raising(Wordless()), raising(asyncio.CancelledError()), Proxy()],
+    ids=["wordless", "cancelled", "proxy"],
 )
 def test_whatever_a_listener_fails_with_ends_no_batch(listener):
     """An error that has no words, one that is no Exception, a listener that cannot be compared or named."""
     heard = []
-    told = events.Listeners(raising(ValueError("an earlier one")), listener, heard.append)
+    all_of_them = events.Listeners(raising(ValueError("an earlier one")), listener, heard.append)
     for epoch in range(2):
-        told(events.Claimed("lake/t", "a", epoch))
+        all_of_them(events.Claimed("lake/t", "a", epoch))
     assert names(heard) == ["ListenerFailed", "ListenerFailed", "Claimed"] * 2
 
 
@@ -155,6 +160,60 @@ def test_the_end_of_the_program_is_no_error_of_a_listener(death):
     """Ctrl-C while a listener runs ends the program, as anywhere else."""
     with pytest.raises(type(death)):
         events.Listeners(raising(death))(events.Claimed("lake/t", "a", 1))
+
+
+class Heard:
+    """Takes the place of a driver's list of events."""
+
+    def __init__(self, *listeners):
+        self.append = events.Listeners(*listeners)
+
+
+@follows("listener.calls-back")
+def test_a_listener_that_calls_the_sink_does_not_wait_for_itself():
+    """It is told within a publishing. What would publish gets an error, and the batch goes on; a thread of the
+    listener's own may call it."""
+    world, refused, queue = memory_world(), [], SimpleQueue()
+
+    def publishes(event):
+        if isinstance(event, events.CheckpointPublished):
+            queue.put(event)
+            try:
+                query.sink.run.commit_up_to_checkpoint(event.checkpoint_id)
+            except Misuse as failed:
+                refused.append(failed)
+
+    world.driver.events = Heard(publishes)
+    query = Query(world)
+    query.batch(5)
+    query.sink.run.commit_up_to_checkpoint(0)
+    assert told("listener.calls-back", lambda: raising(refused[0])(None)).find(r"queue\.(\w+)\.put") == "SimpleQueue"
+    thread = threading.Thread(
+        target=lambda: query.sink.run.commit_up_to_checkpoint(queue.get().checkpoint_id), daemon=True
+    )
+    thread.start()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    query.batch(9)
+    query.sink.close()
+    assert world.ids() == list(range(9))
+
+
+@pytest.mark.spark
+def test_a_listener_that_starts_a_query_stops_no_other(spark, tmp_path):
+    """Within the start of a query nobody else starts; a listener that tries gets an error, and later ones go on."""
+    path, other, refused = str(tmp_path / "orders"), str(tmp_path / "audit"), []
+
+    def writes(event):
+        if isinstance(event, events.Claimed):
+            try:
+                streamsink.write(spark.range(1), other, "r1", flush=False)
+            except Misuse as failed:
+                refused.append(failed.kind)
+
+    assert streamsink.write(spark.range(5), path, "r1", listener=writes, flush=False) == 5
+    assert refused == ["listener.calls-back"]
+    assert streamsink.write(spark.range(1), other, "r1", flush=False) == 1
 
 
 def test_a_line_of_the_log_has_each_field_but_the_long_ones(caplog):
@@ -190,10 +249,10 @@ def test_a_listener_that_raises_ends_no_batch_and_the_call_is_told(spark, tmp_pa
         raise KeyError("rows")
 
     assert streamsink.write(spark.range(5), path, "r1", listener=fails, flush=False) == 5
-    assert names(heard)[-2:] == ["CheckpointPublished", "BatchReturned"] and heard[-1].batch_ms > 0
+    assert names(heard)[-3:] == ["CheckpointPublished", "BatchReturned", "RunEnded"] and heard[-2].batch_ms > 0
     with pytest.raises(Misuse) as refused:
         streamsink.write(spark.range(5).selectExpr("id AS other"), path, "r2", listener=fails, flush=False)
-    failed = heard[-1]
-    assert isinstance(failed, events.BatchFailed) and (failed.error, failed.kind) == ("Misuse", refused.value.kind)
+    (failed,) = (event for event in heard if isinstance(event, events.BatchFailed))
+    assert (failed.error, failed.kind) == ("Misuse", refused.value.kind)
     assert len(streamsink.read_arrow(path)) == 5
     assert sum("the listener" in line for line in caplog.messages) == 2  # one for each call of write

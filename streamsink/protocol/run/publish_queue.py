@@ -49,7 +49,7 @@ class PublishQueue:
         self._options = options
         self._emit = emit
         self._clock = Clock()
-        self._publishing = threading.Lock()
+        self._publishing = events.NoCallback(destination.path)
         self.changed = threading.Condition()
         self._pending: list[QueuedRecord] = []
         self._published: AppState | None = None
