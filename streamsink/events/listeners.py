@@ -28,8 +28,13 @@ def to_log(event: Event) -> None:
     if log.isEnabledFor(event.level):
         said = " ".join(f"{key}={value}" for key, value in event.said().items())
         # ``extra``: for who formats lines in another way, as ``streamsink.metrics.JsonFormatter``
-        words = (type(event).__name__, event.table, event.application, said)
+        words = (type(event).__name__, *map(_on_one_line, (event.table, event.application, said)))
         log.log(event.level, "%s %s application=%s %s", *words, extra={"event": event})
+
+
+def _on_one_line(text: str) -> str:
+    """A name may have line breaks, and must not look like lines of the log."""
+    return text.replace("\n", "\\n").replace("\r", "\\r")
 
 
 class Listeners:

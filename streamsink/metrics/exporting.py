@@ -4,8 +4,10 @@ Needs ``prometheus_client`` (``pip install 'streamsink[prometheus]'``), which is
 """
 
 import atexit
+import errno
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -25,6 +27,8 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _LOCK = threading.Lock()
 # By address, what this process serves there.
 _SERVED: "dict[str, Endpoint]" = {}
+# By path, what this process writes there.
+_WRITTEN: "dict[str, TextFile]" = {}
 
 
 class _Collector:
@@ -120,8 +124,10 @@ def serve(metrics: Metrics, address: str) -> Endpoint:
             raise _in_use(address, "other metrics of this driver are served there. Give all of its queries one Metrics")
         try:
             server, thread = start(port, addr=host, registry=registry)
-        except OSError as failed:
-            why = f"{failed.strerror or failed}: another driver or program may have it. Give each driver its own"
+        except (OSError, UnicodeError) as failed:
+            if getattr(failed, "errno", None) != errno.EADDRINUSE:
+                raise _no_address(address, f" ({getattr(failed, 'strerror', None) or failed})") from failed
+            why = "another driver or program has it. Give each driver its own"
             raise _in_use(address, why) from failed
 
         def close() -> None:
@@ -139,12 +145,16 @@ def _parts(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise Misuse(
-            f"the address of the metrics is {address!r}, expected HOST:PORT, such as '127.0.0.1:9464', or port 0 for a "
-            "free one. Nothing was started",
-            kind="metrics.address",
-        )
+        raise _no_address(address, "")
     return host, int(port)
+
+
+def _no_address(address: str, why: str) -> Misuse:
+    return Misuse(
+        f"the address of the metrics is {address!r}{why}, expected HOST:PORT with a host of this machine and a port that "
+        "this user may open, such as '127.0.0.1:9464', or port 0 for a free one. Nothing was started",
+        kind="metrics.address",
+    )
 
 
 def _in_use(address: str, why: str) -> Misuse:
@@ -183,9 +193,11 @@ class TextFile:
     """
 
     def __init__(self, metrics: Metrics, path: "str | os.PathLike[str]", every_ms: int = DEFAULT_EVERY_MS):
-        """path: of the file, whose name ends with '.prom', in a folder that is there. Raises Misuse otherwise."""
-        self.path = os.fspath(path)
-        if not self.path.endswith(".prom") or not os.path.isdir(os.path.dirname(self.path) or "."):
+        """path: of the file, whose name ends with '.prom', in a folder that is there. Raises Misuse otherwise, and where
+        this process writes other metrics there. Another object for the same metrics takes the place of the earlier one.
+        """
+        self.path = os.path.abspath(os.fspath(path))
+        if not self.path.endswith(".prom") or not os.path.isdir(os.path.dirname(self.path)):
             raise Misuse(
                 f"the file of the metrics is {self.path!r}, expected a name that ends with '.prom' in a folder that is "
                 "there, as the node exporter's --collector.textfile.directory. Nothing was written",
@@ -196,15 +208,43 @@ class TextFile:
         self._has_failed = False
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="streamsink-metrics-file", daemon=True)
+        self._take_place()
         self._thread.start()
-        atexit.register(self.close)
+        atexit.register(self._at_exit)
 
     def close(self) -> None:
         """Write once more, and stop. Idempotent."""
-        atexit.unregister(self.close)
+        atexit.unregister(self._at_exit)
+        with _LOCK:
+            if _WRITTEN.get(self.path) is self:
+                del _WRITTEN[self.path]
         if not self._ending.is_set():
             self._ending.set()
             self._thread.join(_PATIENCE_S)
+
+    def _take_place(self) -> None:
+        """Two that wrote one file would take turns with it, and its counters would go back and forth."""
+        with _LOCK:
+            known = _WRITTEN.get(self.path)
+            if known is not None and known._metrics is not self._metrics:
+                raise Misuse(
+                    f"other metrics of this driver are written to {self.path}. Give all of its queries one Metrics, or "
+                    "close the other TextFile before. Nothing was written",
+                    kind="metrics.textfile-in-use",
+                )
+        if known is not None:
+            known.close()
+        with _LOCK:
+            _WRITTEN[self.path] = self
+
+    def _at_exit(self) -> None:
+        """What is pending is published first, and counted then."""
+        runs = sys.modules.get("streamsink.spark.runs")  # where a query has run in this process
+        try:
+            if runs is not None:
+                runs.finish_all()
+        finally:
+            self.close()
 
     def _run(self) -> None:
         while not self._ending.wait(self._every_s):
@@ -217,7 +257,7 @@ class TextFile:
             with open(made, "w", encoding="utf-8") as file:
                 file.write(text(self._metrics))
             os.replace(made, self.path)
-        except OSError as failed:
+        except (OSError, ValueError) as failed:
             self._metrics.registry.add("exporter_errors", ("textfile",), 1.0)
             if not self._has_failed:
                 self._has_failed = True

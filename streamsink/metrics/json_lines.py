@@ -43,7 +43,10 @@ class JsonFormatter(logging.Formatter):
 
 
 def _positions(source: Any) -> dict[str, Any]:
-    """What a source has read for a batch, of a ``SourceRange``."""
+    """What a source has read for a batch: of a ``SourceRange``, or as Spark tells it."""
+    if isinstance(source, tuple):
+        name, start, end = source
+        return {"name": name, "start": start, "end": end, "files": None}
     files = [file.path for file in source.files] if source.files is not None else None
     return {"name": source.name, "start": source.start, "end": source.end, "files": files}
 

@@ -9,9 +9,11 @@ from streamsink.clock import Clock
 from streamsink.events import Event
 from streamsink.metrics.families import COUNTER, GAUGE, METRICS, OF_QUERY, Feed, Metric
 from streamsink.metrics.registry import MOST_SERIES, Family, Labels, Registry
+from streamsink.protocol.ids import END_OF_INPUT
 
 # Of so many batches it is remembered when Spark planned them; those that are skipped or fail are never published.
 _MOST_PLANNED = 1_000
+_AGES = ("last_publish_age_seconds", "oldest_pending_age_seconds", "watermark_lag_seconds")
 
 
 def _by_event() -> Mapping[type[Event], tuple[tuple[Metric, Feed], ...]]:
@@ -27,7 +29,7 @@ class _Query:
     """What is computed when it is read. Times are in ms, on the monotonic clock but for what Spark says.
 
     recorded_ms: by checkpoint that is not published, when it was recorded. planned_ms: by batch, when Spark planned it.
-    lost: whether a newer start has ended this one.
+    lost: whether a newer start has ended this one. is_bounded: whether it is a bounded job.
     """
 
     published_ms: float
@@ -36,6 +38,7 @@ class _Query:
     planned_ms: dict[int, int] = field(default_factory=dict)
     watermark_ms: int | None = None
     lost: bool = False
+    is_bounded: bool = False
 
 
 class Metrics:
@@ -57,6 +60,7 @@ class Metrics:
             events.CheckpointPublished: self._published,
             events.PublishingFailed: self._failed,
             events.BatchFailed: self._failed,
+            events.RunEnded: self._ended,
         }
 
     def __call__(self, event: Event) -> None:
@@ -106,8 +110,8 @@ class Metrics:
         known = self._queries.get(of)
         if known is None:
             known = _Query(self._clock.monotonic_ms())
-            self.registry.begin(*of)
             if len(self._queries) < MOST_SERIES:
+                self.registry.begin(*of)
                 self._queries[of] = known
         return known
 
@@ -121,7 +125,8 @@ class Metrics:
 
     def _admitted(self, event: events.BatchAdmitted, query: _Query, of: Labels) -> None:
         query.watermark_ms = event.watermark_ms if event.watermark_ms is not None else query.watermark_ms
-        if event.planned_ms:
+        query.is_bounded = event.checkpoint_id == END_OF_INPUT
+        if event.planned_ms and event.verdict != "skip":
             query.planned_ms[event.checkpoint_id] = event.planned_ms
             if len(query.planned_ms) > _MOST_PLANNED:
                 del query.planned_ms[next(iter(query.planned_ms))]
@@ -143,6 +148,13 @@ class Metrics:
         for checkpoint_id in [each for each in query.planned_ms if each <= event.checkpoint_id]:
             delay_ms = now_ms - query.planned_ms.pop(checkpoint_id)
             self.registry.observe("visible_delay_seconds", of, max(delay_ms, 0) / 1000)
+
+    def _ended(self, event: events.RunEnded, query: _Query, of: Labels) -> None:
+        """A bounded job is done, and gets no older. A query that ends does: somebody may have to start it again."""
+        if query.is_bounded and not query.pending:
+            self._queries.pop(of, None)
+            for name in _AGES:
+                self.registry.remove(name, of)
 
     def _progress(self, event: Any) -> None:
         """What Spark says by phase and by source."""

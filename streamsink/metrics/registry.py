@@ -1,6 +1,7 @@
 """The values of all metrics of one driver, by metric and labels. Any thread may write and read them."""
 
 import bisect
+import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +11,8 @@ from streamsink.metrics.families import BY_NAME, COUNTER, HISTOGRAM, METRICS, OF
 # So many series a metric has at most: a driver that writes thousands of tables must not make thousands of each.
 MOST_SERIES = 1_000
 OTHER = "(other)"
-# A label has so many characters at most.
-_LONGEST = 256
+# A label has so many characters at most. Of a longer one the beginning is left, and a digest that tells it from others.
+_LONGEST, _BEGINNING = 256, 240
 
 Labels = tuple[str, ...]
 
@@ -90,23 +91,30 @@ class Registry:
                 series[key] = Distribution()
             series[key].observe(value)
             for watch in self.watchers:
-                watch(name, key, value)
+                self._tell(watch, name, key, value)
+
+    def _tell(self, watch: Callable[[str, Labels, float], None], name: str, key: Labels, value: float) -> None:
+        """What another exporter fails with is counted, and keeps no number of the event from being taken in."""
+        try:
+            watch(name, key, value)
+        except Exception:  # an edge: it is the exporter's own
+            self.add("exporter_errors", ("watcher",), 1.0)
 
     def value(self, name: str, *labels: str) -> float | None:
         """A counter or gauge as it is now; None where nothing has set it."""
         with self.lock:
-            return self._numbers[name].get(labels)
+            return self._numbers[name].get(_short(labels))
 
     def distribution(self, name: str, *labels: str) -> Distribution | None:
         """A histogram as it is now; None where nothing was observed."""
         with self.lock:
-            found = self._observed[name].get(labels)
+            found = self._observed[name].get(_short(labels))
             return found.copy() if found is not None else None
 
     def remove(self, name: str, labels: Labels) -> None:
         """Forget a gauge that has no value any more. Idempotent."""
         with self.lock:
-            self._numbers[name].pop(labels, None)
+            self._numbers[name].pop(_short(labels), None)
 
     def collect(self) -> list[Family]:
         """All metrics that have a value, at one instant."""
@@ -120,11 +128,23 @@ class Registry:
 
     def _key(self, series: "dict[Labels, float] | dict[Labels, Distribution]", labels: Labels) -> Labels:
         """The labels of a series that is new; those of all others where there are too many."""
-        short = tuple(each if len(each) <= _LONGEST else f"{each[:_LONGEST]}..." for each in labels)
+        short = _short(labels)
         if short in series or len(series) < MOST_SERIES or not labels:
             return short
         self._numbers["series_folded"][()] = self._numbers["series_folded"].get((), 0.0) + 1
         return (OTHER,) * len(labels)
+
+
+def _short(labels: Labels) -> Labels:
+    """The labels as every exporter can write them: of a bounded length, and in characters that UTF-8 has."""
+    return tuple(each if each.isascii() and len(each) <= _LONGEST else _written(each) for each in labels)
+
+
+def _written(label: str) -> str:
+    text = label.encode("utf-8", "backslashreplace").decode("utf-8")
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_BEGINNING]}...{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def metric_of(name: str) -> Metric:

@@ -6,7 +6,6 @@ It knows which query holds which application, why the last batch of a run failed
 import atexit
 import logging
 import os
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 

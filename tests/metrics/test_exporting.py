@@ -19,6 +19,7 @@ from tests.advice.following import follows, told
 from tests.crash.world import memory_world
 
 WAIT_S = 60
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -85,6 +86,15 @@ def test_an_address_has_a_host_and_a_port(address):
     serve(Metrics(), f"{host}:{said.find('port ([0-9]+) for a free one')}").close()
 
 
+@follows("metrics.address")
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1", "a..b", "x" * 300])
+def test_an_address_that_is_not_of_this_machine_is_no_question_of_who_has_the_port(host):
+    """The error does not send anybody to look for another driver, and says what the system says."""
+    said = told("metrics.address", lambda: serve(Metrics(), f"{host}:9464"))
+    here = said.find(r"such as '([0-9.]+):")
+    serve(Metrics(), f"{here}:{said.find('port ([0-9]+) for a free one')}").close()
+
+
 @follows("metrics.no-client")
 def test_without_its_client_the_error_names_the_extra(monkeypatch):
     """The package is asked for when it is needed, and by the name under which pip installs it."""
@@ -127,6 +137,49 @@ def test_a_file_that_cannot_be_written_ends_nothing_and_is_logged_once(filled, t
     assert (folder / "streamsink.prom").exists()
 
 
+@follows("metrics.textfile-in-use")
+def test_a_file_is_written_by_one(filled, tmp_path):
+    """Two that took turns would let its counters go back. One for the same metrics takes the place of the first."""
+    place = tmp_path / "streamsink.prom"
+    first = TextFile(filled, place)
+    second = TextFile(filled, place)
+    assert not first._thread.is_alive()
+    said = told("metrics.textfile-in-use", lambda: TextFile(Metrics(), place))
+    assert said.find("close the other (\\w+)") == type(second).__name__
+    second.close()
+    other = TextFile(Metrics(), place)
+    other.close()
+    assert "streamsink_num_records_out_total" not in place.read_text()
+
+
+def test_what_is_published_at_the_exit_is_in_the_file(tmp_path):
+    """Whichever of the two was there first: the file is made at the end, when what was pending is published."""
+    code = (
+        "import sys; from streamsink import events; from streamsink.spark import runs\n"
+        "from streamsink.metrics import Metrics, TextFile\n"
+        "metrics = Metrics(); file = TextFile(metrics, sys.argv[1], every_ms=60_000)\n"
+        "class Run:\n"
+        "    started = None; at_end = tell_its_end = lambda self: None\n"
+        "    def finish(self): metrics(events.CheckpointPublished('t', 'a', 0, 1, 10, 2, 0, 1, 1.0))\n"
+        "run = Run(); run.started = run; runs._RUNS['t', 'a'] = run"
+    )
+    place = tmp_path / "streamsink.prom"
+    ended = subprocess.run([sys.executable, "-c", code, place], capture_output=True, text=True, cwd=ROOT)
+    assert 'streamsink_num_records_out_total{application="a",table="t"} 10.0' in place.read_text(), ended.stderr
+
+
+def test_odd_names_are_written_and_long_ones_told_apart(filled, tmp_path):
+    """A name that UTF-8 does not have would end the whole scrape; two that begin alike would be one."""
+    names = ['/l"a\nke/\\{}/t', "/lake/\udcff", "/" + "x" * 5_000 + "1", "/" + "x" * 5_000 + "2", "/日本" * 200]
+    for name in names:
+        filled(events.Claimed(name, "a", 7))
+    file = TextFile(filled, tmp_path / "a.prom", every_ms=60_000)
+    file.close()
+    lines = [each for each in (tmp_path / "a.prom").read_text().splitlines() if each.endswith("7.0")]
+    assert len(lines) == len(names) and max(map(len, lines)) < 400
+    assert all(filled.registry.value("epoch", name, "a") == 7 for name in names)
+
+
 @follows("metrics.textfile")
 @pytest.mark.parametrize("wrong", ["missing/a.prom", "a.txt"])
 def test_a_file_has_the_name_that_the_node_exporter_looks_for(filled, tmp_path, wrong):
@@ -166,6 +219,22 @@ def test_the_log_is_json_by_a_formatter(caplog):
     assert other["message"] == "lake/t: two\nlines" and other["logger"] == "streamsink"
     line = logging.makeLogRecord({"event": event, "levelname": "DEBUG"})
     assert json.loads(JsonFormatter(sources=True).format(line))["sources"][0]["files"] == ["in/a.json"]
+
+
+def test_the_progress_of_spark_is_a_line_of_json_too():
+    """With its sources, which are as Spark prints them; and a name with a line break is no second line of the log."""
+    sources = (("KafkaV2[Subscribe[t]]", {"t": {"0": 1}}, {"t": {"0": 5}}),)
+    event = events.SparkProgress("", "q", "i", "r", 1, 4, 1.0, 1.0, 5.0, {}, None, 0, 0, ({},), sources)
+    line = logging.makeLogRecord({"event": event, "levelname": "DEBUG"})
+    (source,) = json.loads(JsonFormatter(sources=True).format(line))["sources"]
+    assert source["end"] == {"t": {"0": 5}}
+
+
+def test_an_event_is_one_line_of_the_log(caplog):
+    """A name with a line break would look like a line of its own."""
+    with caplog.at_level(logging.INFO, "streamsink"):
+        events.to_log(events.Claimed("lake/a\nERROR forged", "a", 1))
+    assert caplog.messages == ["Claimed lake/a\\nERROR forged application=a epoch=1"]
 
 
 def test_nothing_of_a_client_is_imported_before_it_is_used():

@@ -9,6 +9,7 @@ from streamsink.clock import Clock
 from streamsink.metrics import Metrics
 from streamsink.metrics.families import BY_NAME, METRICS, OF_QUERY
 from streamsink.metrics.registry import MOST_SERIES, OTHER, Distribution, Registry
+from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
 from tests.crash.world import memory_world
 from tests.protocol.query import Query
@@ -177,3 +178,40 @@ def test_async_publishing_is_told_by_two_threads_at_once():
     of = (world.driver.root, "streamsink")
     assert value(metrics, "num_records_out", *of) == 29 and value(metrics, "pending_committables", *of) == 0
     assert value(metrics, "oldest_pending_age_seconds", *of) == 0
+
+
+def test_a_bounded_job_that_is_done_gets_no_older():
+    """It will publish nothing more, so nobody is told that it has not. A query that has ended is told."""
+    clock = Hands()
+    metrics = Metrics(clock)
+    for end in (END_OF_INPUT, 3):
+        metrics(events.Claimed(T, A, 1))
+        metrics(admitted(end))
+        metrics(published(end))
+        assert value(metrics, "last_publish_age_seconds") == 0
+        metrics(events.RunEnded(T, A, "r"))
+        clock.ms += 1_000
+        assert value(metrics, "last_publish_age_seconds") == (None if end == END_OF_INPUT else 1)
+        assert value(metrics, "num_records_out") == (10 if end == END_OF_INPUT else 20)
+
+
+def test_the_delay_of_a_replay_is_not_told():
+    """It was visible before it came again."""
+    metrics = Metrics(Hands())
+    metrics(admitted(1, "skip", planned_ms=1))
+    metrics(admitted(2, planned_ms=999_000))
+    metrics(published(2))
+    assert metrics.registry.distribution("visible_delay_seconds", T, A).total == 1
+
+
+def test_what_another_exporter_fails_with_keeps_no_number_back():
+    """Each number of the event is taken in, and the failure is counted."""
+    metrics = Metrics()
+
+    def fails(name, labels, value):
+        raise ValueError(name)
+
+    metrics.registry.watchers.append(fails)
+    metrics(published(1))
+    assert value(metrics, "num_records_out") == 10 and value(metrics, "last_published_batch_id") == 1
+    assert metrics.registry.value("exporter_errors", "watcher") >= 2
