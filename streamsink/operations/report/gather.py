@@ -176,7 +176,7 @@ def _batches(table: Table, seen: Sequence[Seen]) -> dict[str, Any]:
     commits = [each for each in seen if each.application]
     changed = changed_files(table, [each for each in seen if each.application])
     sized = [each for each in commits if each.id in changed]
-    delayed = [(each.time_ms, float(each.time_ms - each.watermark_ms)) for each in commits if each.watermark_ms]
+    delayed = [(each.time_ms, float(max(0, each.time_ms - each.watermark_ms))) for each in commits if each.watermark_ms]
     rows = [(each.time_ms, each.rows) for each in commits]
     size = [(each.time_ms, changed[each.id]["added_bytes"]) for each in sized]
     files = [changed[each.id]["added_files"] for each in sized]

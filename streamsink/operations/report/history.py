@@ -116,6 +116,9 @@ def _of_states(
         back = found[-1].time_ms - snapshot.time_millis
         text = f"Snapshot {snapshot.id} says a time {back:,} ms before that of snapshot {found[-1].id}: clocks differ."
         happened.append(Happened(snapshot.time_millis, snapshot.id, "clock", text))
+    if not is_foreign(snapshot):  # who was retired begins anew, with record 1
+        for name in [each for each in last if f"{PREFIX}{each}" not in (snapshot.properties or {})]:
+            del last[name]
     application, state = "", None
     try:
         application, state = _publisher(snapshot, table.snapshots.path(snapshot.id))

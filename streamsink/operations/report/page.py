@@ -123,7 +123,7 @@ class _Page:
         mend = f"{_MENDS}{text.command(typed)}"
         return (
             f'<li class="{look}"><p><span class="tag">{safe(word)}</span> <code>{safe(each["kind"], 80)}</code></p>'
-            f"<p>{safe(each['text'])}</p>{mend if typed else ''}</li>"
+            f"<p>{safe(each['text'][:1].upper() + each['text'][1:])}</p>{mend if typed else ''}</li>"
         )
 
     def snapshots(self) -> str:

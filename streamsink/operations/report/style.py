@@ -26,10 +26,10 @@ a{color:var(--link)}
 .skip:focus{left:.5rem;top:.5rem}
 nav ul{list-style:none;display:flex;flex-wrap:wrap;gap:.25rem 1.1rem;margin:1rem 0 0;padding:0;font-size:.95rem}
 nav a{display:inline-block;padding:.2rem 0}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:.75rem;margin:1.25rem 0 0}
-.tiles div{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.7rem .9rem}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(8rem,1fr));gap:.75rem;margin:1.25rem 0 0}
+.tiles div{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.7rem .75rem}
 .tiles dt{color:var(--muted);font-size:.85rem}
-.tiles dd{margin:0;overflow-wrap:normal;font-size:1.25rem;font-weight:600;line-height:1.3;
+.tiles dd{margin:0;overflow-wrap:normal;font-size:1.15rem;font-weight:600;line-height:1.35;
 font-variant-numeric:tabular-nums}
 .tiles small{display:block;font-size:.8rem;font-weight:400;color:var(--muted)}
 figure,.box{margin:0 0 1.25rem;background:var(--card);border:1px solid var(--line);border-radius:8px;
@@ -37,6 +37,7 @@ padding:1rem 1.1rem}
 .pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:0 1.25rem}
 figure{container-type:inline-size}
 @container (max-width:34rem){.t2{display:none}}
+.pair>figure:last-child:nth-child(odd){grid-column:1/-1}
 figcaption p{margin:.15rem 0 .6rem;font-size:.92rem}
 .chart{display:grid;grid-template-columns:4.6rem minmax(0,1fr)}
 .chart svg,.strip,.share{display:block;width:100%;overflow:visible}

@@ -43,6 +43,11 @@ def count(value: float | None) -> str:
     return NOTHING if value is None else f"{value:,.0f}"
 
 
+def short(value: int) -> str:
+    """A number of things, large ones in millions."""
+    return f"{value / 1e6:,.1f} M" if value >= 100_000_000 else count(value)
+
+
 def things(value: int, one: str, many: str = "") -> str:
     """A number with the word for it, such as '1 file' and '2 files'."""
     return f"{value:,} {one if value == 1 else many or f'{one}s'}"
