@@ -48,15 +48,16 @@ class JvmMetrics:
 
     def __init__(self, spark: SparkSession, numbers: Callable[[], Iterable[tuple[str, float]]], every_ms: int):
         context = spark.sparkContext
-        self._jvm: Any = context._jvm
+        jvm: Any = context._jvm
+        self._jvm = jvm
         start: Any = ensure_callback_server_started
         start(context._gateway)
-        self._registry = self._jvm.com.codahale.metrics.MetricRegistry()
+        self._registry = jvm.com.codahale.metrics.MetricRegistry()
         self._gauges: dict[str, Any] = {}
         self._numbers, self._every_s = numbers, max(every_ms, 1) / 1000
         self._ending = threading.Event()
         self._source = _Source(self._registry)
-        self._system = self._jvm.org.apache.spark.SparkEnv.get().metricsSystem()
+        self._system = jvm.org.apache.spark.SparkEnv.get().metricsSystem()
         self._system.registerSource(self._source)
         self._thread = threading.Thread(target=self._run, name="streamsink-jvm-metrics", daemon=True)
         self._thread.start()
