@@ -1,7 +1,7 @@
 """The listener that tells a collector of OpenLineage's events. Runs on the driver.
 
-No batch waits for it: it adds an event to an account, and a thread of its own makes the messages and sends them. While a collector is slow the account grows, and is then told as one; while it is down, messages are dropped and
-counted.
+No batch waits for it: it adds an event to an account, and a thread of its own makes the messages and sends them. While
+a collector is slow the account grows, and is then told as one; while it is down, messages are dropped and counted.
 """
 
 import atexit
