@@ -32,6 +32,7 @@ UNITS = {
         "e2e/test_accidents_into_kafka",
         "jobs/test_jobs",
         "lineage/test_kafka",
+        "metrics/test_chaos",
         "test_package",
         "test_services",
     ),

@@ -42,10 +42,13 @@ class Listeners:
 
     def __call__(self, event: Event) -> None:
         for each in self._listeners:
-            try:
-                each(event)
-            except Exception as failed:  # an edge: it is the listener's own, and the batch goes on
-                self._say(each, event, failed)
+            self._tell(each, event)
+
+    def _tell(self, listener: Listener, event: Event) -> None:
+        try:
+            listener(event)
+        except Exception as failed:  # an edge: it is the listener's own, and the batch goes on
+            self._say(listener, event, failed)
 
     def _say(self, listener: Listener, event: Event, failed: Exception) -> None:
         of, error, at = (event.table, event.application), type(failed).__name__, type(event).__name__
@@ -61,8 +64,9 @@ class Listeners:
                 error,
                 failed,
             )
-        if not isinstance(event, ListenerFailed):
-            self(ListenerFailed(*of, name, at, error))
+        for other in self._listeners if not isinstance(event, ListenerFailed) else ():
+            if other is not listener:
+                self._tell(other, ListenerFailed(*of, name, at, error))
 
 
 class Steps:

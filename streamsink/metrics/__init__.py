@@ -10,17 +10,20 @@ docs/METRICS.md lists all metrics. ``ALERTS`` and ``DASHBOARD`` are the paths of
 for Grafana.
 """
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamsink.events import Listener, Listeners, to_log
-from streamsink.metrics.exporting import Endpoint, TextFile, serve, text
+from streamsink.metrics.exporting import Endpoint, TextFile, flat, serve, text
 from streamsink.metrics.json_lines import JsonFormatter
 from streamsink.metrics.listener import Metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    from streamsink.spark.gateway.jvm_metrics import JvmMetrics
 
 ALERTS = Path(__file__).with_name("prometheus-alerts.yml")
 DASHBOARD = Path(__file__).with_name("grafana-dashboard.json")
@@ -33,7 +36,9 @@ __all__ = [
     "Listeners",
     "Metrics",
     "TextFile",
+    "flat",
     "serve",
+    "spark_metrics",
     "spark_progress",
     "text",
     "to_log",
@@ -49,3 +54,14 @@ def spark_progress(spark: "SparkSession", listener: Listener) -> "StreamingQuery
     from streamsink.spark.progress import listen
 
     return listen(spark, listener)
+
+
+def spark_metrics(spark: "SparkSession", metrics: Metrics, every_ms: int = 10_000) -> "JvmMetrics":
+    """Hand the metrics to the metrics system of Spark's driver, for the sinks that ``spark.metrics.conf`` names there.
+
+    They are gauges of the source ``streamsink``, with the names of ``flat``. A thread hands them over. Returns what
+    ``close`` stops.
+    """
+    from streamsink.spark.gateway.jvm_metrics import JvmMetrics
+
+    return JvmMetrics(spark, functools.partial(flat, metrics), every_ms)

@@ -5,6 +5,7 @@ Needs ``prometheus_client`` (``pip install 'streamsink[prometheus]'``), which is
 
 import atexit
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,6 +21,7 @@ DEFAULT_EVERY_MS = 15_000
 # So long ``close`` waits for a file that is being written.
 _PATIENCE_S = 10.0
 
+_NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _LOCK = threading.Lock()
 # By address, what this process serves there.
 _SERVED: "dict[str, Endpoint]" = {}
@@ -155,6 +157,21 @@ def _in_use(address: str, why: str) -> Misuse:
 def text(metrics: Metrics) -> str:
     """The metrics as Prometheus reads them, in its text format. Raises Misuse without prometheus_client."""
     return str(_client("exposition").generate_latest(_registry(metrics)).decode())
+
+
+def flat(metrics: Metrics) -> Iterator[tuple[str, float]]:
+    """All numbers by names without labels, as registries have them that know none: the labels, then the metric.
+
+    What is no letter, digit, '-' or '_' in a label becomes '_'. Of a histogram there are count and sum.
+    """
+    for family in metrics.collect():
+        for labels, value in family.values.items():
+            name = ".".join((*(_NO_NAME.sub("_", label).strip("_") or "_" for label in labels), family.metric.name))
+            if isinstance(value, Distribution):
+                yield f"{name}_count", float(sum(value.counts))
+                yield f"{name}_sum", value.total
+            else:
+                yield name, value
 
 
 class TextFile:

@@ -25,7 +25,7 @@ def main(address: str, folder: str) -> None:
     ends = json.loads(plans.read_text()) if plans.exists() else []
     metrics = Metrics()
     serve(metrics, address)
-    world = World(PosixCalls(), f"{folder}/killed", flush=False)
+    world = World(PosixCalls(), f"{folder}/killed", flush=False, restore="restore-and-continue")
     world.driver.events = Heard(Listeners(to_log, metrics))
     checkpoint = SparkCheckpoint(world.checkpoint.query, ends, max(len(ends) - 1, 0))
     sink = world.driver.start(FileIO(PosixCalls(), IdSource().new_id), checkpoint)

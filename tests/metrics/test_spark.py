@@ -6,7 +6,7 @@ import pytest
 
 import streamsink
 from streamsink import events
-from streamsink.metrics import Listeners, Metrics, spark_progress, text
+from streamsink.metrics import Listeners, Metrics, spark_metrics, spark_progress, text
 from tests.e2e.harness import Ground, assert_each_once
 
 WAIT_S = 120
@@ -32,6 +32,40 @@ def heard_within(heard, kind):
             return found
         time.sleep(0.05)
     raise AssertionError(f"no {kind.__name__} in {heard}")
+
+
+def in_spark(spark):
+    """The gauges of ours in the registry of Spark's driver, which only Spark's own sinks are given."""
+    system = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().metricsSystem()
+    (field,) = (each for each in system.getClass().getDeclaredFields() if each.getName() == "registry")
+    field.setAccessible(True)
+    gauges = field.get(system).getGauges()
+    return {
+        name.partition(".driver.streamsink.")[2]: gauges.get(name).getValue()
+        for name in gauges.keySet()
+        if ".driver.streamsink." in name
+    }
+
+
+@pytest.mark.spark
+def test_sinks_of_sparks_own_metrics_are_given_them(spark):
+    """By flat names, with their last values; metrics that come later as well."""
+    metrics = Metrics()
+    metrics(events.Claimed("lake/shop.db/orders", "streamsink", 3))
+    handing = spark_metrics(spark, metrics, every_ms=1)
+    try:
+        end = time.monotonic() + WAIT_S
+        while "lake_shop_db_orders.streamsink.epoch" not in in_spark(spark) and time.monotonic() < end:
+            time.sleep(0.05)
+        metrics(events.Claimed("lake/shop.db/orders", "streamsink", 4))
+        metrics(events.BatchReturned("lake/shop.db/orders", "streamsink", 1, 2_000.0))
+    finally:
+        handing.close()
+    handing.close()
+    found = in_spark(spark)
+    of = "lake_shop_db_orders.streamsink."
+    assert (found[f"{of}epoch"], found[f"{of}starts"]) == (4, 2)
+    assert (found[f"{of}batch_duration_seconds_count"], found[f"{of}batch_duration_seconds_sum"]) == (1, 2)
 
 
 @pytest.mark.spark

@@ -22,6 +22,7 @@ _NAMES_APART = "tests/e2e/test_names_apart.py"
 _SMALL = "tests/e2e/test_small_batches.py"
 _PROMISE = "tests/e2e/test_promise.py"
 _POSITIONS = "tests/protocol/test_positions.py"
+_EVENTS = "tests/metrics/test_events.py"
 _ENDS = "tests/e2e/test_supervised_ends.py"
 _NAMES_GONE_BACK = "tests/advice/test_names_gone_back.py"
 _RENAMED_ADMISSION = "tests/protocol/test_renamed_admission.py"
@@ -51,6 +52,10 @@ OF_BATCHES = (
            "self._is_disturbed |= batch_id == self._batch_id", "self._is_disturbed = True", (_ONCE,)),
     Defect("A1: a call beside one that is recorded does not wait", "protocol/run/one_call.py:OneCall._may_wait",
            "batch_id == self._batch_id and", "False and", (_ONCE,)),
+    Defect("a listener that raises ends a batch whose rows are visible", "spark/query/foreach_batch.py:BatchFunction.__init__",
+           "events.Listeners(listener)", "listener", (_EVENTS,)),
+    Defect("of several listeners one that fails hides the event from the others", "events/listeners.py:Listeners._tell",
+           "except Exception as failed", "except ZeroDivisionError as failed", (_EVENTS,)),
     # -- admission
     Defect("rows of an overlap are taken for new", "protocol/admission/admit_by_source.py:admit_by_position",
            "if not relation.overlap:", "if True:", (_ADMISSION,)),

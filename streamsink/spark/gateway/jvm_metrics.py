@@ -1,0 +1,90 @@
+"""Numbers for the metrics system of Spark's driver: the Dropwizard registry whose sinks (JMX, Graphite, CSV and others)
+are configured by ``spark.metrics.conf``.
+
+Values are handed over now and then, by a thread: a call to the JVM for each value in each batch would take longer than
+a listener may, and gauges that ask Python at each report would need its answer.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+
+from streamsink.events import log
+
+SOURCE = "streamsink"
+_PATIENCE_S = 10.0
+
+
+class _Source:
+    """Spark's ``Source``: asked by Spark once, when it is registered, and by its name when the session ends."""
+
+    def __init__(self, registry: object):
+        self._registry = registry
+
+    def sourceName(self) -> str:
+        """The first part of the metrics' names, behind the application's id and the driver."""
+        return SOURCE
+
+    def metricRegistry(self) -> object:
+        """The registry, whose later metrics Spark's own registry gets as well."""
+        return self._registry
+
+    def toString(self) -> str:
+        """For Spark's log."""
+        return SOURCE
+
+    class Java:
+        """How py4j knows what this is."""
+
+        implements = ["org.apache.spark.metrics.source.Source"]  # noqa: RUF012
+
+
+class JvmMetrics:
+    """Keeps gauges of the driver's registry at the values that ``numbers`` returns, by name."""
+
+    def __init__(self, spark: SparkSession, numbers: Callable[[], Iterable[tuple[str, float]]], every_ms: int):
+        context = spark.sparkContext
+        jvm: Any = context._jvm
+        self._jvm = jvm
+        start: Any = ensure_callback_server_started
+        start(context._gateway)
+        self._registry = jvm.com.codahale.metrics.MetricRegistry()
+        self._gauges: dict[str, Any] = {}
+        self._numbers, self._every_s = numbers, max(every_ms, 1) / 1000
+        self._ending = threading.Event()
+        self._source = _Source(self._registry)
+        self._system = jvm.org.apache.spark.SparkEnv.get().metricsSystem()
+        self._system.registerSource(self._source)
+        self._thread = threading.Thread(target=self._run, name="streamsink-jvm-metrics", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Hand over once more, and stop. Idempotent."""
+        if not self._ending.is_set():
+            self._ending.set()
+            self._thread.join(_PATIENCE_S)
+
+    def _run(self) -> None:
+        is_alive = True
+        while is_alive:
+            is_ending = self._ending.wait(self._every_s)
+            is_alive = self._hand_over() and not is_ending
+
+    def _hand_over(self) -> bool:
+        """Whether the JVM is there. Without it, as after ``spark.stop()``, there is nothing more to do."""
+        try:
+            for name, value in self._numbers():
+                gauge = self._gauges.get(name)
+                if gauge is None:
+                    gauge = self._jvm.com.codahale.metrics.DefaultSettableGauge(float(value))
+                    self._gauges[name] = self._registry.register(name, gauge)
+                else:
+                    gauge.setValue(float(value))
+            return True
+        except (Py4JError, OSError) as failed:
+            log.warning("metrics are not handed to Spark's metrics system any more: %s", type(failed).__name__)
+            return False
