@@ -101,7 +101,7 @@ class RunSoFar:
     """One start of one query. run: the id that Spark gave it, or the user a bounded job. began_ms: when it was told.
 
     columns: (name, type) of what it writes, as far as they are known. sources: the last batch's, as ``BatchAdmitted``
-    has them. versions: by path, the newest snapshot.
+    has them. versions: by path, the newest snapshot. about: what whoever keeps the account knows of the run besides.
     """
 
     table: str
@@ -113,6 +113,7 @@ class RunSoFar:
     columns: tuple[tuple[str, str], ...] = ()
     sources: tuple[Any, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
+    about: Any = None
 
 
 class Account:

@@ -1,21 +1,22 @@
 """The listener that tells a collector of OpenLineage's events. Runs on the driver.
 
-No batch waits for it: it adds an event to an account, and a thread of its own asks Spark, makes the messages and sends
-them. While a collector is slow the account grows, and is then told as one; while it is down, messages are dropped and
-counted.
+No batch waits for it: it adds an event to an account, and a thread of its own makes the messages and sends them. While
+a collector is slow the account grows, and is then told as one; while it is down, messages are dropped and counted.
 """
 
 import atexit
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from streamsink import events
 from streamsink.clock import Clock
 from streamsink.errors import Misuse
-from streamsink.lineage.account import Account, RunSoFar, Told
-from streamsink.lineage.naming import DatasetName, Destinations
+from streamsink.lineage.account import Account, Told
+from streamsink.lineage.naming import DatasetName
+from streamsink.protocol.sink import Sink
 from streamsink.spark import runs
 from streamsink.spark.query_facts import QueryFacts, facts_of
 
@@ -23,7 +24,17 @@ from streamsink.spark.query_facts import QueryFacts, facts_of
 MOST_READY = 100
 # How long the end of the interpreter waits for what is not sent.
 EXIT_MS = 5_000
+# Of so many runs it is remembered what was said of them.
+MOST_ASKED = 4
 _NAMESPACE, _PARENT = "OPENLINEAGE_NAMESPACE", "OPENLINEAGE_PARENT_ID"
+
+
+@dataclass(frozen=True)
+class About:
+    """What is said of a run besides its events. sink: as the query was given it; None where it is not known."""
+
+    facts: QueryFacts
+    sink: Sink | None
 
 
 class OpenLineage:
@@ -73,12 +84,17 @@ class OpenLineage:
         self._is_closing = False
         self._told_ms: float | None = None  # when the last message was sent
         self._said = False
-        self._subject: Any = None  # the run of which Spark was asked last
+        self._about: dict[str, About] = {}  # by the id of a run, the last ones
 
     def __call__(self, event: events.Event) -> None:
-        """Add an event to the account. Called by any thread; returns at once."""
+        """Add an event to the account. Called by any thread; returns at once, but for a run's first event, of which
+        Spark is asked some things.
+        """
+        about = self._asked(event) if isinstance(event, (events.BatchAdmitted, events.RunEnded)) else None
         with self._changed:
             self._account.add(event, self._clock.now_ms())
+            for told in self._account.ready:
+                told.run.about = told.run.about or about
             while len(self._account.ready) > MOST_READY:
                 self._account.ready.popleft()
                 self.dropped += 1
@@ -114,6 +130,14 @@ class OpenLineage:
         runs.finish_all()
         self.close()
 
+    def _asked(self, event: "events.BatchAdmitted | events.RunEnded") -> About:
+        """What is said of the run, asked while it is certainly known: a restart takes its place."""
+        if event.run not in self._about:
+            while len(self._about) >= MOST_ASKED:
+                del self._about[next(iter(self._about))]
+            self._about[event.run] = About(facts_of(event.run), runs.sink_of(event.table, event.run))
+        return self._about[event.run]
+
     # -- the thread ----------------------------------------------------------------------------------------------------
 
     def _follow(self) -> None:
@@ -143,7 +167,7 @@ class OpenLineage:
 
     def _send(self, told: Told) -> None:
         try:
-            self._client.emit(self._messages.message(told, self._of(told.run), self._naming))
+            self._client.emit(self._messages.message(told, self._naming))
             self.sent += 1
             self._said = False
         except Exception as failed:  # an edge: whatever the client or the collector does, the query goes on
@@ -158,14 +182,6 @@ class OpenLineage:
                 )
             self._said = True
         self._told_ms = self._clock.monotonic_ms()
-
-    def _of(self, run: RunSoFar) -> Any:
-        """The run with what Spark says of it, which is asked once."""
-        if self._subject is None or self._subject.run is not run:
-            sink = runs.sink_of(run.table, run.run)
-            facts: QueryFacts = facts_of(run.run)
-            self._subject = self._messages.Subject(run, facts, Destinations(sink, run.table))
-        return self._subject
 
 
 def _package(client: Any, config: Mapping[str, Any] | None) -> tuple[Any, Any]:

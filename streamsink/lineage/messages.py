@@ -53,15 +53,16 @@ class Naming:
 
 @dataclass(frozen=True)
 class Subject:
-    """One start of one query, with what is said of it."""
+    """One start of one query, with what Spark says of it, and what it writes to."""
 
     run: RunSoFar
     facts: QueryFacts
     to: Destinations
 
 
-def message(told: Told, of: Subject, naming: Naming) -> Any:
-    """The event, a ``RunEvent`` of the client library."""
+def message(told: Told, naming: Naming) -> Any:
+    """The event, a ``RunEvent`` of the client library. ``told.run.about`` is what ``About`` of the listener says."""
+    of = Subject(told.run, told.run.about.facts, Destinations(told.run.about.sink, told.run.table))
     state, why = _ending(told, of)
     facets = _run_facets(told, of, naming)
     if why:

@@ -18,6 +18,8 @@ from streamsink.sinks.paimon.opening import PaimonTables, PaimonTableWithLetters
 _S3 = ("s3", "s3a", "s3n")
 # Stores whose names of objects do not begin with a slash.
 _OBJECTS = (*_S3, "gs")
+# How the path of a folder begins, which says by itself what dataset it is.
+_STORES = ("/", "file:", "hdfs://", *(f"{scheme}://" for scheme in _OBJECTS))
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 _PATTERN = re.compile(r"[*?\[{]")
 _LAYERS = {"PaimonTable": "paimon", "PaimonTableWithLetters": "paimon", "IcebergSink": "iceberg", "DeltaSink": "delta"}
@@ -114,7 +116,9 @@ class Destinations:
         if path in self._hidden:
             return None
         sink = self._one_by_one.get(path)
-        return of_path(path) if sink is None else of_sink(sink)
+        if sink is not None:
+            return of_sink(sink)
+        return of_path(path) if path.startswith(_STORES) else None
 
     def layer_of(self, path: str) -> str:
         """The format of the table at this path; '' where it is no table of a lake."""

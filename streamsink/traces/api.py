@@ -22,17 +22,17 @@ def _module(name: str) -> Any:
         ) from missing
 
 
-def trace() -> Any:
+def trace_api() -> Any:
     """The module ``opentelemetry.trace``."""
     return _module("trace")
 
 
-def tracer(provider: Any) -> Any:
+def tracer_of(provider: Any) -> Any:
     """A tracer of this provider; None for the provider that the program has set for all."""
-    return trace().get_tracer(SCOPE, VERSION, tracer_provider=provider)
+    return trace_api().get_tracer(SCOPE, VERSION, tracer_provider=provider)
 
 
-def meter(provider: Any) -> Any:
+def meter_of(provider: Any) -> Any:
     """A meter of this provider; None for the provider that the program has set for all."""
     return _module("metrics").get_meter(SCOPE, VERSION, meter_provider=provider)
 

@@ -11,7 +11,7 @@ from streamsink.clock import Clock
 from streamsink.metrics.families import COUNTER, HISTOGRAM, METRICS, SECONDS, Metric
 from streamsink.metrics.listener import Metrics
 from streamsink.metrics.registry import Labels
-from streamsink.traces import api
+from streamsink.traces.api import meter_of, observation
 
 # One reading asks some eighty instruments, one after another: they share a look at the registry.
 _LOOK_MS = 100
@@ -26,7 +26,7 @@ def export_metrics(metrics: Metrics, meter_provider: Any = None) -> None:
     OpenTelemetry's SDK; by default the one that the program has set for all. Raises Misuse where OpenTelemetry is not
     installed.
     """
-    meter, looks = api.meter(meter_provider), _Looks(metrics)
+    meter, looks = meter_of(meter_provider), _Looks(metrics)
     observers: dict[str, Callable[[Labels, float], None]] = {}
     for metric in METRICS:
         name, unit = _named(metric)
@@ -72,7 +72,7 @@ class _Looks:
 
         def observe(options: Any) -> Iterable[Any]:
             found = self._now().get(metric.name, {})
-            return [api.observation(value, dict(zip(metric.labels, labels))) for labels, value in found.items()]
+            return [observation(value, dict(zip(metric.labels, labels))) for labels, value in found.items()]
 
         return observe
 

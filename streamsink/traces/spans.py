@@ -11,7 +11,7 @@ from typing import Any
 
 from streamsink import events
 from streamsink.clock import Clock
-from streamsink.traces import api
+from streamsink.traces.api import trace_api, tracer_of
 
 # So many batches of a query are remembered until they are published, for the spans of their publishing.
 MOST_WAITING = 10_000
@@ -87,8 +87,8 @@ class Traces:
         Give it a processor that exports beside the query, such as the SDK's ``BatchSpanProcessor``: one that exports in
         the call lets each batch wait. Raises Misuse where OpenTelemetry is not installed.
         """
-        self._trace = api.trace()
-        self._tracer = api.tracer(tracer_provider)
+        self._trace = trace_api()
+        self._tracer = tracer_of(tracer_provider)
         self._clock = Clock()
         self._lock = threading.Lock()
         self._queries: dict[tuple[str, str], _Query] = {}

@@ -80,6 +80,7 @@ def test_several_tables_have_those_that_were_written(tmp_path):
 
 
 def test_a_sink_that_is_not_known_has_its_path():
-    """So it is with what the library has no rule for."""
+    """Where that says what it is. A wrong name would join what does not belong together."""
     assert Destinations(None, "/lake/t").name_of("/lake/t") == ("file", "/lake/t")
-    assert Destinations(None, "own:thing").name_of("own:thing") == ("streamsink", "own:thing")
+    assert Destinations(None, "postgresql://db/shop/t").name_of("postgresql://db/shop/t") is None
+    assert naming.of_path("own:thing") == ("streamsink", "own:thing")

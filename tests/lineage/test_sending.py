@@ -97,6 +97,7 @@ def test_one_message_in_a_while(collector):
     until(lambda: lineage.sent == 1)
     for number in range(1, 50):
         lineage(published(number, number))
+    Clock().sleep_ms(200)  # in which a message would come
     lineage(events.RunEnded(TABLE, APP, RUN))
     assert lineage.close(WAIT_MS)
     assert collector.states == ["START", "COMPLETE"]
