@@ -72,7 +72,7 @@ def decode_mark(data: bytes) -> Where | None:
     try:
         value = json.loads(data)
         return (MarkOfTables if "tables" in value else Mark).from_json(value)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):  # the last for a number without an end
         return None
 
 

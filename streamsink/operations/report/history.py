@@ -162,7 +162,7 @@ def _publisher(snapshot: Snapshot, path: str) -> tuple[str, Mapping[str, Any] | 
         try:
             value = state_of_text(text)
             told = AppState.told(value)
-        except (ValueError, KeyError, TypeError, OSError, zlib.error) as broken:
+        except (ValueError, KeyError, TypeError, AttributeError, OSError, zlib.error) as broken:
             raise Corrupt(f"{path}: its property {key} cannot be read", kind="snapshot.state") from broken
         is_it = snapshot.commit_user.startswith(f"{name.partition('@')[0]}-{told.query}")
         if is_it and snapshot.commit_identifier == told.checkpoint_id:
