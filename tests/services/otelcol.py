@@ -1,5 +1,6 @@
 """A collector of OpenTelemetry, made of its own modules for Go: it takes OTLP over HTTP and writes it into a file."""
 
+import hashlib
 import http.client
 import json
 import os
@@ -15,6 +16,11 @@ from tests.services.server import Server, ServerError, made_once
 SOURCES = Path(__file__).parent / "collector"
 # Its modules are downloaded and compiled once for each machine.
 BUILD_TIMEOUT_S = 1_800
+
+
+def _digest() -> str:
+    """Other sources are another program."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCES.iterdir()))).hexdigest()[:12]
 
 
 def _build(made: Path) -> None:
@@ -55,7 +61,7 @@ class OpenTelemetryCollector(Server):
         (self.data_dir / "otelcol.yaml").write_text(json.dumps(config))  # JSON is YAML
 
     def command(self):
-        return [str(made_once("otelcol-0.161.0", _build)), f"--config={self.data_dir / 'otelcol.yaml'}"]
+        return [str(made_once(f"otelcol-{_digest()}", _build)), f"--config={self.data_dir / 'otelcol.yaml'}"]
 
     def answers(self):
         connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=5)

@@ -31,18 +31,23 @@ class SparkSink:
         _check_travels(sink)
         self.path = sink.path
         self.options = options
-        self.destination = sink
+        self._sink = sink
         self._store = Store(
             journal_place(sink.journal) if sink.journal else sink.path, options.store_options, options.flush
         )
         self.io = self._store.open()
+
+    @property
+    def destination(self) -> Sink:
+        """What the query has given."""
+        return self._sink
 
     def does_as(self, other: "SparkSink") -> bool:
         """Whether both do the same with their rows, so that they count as one sink.
 
         other: a sink of the same path and application.
         """
-        return (type(self), self.destination, self.options) == (type(other), other.destination, other.options)
+        return (type(self), self._sink, self.options) == (type(other), other._sink, other.options)
 
     def check(self, df: DataFrame) -> None:
         """Raises Misuse when rows with these columns can never be written. Called for each batch, before all else."""
@@ -52,7 +57,7 @@ class SparkSink:
 
         batch: the first batch of the start. emit: takes events. Raises Misuse before anything is written.
         """
-        return self.destination.open(self.io, self.options, batch, fields_of(df, self.path, self.options), emit)
+        return self._sink.open(self.io, self.options, batch, fields_of(df, self.path, self.options), emit)
 
     def rows(self, df: DataFrame, run: Run) -> BatchRows:
         """The rows of one batch, which can write themselves into files."""
