@@ -47,7 +47,7 @@ class JvmMetrics:
     """Keeps gauges of the driver's registry at the values that ``numbers`` returns, by name."""
 
     def __init__(self, spark: SparkSession, numbers: Callable[[], Iterable[tuple[str, float]]], every_ms: int):
-        self._jvm = jvm = jvm_that_calls_back(spark)
+        self._java = jvm = jvm_that_calls_back(spark)
         self._registry = jvm.com.codahale.metrics.MetricRegistry()
         self._gauges: dict[str, Any] = {}
         self._numbers, self._every_s = numbers, max(every_ms, 1) / 1000
@@ -76,7 +76,7 @@ class JvmMetrics:
             for name, value in self._numbers():
                 gauge = self._gauges.get(name)
                 if gauge is None:
-                    gauge = self._jvm.com.codahale.metrics.DefaultSettableGauge(float(value))
+                    gauge = self._java.com.codahale.metrics.DefaultSettableGauge(float(value))
                     self._gauges[name] = self._registry.register(name, gauge)
                 else:
                     gauge.setValue(float(value))
