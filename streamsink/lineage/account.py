@@ -154,6 +154,11 @@ class Account:
             self._ended(event, now_ms)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether no query runs, and nothing is to be told: nothing comes before the next event."""
+        return self._run is None and not self.ready
+
+    @property
     def has_more(self) -> bool:
         """Whether anything was published that is not told."""
         return self._run is not None and self._window.checkpoints > 0

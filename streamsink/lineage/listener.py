@@ -98,14 +98,21 @@ class OpenLineage:
             while len(self._account.ready) > MOST_READY:
                 self._account.ready.popleft()
                 self.dropped += 1
-            is_first = self._thread is None and bool(self._account.ready) and not self._is_closing
-            if is_first:
-                self._thread = threading.Thread(target=self._follow, name="streamsink-lineage", daemon=True)
+            begun = self._thread_for_what_is_ready()
             if self._account.ready or self._account.has_more:
                 self._changed.notify_all()
-        if is_first and self._thread is not None:
+        if begun is not None:
             atexit.register(self._at_exit)
-            self._thread.start()
+            begun.start()
+
+    def _thread_for_what_is_ready(self) -> threading.Thread | None:
+        """A thread to be started. None where there is one, or nothing to be told. A forked child has none of ours."""
+        known = self._thread
+        is_there = known is not None and (known.ident is None or known.is_alive())
+        if is_there or self._is_closing or not (self._account.ready or self._account.has_more):
+            return None
+        self._thread = threading.Thread(target=self._follow, name="streamsink-lineage", daemon=True)
+        return self._thread
 
     @property
     def strangers(self) -> int:
@@ -120,10 +127,14 @@ class OpenLineage:
             self._is_closing = True
             self._changed.notify_all()
             thread = self._thread
-        if thread is None:
-            return True
-        thread.join(timeout_ms / 1000)
-        return not thread.is_alive()
+        if thread is not None:
+            thread.join(timeout_ms / 1000)
+            if thread.is_alive():
+                return False
+        if self._owns_client:
+            self._owns_client = False
+            self._client.close(EXIT_MS / 1000)
+        return True
 
     def _at_exit(self) -> None:
         """What is pending is published first, and told then."""
@@ -145,18 +156,23 @@ class OpenLineage:
         while told is not None:
             self._send(told)
             told = self._next()
-        if self._owns_client:
-            self._client.close(EXIT_MS / 1000)
 
     def _next(self) -> Told | None:
-        """Wait for what is to be told next; None when nothing will come."""
+        """Wait for what is to be told next; None when nothing will come before another query starts, or for ever.
+
+        Then the thread ends: who makes a listener for each start of a query would have a thread of each.
+        """
         with self._changed:
-            while not self._is_closing and not self._account.ready and self._left_ms() > 0:
+            while not (self._is_closing or self._account.is_idle or self._account.ready) and self._left_ms() > 0:
                 left_ms = self._left_ms() if self._account.has_more else None
                 self._changed.wait(left_ms / 1000 if left_ms is not None else None)
             if self._account.ready:
                 return self._account.ready.popleft()
-            return self._account.take(self._clock.now_ms())
+            told = self._account.take(self._clock.now_ms())
+            if told is None and not self._is_closing:
+                self._thread = None
+                atexit.unregister(self._at_exit)
+            return told
 
     def _left_ms(self) -> float:
         """Until what was published may be told."""

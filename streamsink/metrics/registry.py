@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from streamsink.metrics.families import BY_NAME, COUNTER, HISTOGRAM, METRICS, OF_QUERY, SECONDS, Metric
+from streamsink.metrics.families import COUNTER, HISTOGRAM, METRICS, OF_QUERY, SECONDS, Metric
 
 # So many series a metric has at most: a driver that writes thousands of tables must not make thousands of each.
 MOST_SERIES = 1_000
@@ -145,9 +145,3 @@ def _written(label: str) -> str:
     if len(text) <= _LONGEST:
         return text
     return f"{text[:_BEGINNING]}...{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-
-
-def metric_of(name: str) -> Metric:
-    """The metric with this name, with or without prefix and ``_total``. Raises KeyError."""
-    short = name.removeprefix("streamsink_")
-    return BY_NAME[short] if short in BY_NAME else BY_NAME[short.removesuffix("_total")]

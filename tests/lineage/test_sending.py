@@ -118,6 +118,20 @@ def test_the_end_of_the_process_is_told(collector):
     assert "streamsink-lineage" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_a_listener_has_no_thread_when_no_query_runs(collector):
+    """A program may make one for each start of a query; and one that is used again has a thread again."""
+    made = [OpenLineage(config=transport(collector.url)) for _ in range(3)]
+    for start in range(2):
+        for number, lineage in enumerate(made):
+            run = f"{RUN[:-2]}{start}{number}"
+            lineage(admitted(0, kafka(0, 10), run=run))
+            lineage(events.RunEnded(TABLE, APP, run))
+            until(lambda: lineage.sent == 2 * start + 2)
+        until(lambda: not [each for each in threading.enumerate() if each.name == "streamsink-lineage"])
+    assert collector.states == ["START", "COMPLETE"] * 6
+    assert all(lineage.close(WAIT_MS) for lineage in made)
+
+
 @follows("openlineage.option")
 def test_wrong_values(package):
     """They are named when the listener is made, and what is expected is taken."""

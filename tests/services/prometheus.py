@@ -52,7 +52,7 @@ def promtool(*arguments: object, stdin: str = "", folder: Path | None = None) ->
 
 
 class Prometheus(Server):
-    """Scrapes targets every two seconds, and looks at rules each second. targets: ``host:port``; they may be changed."""
+    """Scrapes targets every two seconds, and looks at rules each second. targets: ``host:port``."""
 
     def __init__(self, data_dir: Path, targets: Sequence[str], rules: Sequence[Path] = ()) -> None:
         super().__init__(data_dir)
