@@ -128,7 +128,7 @@ def changed_files(table: Table, seen: Sequence[Seen], most: int = MOST_DELTAS) -
             for meta in table.manifests.list_of(each.delta):
                 for entry in table.manifests.entries_in(meta):
                     (added if entry.kind is FileKind.ADD else deleted).add(entry)
-        except (Corrupt, FileNotFoundError):
+        except (Corrupt, FileNotFoundError, IsADirectoryError, PermissionError):
             continue
         found[each.id] = {
             "added_files": added.files,

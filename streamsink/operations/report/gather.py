@@ -22,6 +22,8 @@ from streamsink.table.table import Table, open_table
 # So much of what has happened, and so many snapshots, writers and findings are listed one by one, the newest ones.
 MOST_HAPPENED, MOST_LISTED, MOST_WRITERS, MOST_FINDINGS, MOST_RECORDS = 100, 20, 8, 50, 20
 _OTHERS = "all others"
+# What reading raises of a value that is not of the kind that it should be: a report tells of damage, and does not end.
+_NOT_READ = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
 # What has no time of its own is sorted where the first one of its kind may have been.
 _WITHOUT_TIME = 0
 
@@ -82,8 +84,11 @@ def _attempt(name: str, look: Callable[[], Any]) -> Any:
     """What a look finds; {"problem": ...} where what it needs is damaged or refused."""
     try:
         return look()
-    except (StreamsinkError, FileNotFoundError) as broken:
+    except (StreamsinkError, FileNotFoundError, IsADirectoryError, PermissionError) as broken:
         return None if name == "marks" else {"problem": str(broken)}
+    except _NOT_READ as broken:
+        said = f"what the table says of it cannot be read ({type(broken).__name__}: {broken})"
+        return None if name == "marks" else {"problem": said}
 
 
 def _summary(table: Table, history: History) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from streamsink.table.table import Table
 MOST_SNAPSHOTS = 10_000
 # Of a distant store so many snapshots are asked for at once.
 _AT_ONCE = 64
+# What is computed with of a state. Nobody else has read the states of older snapshots.
+_NUMBERS = ("sequence", "epoch", "planned_ms")
 # The beginnings of our own commit users that are no query, and what they are to people.
 _CARE = ("streamsink-rollback-", "streamsink-fast-forward-", "streamsink-retire-")
 
@@ -162,12 +164,18 @@ def _publisher(snapshot: Snapshot, path: str) -> tuple[str, Mapping[str, Any] | 
         try:
             value = state_of_text(text)
             told = AppState.told(value)
+            if not all(_is_number(value.get(each, 0)) for each in _NUMBERS):
+                raise Corrupt(f"{path}: its property {key} has no numbers where they belong", kind="snapshot.state")
         except (ValueError, KeyError, TypeError, AttributeError, OSError, zlib.error) as broken:
             raise Corrupt(f"{path}: its property {key} cannot be read", kind="snapshot.state") from broken
         is_it = snapshot.commit_user.startswith(f"{name.partition('@')[0]}-{told.query}")
         if is_it and snapshot.commit_identifier == told.checkpoint_id:
             return name, {**value, "query": told.query}
     return "", None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and abs(value) < 2**63
 
 
 def _writer(snapshot: Snapshot, application: str) -> str:

@@ -26,16 +26,16 @@ def applications(table: Table, seen: Sequence[Seen]) -> list[dict[str, Any]]:
     for name, said in sorted(table.states.read(table.snapshots.latest()).by_application.items()):
         state, last = AppState.from_json(said), newest.get(name)
         topics = [
-            {"topic": each.topic, "source": each.source, "partitions": len(each.next), "next": sum(each.next.values())}
+            {"topic": str(each.topic), "source": each.source, "partitions": len(each.next), "next": sum(each.next.values())}
             for each in state.recorded.topics
         ]
         found.append(
             {
                 "application": name,
-                "checkpoint": state.checkpoint_name,
-                "record": state.sequence,
-                "starts": state.epoch,
-                "query": state.query,
+                "checkpoint": str(state.checkpoint_name),
+                "record": int(state.sequence),
+                "starts": int(state.epoch),
+                "query": str(state.query),
                 "last_snapshot": last.id if last else None,
                 "last_ms": last.time_ms if last else None,
                 "watermark_ms": last.watermark_ms if last else None,
