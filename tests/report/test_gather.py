@@ -11,7 +11,9 @@ from streamsink import maintenance, retire
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.snapshot import OVERWRITE
 from streamsink.operations.report.gather import Wanted, gather, is_ill_at
+from streamsink.operations.report.page import page
 from streamsink.storage.file_io import local_file_io
+from streamsink.table.application_states import PREFIX
 from streamsink.table.table import open_table
 from streamsink.testing.counting import count_calls
 from streamsink.testing.driver import SparkCheckpoint
@@ -113,6 +115,30 @@ def test_a_newest_snapshot_that_is_damaged_is_told_in_each_part_that_needs_it(ro
     document = report_on(root)
     assert "snapshot-3" in document["files"]["problem"] and "snapshot-3" in document["queries"]["problem"]
     assert document["summary"]["newest"] == 2 and is_ill_at(document)
+
+
+@pytest.mark.parametrize("number", [2, 3])
+@pytest.mark.parametrize(
+    ("name", "odd"), [("sequence", None), ("epoch", "x"), ("epoch", []), ("sources", [1]), ("fingerprint", "x")]
+)
+def test_a_state_that_is_no_state_is_told_and_the_rest_is_there(root, number, name, odd):
+    """Whoever edits properties by hand, or a bug of another program: of an older snapshot, and of the newest one."""
+    table = open_table(local_file_io(False), str(root), for_writing=False)
+    properties = dict(table.snapshots.load(number).properties)
+    key = next(each for each in properties if each.startswith(PREFIX))
+    _alter(root, number, properties={**properties, key: json.dumps(json.loads(properties[key]) | {name: odd})})
+    document = report_on(root)
+    assert document["files"]["sum"]["rows"] == 30
+    is_told = number == 2 and name == "sources"  # of older ones nobody reads the positions
+    is_told |= "damaged" in document["history"]["counts"] or "problem" in document["queries"]
+    assert is_told and f'<h1><bdi>{root}' in page(document)
+
+
+@pytest.mark.parametrize("name", ["delta_manifest_list", "base_manifest_list"])
+def test_a_list_without_a_name_is_told_in_its_place(root, name):
+    """Its path is the folder of all lists."""
+    _alter(root, 3, **{name: ""})
+    assert "problem" in report_on(root)["files"]
 
 
 def test_a_manifest_that_is_gone_is_told_in_the_part_on_files(root):

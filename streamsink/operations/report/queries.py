@@ -26,7 +26,8 @@ def applications(table: Table, seen: Sequence[Seen]) -> list[dict[str, Any]]:
     for name, said in sorted(table.states.read(table.snapshots.latest()).by_application.items()):
         state, last = AppState.from_json(said), newest.get(name)
         topics = [
-            {"topic": str(each.topic), "source": each.source, "partitions": len(each.next), "next": sum(each.next.values())}
+            {"topic": str(each.topic), "source": each.source}
+            | {"partitions": len(each.next), "next": sum(each.next.values())}
             for each in state.recorded.topics
         ]
         found.append(
