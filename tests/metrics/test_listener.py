@@ -1,5 +1,6 @@
 """What the metrics say after events, of real batches without Spark where the events matter."""
 
+import errno
 from dataclasses import replace
 
 import pytest
@@ -217,3 +218,34 @@ def test_what_another_exporter_fails_with_keeps_no_number_back():
     metrics(published(1))
     assert value(metrics, "num_records_out") == 10 and value(metrics, "last_published_batch_id") == 1
     assert metrics.registry.value("exporter_errors", "watcher") >= 2
+
+
+@pytest.mark.parametrize("way", [{}, {"publish": "async"}, {"publish_every_batches": 3, "publish_as": "one-snapshot"}])
+def test_rows_are_counted_once_where_a_mark_cannot_be_written(way, caplog):
+    """The disk is full behind the snapshot. Its rows are visible, the next start marks the record and publishes
+    nothing, and the numbers of the process are those of the table."""
+    world, metrics = memory_world(restore="restore-and-continue", **way), Metrics()
+    full = Query(world)
+
+    def fails(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    full.sink.protocol.queue._journal.mark_all = fails
+    with pytest.raises(OSError, match="No space left"):  # of which each way hears at another place
+        full.batch(5)
+        full.batch(7)
+        full.sink.run.commit_up_to_checkpoint(1)
+    world.driver.events.append(events.PublishingFailed(world.driver.root, A, "OSError", "", 1))
+    again = Query(world)
+    again.ends = [5, 7]
+    again.again(0)
+    again.again(1)
+    again.batch(9)
+    again.sink.close()
+    for event in world.driver.events:
+        metrics(event)
+    of = (world.driver.root, A)
+    assert value(metrics, "num_records_out", *of) == len(world.ids()) == 9
+    assert "another writer" not in caplog.text  # there is none
+    assert value(metrics, "committables", *of) == value(metrics, "successful_committables", *of) == 3
+    assert value(metrics, "pending_committables", *of) == 0

@@ -185,9 +185,18 @@ class PublishQueue:
         return self._committer.publish(unit, expect=expect, restored=restored, fence=fence)
 
     def mark(self, done: Sequence[Done], took: Took, *, soon: bool = False) -> None:
-        """These units are visible: the journal marks their records (soon: as there), and the batch function is told."""
+        """These units are visible: the journal marks their records (soon: as there), and the batch function is told.
+
+        Listeners are told also where marking fails: the start that marks them does not know that nobody was.
+        """
         path, application = self._to.path, self._options.application
-        self._journal.mark_all([(record, mine[2].where) for mine in done for record in mine[1]], soon=soon)
+        try:
+            self._journal.mark_all([(record, mine[2].where) for mine in done for record in mine[1]], soon=soon)
+        except BaseException:
+            for each in done:
+                left = [e for e in self.pending() if e.committable.state.sequence > each[0].state.sequence]
+                self._emit(published_event(path, application, each, len(left), took))
+            raise
         for each in done:
             if each[2].base_replaced:
                 self._emit(events.SnapshotReplaced(path, application, each[2].snapshot_id - 1, ()))

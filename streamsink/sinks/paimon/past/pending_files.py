@@ -56,6 +56,12 @@ class PendingFiles:
         ]
         if len(kept) == len(payloads):
             return committable
+        log.warning(
+            "%s: rows of record %d are in the table, by a snapshot that another writer's replaced: its state is "
+            "published again",
+            self._table.root,
+            committable.state.sequence,
+        )
         published = {f.final for name, mine in self._in_the_table.items() for f in mine}
         files = tuple(f for f in committable.files if f.final not in published)
         if not kept:
@@ -78,13 +84,6 @@ class PendingFiles:
         files = {os.path.basename(m["final"]): c.files for c in self._records for m in staged_manifests(c)}
         found = {name: files[name] for name, added in self.added.items() if seen.issuperset(added)}
         found |= {name: files[name] for name in files.keys() - self.added.keys() if self._outlived(files[name])}
-        if found:
-            log.warning(
-                "%s: %d pending records are in the table, by a snapshot that another writer's replaced: their state is "
-                "published again",
-                self._table.root,
-                len(found),
-            )
         return found
 
     def _outlived(self, files: Sequence[StagedFile]) -> bool:
