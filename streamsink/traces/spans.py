@@ -77,6 +77,11 @@ class _Query:
     batches: dict[int, _Batch] = field(default_factory=dict)
     recorded: dict[int, Any] = field(default_factory=dict)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to remember of it."""
+        return self.restoring is None and self.start is None and not self.batches and not self.recorded
+
 
 class Traces:
     """A listener for any number of queries of a driver. Any thread may call it."""
@@ -97,7 +102,8 @@ class Traces:
         """Make the spans that end with this event."""
         now_ns = self._clock.now_ns()
         with self._lock:
-            query = self._queries.setdefault((event.table, event.application), _Query())
+            of = (event.table, event.application)
+            query = self._queries.setdefault(of, _Query())
             if isinstance(event, events.Claimed):
                 self._make_start(query, event)
                 query.restoring = []
@@ -120,6 +126,8 @@ class Traces:
             elif isinstance(event, events.RunEnded):
                 self._make_start(query, event)
                 query.batches.clear()
+            if query.is_empty:  # a driver may see any number of queries
+                del self._queries[of]
 
     # -- steps of a batch ----------------------------------------------------------------------------------------------
 

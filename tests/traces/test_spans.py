@@ -198,3 +198,15 @@ def test_the_package_is_missing(monkeypatch):
     with pytest.raises(Misuse) as refused:
         Traces()
     advice(refused.value, "opentelemetry.package").says("pip install 'streamsink[opentelemetry]'")
+
+
+def test_of_queries_that_have_ended_nothing_is_remembered(recorder):
+    """Nor of those that only Spark tells of."""
+    traces = Traces(recorder.provider)
+    for number in range(100):
+        table = f"/lake/t{number}"
+        traces(events.Claimed(table, A, 1))
+        traces(events.Restored(table, A, (), (), 1.0))
+        traces(events.RunEnded(table, A, "r"))
+        traces(events.SparkQueryEnded("", f"q{number}", "q", "r", False))
+    assert not traces._queries
