@@ -38,7 +38,7 @@ def observed(spark, folder: Path, sizes: Sizes) -> list[Table | Goal]:
     return [
         Table("What listeners take of a micro-batch", ("listener", "events", "microseconds a batch"), rows, note),
         Table("What a scrape takes, in a thread of its own", ("metrics of", "lines", "ms"), scrapes),
-        at_most("metrics and log: ms a micro-batch", of_all, _MOST_MS),
+        at_most("metrics and log: time of a micro-batch", of_all, _MOST_MS, "{:.2f} ms"),
     ]
 
 

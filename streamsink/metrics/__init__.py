@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
-    from streamsink.spark.gateway.jvm_metrics import JvmMetrics
+    from streamsink.spark.jvm_metrics import JvmMetrics
 
 ALERTS = Path(__file__).with_name("prometheus-alerts.yml")
 DASHBOARD = Path(__file__).with_name("grafana-dashboard.json")
@@ -62,6 +62,6 @@ def spark_metrics(spark: "SparkSession", metrics: Metrics, every_ms: int = 10_00
     They are gauges of the source ``streamsink``, with the names of ``flat``. A thread hands them over. Returns what
     ``close`` stops.
     """
-    from streamsink.spark.gateway.jvm_metrics import JvmMetrics
+    from streamsink.spark.jvm_metrics import JvmMetrics
 
     return JvmMetrics(spark, functools.partial(flat, metrics), every_ms)

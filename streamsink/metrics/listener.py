@@ -121,7 +121,7 @@ class Metrics:
 
     def _admitted(self, event: events.BatchAdmitted, query: _Query, of: Labels) -> None:
         query.watermark_ms = event.watermark_ms if event.watermark_ms is not None else query.watermark_ms
-        if event.planned_ms:
+        if event.planned_ms and event.verdict != "skip":  # which is visible already, or was told as pending
             query.planned_ms[event.checkpoint_id] = event.planned_ms
             if len(query.planned_ms) > _MOST_PLANNED:
                 del query.planned_ms[next(iter(query.planned_ms))]

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from streamsink.metrics.families import BY_NAME, COUNTER, HISTOGRAM, METRICS, OF_QUERY, SECONDS, Metric
+from streamsink.metrics.families import COUNTER, HISTOGRAM, METRICS, OF_QUERY, SECONDS, Metric
 
 # So many series a metric has at most: a driver that writes thousands of tables must not make thousands of each.
 MOST_SERIES = 1_000
@@ -103,11 +103,6 @@ class Registry:
             found = self._observed[name].get(labels)
             return found.copy() if found is not None else None
 
-    def remove(self, name: str, labels: Labels) -> None:
-        """Forget a gauge that has no value any more. Idempotent."""
-        with self.lock:
-            self._numbers[name].pop(labels, None)
-
     def collect(self) -> list[Family]:
         """All metrics that have a value, at one instant."""
         with self.lock:
@@ -125,9 +120,3 @@ class Registry:
             return short
         self._numbers["series_folded"][()] = self._numbers["series_folded"].get((), 0.0) + 1
         return (OTHER,) * len(labels)
-
-
-def metric_of(name: str) -> Metric:
-    """The metric with this name, with or without prefix and ``_total``. Raises KeyError."""
-    short = name.removeprefix("streamsink_")
-    return BY_NAME[short] if short in BY_NAME else BY_NAME[short.removesuffix("_total")]

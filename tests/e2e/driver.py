@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 from streamsink.events import Event
@@ -26,7 +25,7 @@ def say(**line) -> None:
 
 
 def to_line(event: Event) -> None:
-    say(event=type(event).__name__, **asdict(event))
+    say(event=type(event).__name__, table=event.table, application=event.application, **event.said())
 
 
 def session(conf: dict):

@@ -211,6 +211,8 @@ def deaf(listener) -> Iterator[None]:
 
 
 ACCIDENTS = (stuck, fenced, replaced, lost_checkpoint, letters, contended, pressed, behind, deaf)
+# Those whose counters are there before anything goes wrong.
+TABLES = [f"lake/{name}" for name in "stuck fenced replaced lost letters contended pressed deaf".split()]
 
 
 def _until(holds: Callable[[], bool]) -> None:

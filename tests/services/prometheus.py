@@ -52,7 +52,7 @@ def promtool(*arguments: object, stdin: str = "", folder: Path | None = None) ->
 
 
 class Prometheus(Server):
-    """Scrapes targets each second, and looks at rules as often. targets: ``host:port``; they may be changed."""
+    """Scrapes targets every two seconds, and looks at rules each second. targets: ``host:port``."""
 
     def __init__(self, data_dir: Path, targets: Sequence[str], rules: Sequence[Path] = ()) -> None:
         super().__init__(data_dir)
@@ -66,7 +66,7 @@ class Prometheus(Server):
     def prepare(self):
         scrape = {"job_name": "streamsink", "static_configs": [{"targets": self.targets}]}
         config = {
-            "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+            "global": {"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "1s"},
             "scrape_configs": [scrape],
             "rule_files": self._rules,
         }

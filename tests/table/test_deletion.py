@@ -50,6 +50,7 @@ ALLOWED = {
     "streamsink/sinks/manifest_log.py:sweep": "temporary files of tries whose record is published",
     "streamsink/commands/sinks_retired.py:retire_of_sink": "a whole journal, whose application is retired on purpose",
     "streamsink/sinks/manifest_log.py:forget": "notes of an application that is retired, on purpose only",
+    "streamsink/metrics/exporting.py:_write": "the temporary file of metrics that could not be written",
     # Compaction, whose new files nothing names before its commit.
     "streamsink/compaction/attempts.py:_delete": "announcements and notes of attempts of which nothing is left",
     "streamsink/compaction/attempts.py:_delete_temporary": "what creations of these have left that died long ago",

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, Observation, SparkSession
 
 from streamsink.clock import Clock
@@ -165,6 +166,13 @@ def check_batch_id(df: DataFrame, batch_id: int, table: str) -> None:
 def same_rows(one: DataFrame, other: DataFrame) -> bool:
     """Whether both DataFrames are the same computation over the same batch."""
     return one is other or one.sameSemantics(other)
+
+
+def jvm_that_calls_back(spark: SparkSession) -> Any:
+    """The JVM of the driver, which can call objects of Python that it is given."""
+    start: Any = ensure_callback_server_started
+    start(spark.sparkContext._gateway)
+    return spark.sparkContext._jvm
 
 
 def start_id(df: DataFrame, run: str) -> str:

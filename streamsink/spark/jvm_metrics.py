@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from streamsink.events import log
+from streamsink.spark.gateway.running import jvm_that_calls_back
 
 SOURCE = "streamsink"
 _PATIENCE_S = 10.0
@@ -47,11 +47,7 @@ class JvmMetrics:
     """Keeps gauges of the driver's registry at the values that ``numbers`` returns, by name."""
 
     def __init__(self, spark: SparkSession, numbers: Callable[[], Iterable[tuple[str, float]]], every_ms: int):
-        context = spark.sparkContext
-        jvm: Any = context._jvm
-        self._jvm = jvm
-        start: Any = ensure_callback_server_started
-        start(context._gateway)
+        self._java = jvm = jvm_that_calls_back(spark)
         self._registry = jvm.com.codahale.metrics.MetricRegistry()
         self._gauges: dict[str, Any] = {}
         self._numbers, self._every_s = numbers, max(every_ms, 1) / 1000
@@ -80,7 +76,7 @@ class JvmMetrics:
             for name, value in self._numbers():
                 gauge = self._gauges.get(name)
                 if gauge is None:
-                    gauge = self._jvm.com.codahale.metrics.DefaultSettableGauge(float(value))
+                    gauge = self._java.com.codahale.metrics.DefaultSettableGauge(float(value))
                     self._gauges[name] = self._registry.register(name, gauge)
                 else:
                     gauge.setValue(float(value))
