@@ -7,8 +7,10 @@ from streamsink.databases import DatabaseSink
 from streamsink.errors import Misuse, Retryable
 from streamsink.lineage import OpenLineage
 from streamsink.sink import FanOut, FileSink, PaimonTable, to_sink
+from streamsink.spark.query import ended
 from tests.e2e.harness import assert_each_once
 from tests.lineage.collector import transport
+from tests.lineage.test_sending import until
 
 pytestmark = pytest.mark.spark
 IN_TURN = pytest.mark.in_turn("queries whose lineage is told", 2)
@@ -218,3 +220,18 @@ def test_a_restart(spark, ground, collector):
     assert sum(rows_of(out) for event in collector.events for out in event["outputs"]) == len(expected)
     read = [into["inputFacets"] for event in collector.events for into in event["inputs"] if into["inputFacets"]]
     assert sum(each["inputStatistics"]["fileCount"] for each in read) == 3
+
+
+@IN_TURN
+def test_a_query_that_nobody_waits_for(spark, ground, collector, monkeypatch):
+    """Its end is noticed beside it: without the supervisor, and without a call of the sink's close."""
+    monkeypatch.setattr(ended, "LOOK_MS", 50)
+    ground.add_files(0, 1)
+    lineage = listener(collector)
+    sink = streamsink.to_table(ground.table, listener=lineage, flush=False)
+    writer = files(spark, ground).writeStream.foreachBatch(sink).option("checkpointLocation", ground.checkpoint)
+    writer.trigger(availableNow=True).start().awaitTermination()
+    until(lambda: "COMPLETE" in collector.states)
+    assert lineage.close(30_000) and collector.refused == [] and lineage.dropped == 0
+    sink.close()
+    assert collector.states.count("COMPLETE") == 1
