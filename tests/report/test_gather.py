@@ -11,7 +11,9 @@ from streamsink import maintenance, retire
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.snapshot import OVERWRITE
 from streamsink.operations.report.gather import Wanted, gather, is_ill_at
+from streamsink.operations.report.page import page
 from streamsink.storage.file_io import local_file_io
+from streamsink.table.application_states import PREFIX
 from streamsink.table.table import open_table
 from streamsink.testing.counting import count_calls
 from streamsink.testing.driver import SparkCheckpoint
@@ -113,6 +115,18 @@ def test_a_newest_snapshot_that_is_damaged_is_told_in_each_part_that_needs_it(ro
     document = report_on(root)
     assert "snapshot-3" in document["files"]["problem"] and "snapshot-3" in document["queries"]["problem"]
     assert document["summary"]["newest"] == 2 and is_ill_at(document)
+
+
+def test_a_state_that_was_altered_is_told_and_the_rest_is_there(root):
+    """It is JSON, and lacks what it should say."""
+    table = open_table(local_file_io(False), str(root), for_writing=False)
+    [(key, text)] = [each for each in table.snapshots.latest().properties.items() if each[0].startswith(PREFIX)]
+    state = {name: value for name, value in json.loads(text).items() if name != "sequence"}
+    _alter(root, 3, properties={key: json.dumps(state)})
+    document = report_on(root)
+    assert "sequence" in document["queries"]["problem"] and is_ill_at(document)
+    assert _kinds(document)["damaged"] == 1 and document["files"]["sum"]["files"] == 9
+    assert "not in a form that is known here" in page(document)
 
 
 def test_a_manifest_that_is_gone_is_told_in_the_part_on_files(root):

@@ -22,6 +22,8 @@ from streamsink.table.table import Table, open_table
 # So much of what has happened, and so many snapshots, writers and findings are listed one by one, the newest ones.
 MOST_HAPPENED, MOST_LISTED, MOST_WRITERS, MOST_FINDINGS, MOST_RECORDS = 100, 20, 8, 50, 20
 _OTHERS = "all others"
+# What reading a record ends with that is JSON and says something else than it should, because it was altered.
+_ODD = (KeyError, TypeError, ValueError, AttributeError)
 # What has no time of its own is sorted where the first one of its kind may have been.
 _WITHOUT_TIME = 0
 
@@ -84,6 +86,9 @@ def _attempt(name: str, look: Callable[[], Any]) -> Any:
         return look()
     except (StreamsinkError, FileNotFoundError) as broken:
         return None if name == "marks" else {"problem": str(broken)}
+    except _ODD as odd:
+        problem = f"What is recorded of this is not in a form that is known here ({type(odd).__name__}: {odd})"
+        return None if name == "marks" else {"problem": problem}
 
 
 def _summary(table: Table, history: History) -> dict[str, Any]:
