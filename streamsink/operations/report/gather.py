@@ -125,9 +125,10 @@ def _history(history: History, happened: Sequence[Any]) -> dict[str, Any]:
         "scale": scale.to_json(),
         "kinds": {kind: [part.count(kind) for part in by_kind] for kind in kinds},
         "writers": {writer: [part.count(writer) for part in by_writer] for writer in writers},
-        "restarts": [sum(e.kind == "restart" for e in part) for part in scale.grouped(marked)],
-        "accidents": [sum(e.kind != "restart" for e in part) for part in scale.grouped(marked)],
+        "restarts": [sum(e.times for e in part if e.kind == "restart") for part in scale.grouped(marked)],
+        "accidents": [sum(e.times for e in part if e.kind != "restart") for part in scale.grouped(marked)],
         "counts": counts(happened),
+        "events": len(happened),
         "happened": [asdict(each) for each in happened[-MOST_HAPPENED:]],
         "listed": [_listed(each) for each in seen[-MOST_LISTED:]],
     }
