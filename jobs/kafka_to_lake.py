@@ -9,7 +9,7 @@ from support.ending import Ending
 from support.generated import GeneratedOrders, generated
 from support.places import Places
 from support.progress import Progress, say
-from support.report import close, commands_for
+from support.report import close, commands_for, report_of
 from support.topic import KafkaOrders, Topic, TopicError
 
 import streamsink
@@ -29,7 +29,9 @@ def main() -> int:
     if not chaos.is_life():
         say(f"table       {places.table}\ncheckpoint  {places.checkpoint}\nSpark's log {places.log}")
     if args.chaos:
-        return chaos.run(args, places)
+        code = chaos.run(args, places)
+        say(report_of(places))
+        return code
     arm_from_env()  # It does nothing except under --chaos.
     spark = session.quiet("kafka_to_lake", places.log)
     if args.brokers:
@@ -50,6 +52,8 @@ def main() -> int:
     outcome = source.outcome(streamsink.read(spark, places.table, **store), interrupted_after)
     code = close(outcome, progress)
     say(commands_for(places.table))
+    if not chaos.is_life():
+        say(report_of(places, args.store_options))
     return code
 
 

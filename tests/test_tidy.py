@@ -40,7 +40,7 @@ ROOMS = [
     ["sinks.paimon", "sinks.databases", "sinks.kafka", "sinks.delta", "sinks.iceberg"],
     ["commands", "sinks.fan_out"],
     ["operations"],
-    ["operations.letters"],
+    ["operations.letters", "operations.report"],
     ["spark.gateway"],
     ["spark"],
     ["spark.rows"],

@@ -24,7 +24,7 @@ if sys.version_info < (3, 10):  # noqa: UP036  said before anything fails
 # The checkout, for `tools`; this folder's own entry does no harm.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tools import cds, jars, java, sparkconf, venvs  # noqa: E402
+from tools import cds, chromium, jars, java, sparkconf, venvs  # noqa: E402
 from tools.common import ROOT, SetupError, checkout_cache, say, write_atomically  # noqa: E402
 
 
@@ -68,11 +68,13 @@ def test_environment() -> tuple[str, java.Java, dict[str, str]]:
     """
     with ThreadPoolExecutor() as pool:
         pypaimon = pool.submit(venvs.ensure_pypaimon)
+        browser = pool.submit(chromium.prepare)
         python, found = prepare("test")
         test_conf = pool.submit(sparkconf.test_conf, python)
         for kind in ("broker", "hdfs", "s3proxy"):
             jars.jars(kind, python)
         conf = test_conf.result()
+        browser.result()
     conf_file = checkout_cache() / f"{Path(python).parent.parent.name}-spark-conf.json"
     write_atomically(conf_file, json.dumps(conf, indent=1))
     env = child_environment(python, found) | {

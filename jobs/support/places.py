@@ -16,11 +16,12 @@ class Places:
     The checkpoint stands beside the warehouse, so that nobody deletes one by accident with the other.
 
     log: on this machine's disk, also when the other two are not. A driver on another machine needs none of what is
-    there."""
+    there. page: of the report, beside it."""
 
     table: str
     checkpoint: str
     log: Path
+    page: Path
 
     @classmethod
     def of(cls, warehouse: str, name: str) -> "Places":
@@ -29,7 +30,8 @@ class Places:
         above, _, last = root.rpartition("/")
         checkpoint = f"{above}/ckpt/{last}/{name}"
         beside = Path(name).name if is_uri(root) else checkpoint
-        return cls(f"{root}/{name}", checkpoint, Path(f"{beside}.spark.log").absolute())
+        log, page = (Path(f"{beside}.{what}").absolute() for what in ("spark.log", "report.html"))
+        return cls(f"{root}/{name}", checkpoint, log, page)
 
     def newest_batch(self) -> int | None:
         """The newest batch that Spark has planned.

@@ -2,9 +2,17 @@
 
 import os
 import shlex
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from streamsink.errors import StreamsinkError
+from streamsink.operations.report.gather import gather
+from streamsink.operations.report.page import page
+from streamsink.operations.report.written import write
+from streamsink.storage.stores import store_of
+from support.places import Places
 from support.progress import Progress, say
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -48,6 +56,16 @@ def commands_for(table: str) -> str:
     by_make = "MAKELEVEL" in os.environ
     looks = [make.format(shlex.quote(each)) if by_make else f"streamsink {each}" for each in words]
     return "\n".join(["look at the table:", *(f"  {each}" for each in looks)])
+
+
+def report_of(places: Places, store_options: Mapping[str, str] | None = None) -> str:
+    """Write the report's page, and return the command that opens it. A report that cannot be made fails no job."""
+    store = store_of(places.table, store_options)
+    try:
+        write(str(places.page), page(gather(store.open(), store.root)))
+    except (StreamsinkError, OSError) as failed:
+        return f"there is no report: {failed}"
+    return f"open the report:\n  {shlex.quote(sys.executable)} -m webbrowser {places.page.as_uri()}"
 
 
 def _closing_table(outcome: Outcome, more: dict[str, str]) -> str:

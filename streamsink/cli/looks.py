@@ -1,13 +1,15 @@
-"""Commands that look at a table: its snapshots, files and partitions. They read metadata only."""
+"""Commands that look at a table: its snapshots, files and partitions, and all of it in a page. Metadata only."""
 
+import dataclasses
 import os
+import pathlib
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import click
 
-from streamsink.cli.frame import At, command, of_path, watched
-from streamsink.cli.output import Answer, Rows, when
+from streamsink.cli.frame import At, command, of_path, progress, watched
+from streamsink.cli.output import FINDINGS, RIGHT, Answer, Rows, when
 from streamsink.table.layout import Layout
 from streamsink.table.snapshots import Snapshots
 
@@ -115,6 +117,54 @@ def partitions(at: At, snapshot: int | None) -> Answer:
         {"table": table.root, "snapshot": number, "partitions": listed},
         [head, *([Rows("", columns, shown)] if shown else [])],
     )
+
+
+@command(
+    "report",
+    """
+    $ streamsink report lake/shop.db/orders
+    $ streamsink report lake/shop.db/orders --out orders.html --branch work
+    $ streamsink report lake/shop.db/orders --no-findings --json
+    """,
+    exits="1 when something is damaged, or a command is to be run, as for doctor",
+)
+@of_path()
+@click.option("--out", metavar="FILE", type=click.Path(dir_okay=False), help="The page; else NAME-report.html, here.")
+@click.option("--branch", metavar="NAME", help="Of this branch of the table.")
+@click.option(
+    "--snapshots",
+    type=click.IntRange(1),
+    default=10_000,
+    show_default=True,
+    help="Read at most so many, the newest. One file each.",
+)
+@click.option("--no-findings", is_flag=True, help="Do not look for what is wrong, which asks for each file.")
+def report(at: At, out: str | None, branch: str | None, snapshots: int, no_findings: bool) -> Answer:
+    """Write one HTML page about the table at PATH, which stands alone: for a browser, a mail, or a ticket.
+
+    It has snapshots over time, restarts and accidents, latency of commits, rows and bytes of batches, file sizes,
+    partitions, positions, pending work, maintenance, and what doctor finds. With --json its data are printed, and a
+    page is written only to --out. FILE may be an older page, and no other file. docs/REPORT.md has the names of the
+    JSON.
+    """
+    from streamsink.operations.report.gather import Wanted, gather, is_ill_at
+    from streamsink.operations.report.page import page
+    from streamsink.operations.report.written import default_name, is_replaceable, write
+
+    at = at if branch is None else dataclasses.replace(at, root=Layout(Layout(at.root).main).branch_root(branch))
+    to_file = out is not None or not click.get_current_context().params["as_json"]
+    file = out if out is not None else default_name(at.root)
+    if to_file and not is_replaceable(file):
+        raise click.BadParameter(f"{file} is there, and is no report. Nothing was written", param_hint="--out")
+    document = gather(at.store.open(), at.root, Wanted(snapshots, not no_findings), progress)
+    code = FINDINGS if is_ill_at(document) else RIGHT
+    if not to_file:
+        return Answer(document, code=code)
+    written = write(file, page(document, at.typed))
+    summary, found = document["summary"], document["findings"]
+    said = f"{file}: {written:,} bytes about {summary['read']:,} snapshots, {summary['rows']:,} rows"
+    ills = "" if found is None else f"; {found['count'] or 'no'} finding{'' if found['count'] == 1 else 's'}"
+    return Answer(document, [said + ills, f"open it: {pathlib.Path(os.path.abspath(file)).as_uri()}"], code)
 
 
 def _open(at: At) -> "Table":

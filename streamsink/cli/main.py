@@ -27,6 +27,7 @@ COMMANDS = {
     "positions": _Entry("queries", _LOOK, "How far each query has come."),
     "pending": _Entry("queries", _LOOK, "What is recorded in the journals and not published yet."),
     "offsets": _Entry("queries", _LOOK, "Where a new checkpoint of a Kafka query begins."),
+    "report": _Entry("looks", _LOOK, "One page about a table, for a browser."),
     "verify": _Entry("checks", _CHECK, "Look whether a table is whole, down to its files."),
     "doctor": _Entry("checks", _CHECK, "What is wrong, in sentences, each with the command that mends it."),
     "recover": _Entry("mending", _MEND, "Publish what a dead query has left pending, or give it up."),

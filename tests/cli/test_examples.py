@@ -15,7 +15,7 @@ _FOUND = (0, 1)
 # It takes seconds: ``make soak`` runs it, the gate another one of the same command.
 LONG = ("$ streamsink demo --kill-at commit.published --json",)
 # They make something new, and delete nothing.
-AT_ONCE = ("$ streamsink tag create", "$ streamsink branch create")
+AT_ONCE = ("$ streamsink tag create", "$ streamsink branch create", "$ streamsink report")
 EXAMPLES = [
     pytest.param(line, marks=[pytest.mark.soak] if line in LONG else [])
     for command in cli_page.commands()

@@ -25,6 +25,12 @@ def test_a_dead_query_on_a_store_is_looked_at_and_recovered(kind, request, tmp_p
     assert said("snapshots", *given)["retained"] == 3
     [journal] = said("pending", *given)["journals"]
     assert [each["rows"] for each in journal["pending"]] == [PENDING - PUBLISHED[-1]]
+    page = tmp_path / "page.html"
+    report = said("report", *given, "--no-findings", "--out", str(page))
+    assert report["summary"]["rows"] == PUBLISHED[-1] and report["pending"][0]["count"] == 1
+    shown = page.read_text()
+    assert root in shown and str(settings) in shown, "the commands in it reach the store, too"
+    assert made.options.get("s3.secret-key", "a secret") not in shown
     assert said("unlock", *given, "-a", "streamsink", "--yes")["state"] == "free"
     [finding] = said("doctor", *given, code=1)["findings"]
     program, *typed = shlex.split(finding["command"])

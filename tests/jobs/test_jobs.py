@@ -11,6 +11,7 @@ import uuid
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pyarrow.compute as pc
 import pytest
@@ -77,12 +78,13 @@ def check(counts: dict[str, int], given_as: str, expected: int) -> None:
     assert counts["duplicates"] == counts["lost"] == 0
 
 
-def check_chaos(job: Job, kills: int, name: str, *to: str) -> None:
-    """Run the job while drivers of it are killed at so many steps: each event is there once."""
+def check_chaos(job: Job, kills: int, name: str, *to: str) -> str:
+    """Run the job while drivers of it are killed at so many steps: each event is there once. Returns what it says."""
     size = ("--events", str(EVENTS_OF_CHAOS), "--rows-per-batch", "250")
     counts, said = job.closing(name, "--chaos", "--kills", str(kills), *size, *to)
     check(counts, "events generated", EVENTS_OF_CHAOS)
     assert re.findall(r"^KILLED +at (\S+) in batch \d+$", said, re.MULTILINE) == STEPS[:kills]
+    return said
 
 
 def check_rows(table: Path, events: int) -> None:
@@ -132,10 +134,24 @@ def test_the_embedded_run_ends_by_itself_and_a_second_one_goes_on_where_it_ended
     counts, _ = job.closing("kafka_to_lake.py", "--events", "1500", "--rows-per-batch", "1500")
     check(counts, "events generated", EVENTS + 1500)
     check_rows(job.folder / "lake/shop.db/orders", EVENTS + 1500)
-    looks = [shlex.split(line) for line in said.partition("look at the table:\n")[2].splitlines()]
+    looks, _, opens = said.partition("look at the table:\n")[2].partition("open the report:\n")
+    looks = [shlex.split(line) for line in looks.splitlines()]
     assert [look[1] for look in looks] == ["snapshots", "files", "partitions", "positions", "doctor"]
     for program, *look in looks:
         assert program == "streamsink" and run(*look).stdout, "as printed, from another folder than the job's"
+    assert "orders" in opened_by(opens, job.folder) and len(opens.splitlines()) == 1
+
+
+def opened_by(line: str, folder: Path) -> str:
+    """The page that the line opens which a job ends with, as it is printed. The browser is a script here."""
+    script, seen = folder / "browser", folder / "seen"
+    script.write_text(f'#!/bin/sh\nprintf %s "$1" > {shlex.quote(str(seen))}\n')
+    script.chmod(0o755)
+    env = os.environ | {"BROWSER": f"{shlex.quote(str(script))} %s"}
+    subprocess.run(["bash", "-c", line], env=env, check=True, cwd="/")
+    url = urlsplit(seen.read_text())
+    assert url.scheme == "file"
+    return Path(unquote(url.path)).read_text()
 
 
 def test_the_looks_at_the_end_of_make_run_are_typed_in_any_folder(tmp_path):
@@ -158,7 +174,9 @@ def test_the_looks_at_the_end_of_make_run_are_typed_in_any_folder(tmp_path):
 @pytest.mark.in_turn("jobs", 1)
 @KILLS
 def test_chaos_kills_the_driver_at_named_steps_and_nothing_is_lost_or_doubled(job, kills):
-    check_chaos(job, kills, "kafka_to_lake.py")
+    said = check_chaos(job, kills, "kafka_to_lake.py")
+    opened = opened_by(said.splitlines()[-1], job.folder)
+    assert "was started again before snapshot" in opened and "Nothing is wrong" in opened
 
 
 @pytest.mark.slow

@@ -45,6 +45,7 @@ ALLOWED = {
     "streamsink/storage/file_io.py": "the contract itself, and the temporary file of the call that made it",
     "streamsink/locks/locked_file_io.py": "hands the calls on",
     "streamsink/commands/branches.py:delete_branch": "a branch and the tag that kept it, on purpose only",
+    "streamsink/operations/report/written.py:write": "the temporary file of the page that this very call writes",
     # Sinks that keep files of their own.
     "streamsink/sinks/file_writing.py:abort": "the file of this very writer, which no record names",
     "streamsink/sinks/manifest_log.py:sweep": "temporary files of tries whose record is published",

@@ -115,9 +115,28 @@ class ExpiryPlan:
 
 def plan(table: Table, retention: Retention, needing: Needing, now_ms: int | None = None) -> ExpiryPlan:
     """What expires now. Changes nothing. Raises Corrupt, naming the file, where what must stay cannot be read."""
+    chosen, needed = choose(table, retention, needing, now_ms)
+    if not chosen.snapshots:
+        return chosen
+    last = table.snapshots.load(chosen.first_kept)
+    if last is None:
+        return replace(chosen, snapshots=(), first_kept=chosen.snapshots[0])
+    doomed = [found for number in chosen.snapshots if (found := table.snapshots.load(number)) is not None]
+    removal, notes = _removal(table, doomed, last, needed.files)
+    gone = tuple(each.id for each in doomed)
+    return replace(chosen, snapshots=gone, removal=removal, notes=(*chosen.notes, *notes))
+
+
+def choose(
+    table: Table, retention: Retention, needing: Needing, now_ms: int | None = None
+) -> tuple[ExpiryPlan, Needed]:
+    """(the snapshots that expire now, without their files; what is needed). Raises as ``plan``.
+
+    This reads few snapshots. To know which files go with them, ``plan`` reads the manifests of all that stay.
+    """
     ids, newest = table.snapshots.ids(), table.snapshots.latest()
     if not ids or newest is None:
-        return ExpiryPlan(table.root, (), 0, "it has no snapshot")
+        return ExpiryPlan(table.root, (), 0, "it has no snapshot"), Needed()
     ids = [number for number in ids if number <= newest.id]
     end, held = _end(table, retention, ids, Clock().now_ms() if now_ms is None else now_ms)
     needed, kept = _needed(table, newest, needing()), tuple[str, ...]()
@@ -125,13 +144,8 @@ def plan(table: Table, retention: Retention, needing: Needing, now_ms: int | Non
         if needed.since <= ids[0] and end - ids[0] >= retention.limit:
             kept = (f"{end - ids[0]} snapshots from {ids[0]} on, or more, would expire, and stay: {needed.why}",)
         end, held = needed.since, needed.why
-    going, first = [number for number in ids if number < end], next(number for number in ids if number >= end)
-    last = table.snapshots.load(first)
-    if not going or last is None:
-        return ExpiryPlan(table.root, (), ids[0], held, notes=kept)
-    doomed = [found for number in going if (found := table.snapshots.load(number)) is not None]
-    removal, notes = _removal(table, doomed, last, needed.files)
-    return ExpiryPlan(table.root, tuple(s.id for s in doomed), first, held, removal, (*kept, *notes))
+    going, first = tuple(number for number in ids if number < end), next(number for number in ids if number >= end)
+    return ExpiryPlan(table.root, going, first if going else ids[0], held, notes=kept), needed
 
 
 def expire(table: Table, retention: Retention, needing: Needing) -> ExpiryPlan:
