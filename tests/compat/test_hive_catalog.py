@@ -13,7 +13,7 @@ from streamsink.format.types import parse_ddl, parse_type
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import create_table
 from tests.catalogs.world import WIDE, Query, found
-from tests.compat.hive_side import JavaHive
+from tests.compat.java_catalogs import java_hive
 
 pytestmark = [pytest.mark.spark, pytest.mark.compat]
 
@@ -62,7 +62,7 @@ def schema_of(ddl, partition_by=(), options=None, comment=None) -> TableSchema:
 def test_the_entry_is_the_one_that_java_makes(java, uri, tmp_path, schema, kind):
     """Also what nobody looks at: flags, retention, owner, and the parameters of the class that reads it."""
     database = f"d{uuid.uuid4().hex[:12]}"
-    theirs = JavaHive(java, uri, str(tmp_path), table__type=kind)
+    theirs = java_hive(java, uri, tmp_path, kind)
     theirs.create(database, "theirs", schema)
     root = f"{tmp_path}/{database}.db/ours"
     create_table(local_file_io(False), root, schema)
@@ -85,7 +85,7 @@ def test_java_finds_the_table_by_its_name_and_would_write_nothing_else(java, uri
     query.run(3)
     query.writing(WIDE)
     query.run(3, 5)
-    theirs = JavaHive(java, uri, str(tmp_path))
+    theirs = java_hive(java, uri, tmp_path)
     assert theirs.location(query.database, "orders").removeprefix("file:") == query.root
     assert theirs.columns(query.database, "orders") == ["id", "part", "Note"]
     assert sorted(row[0] for row in java.read(query.root)) == list(range(5))
@@ -103,7 +103,7 @@ def test_what_java_changes_in_the_catalog_is_not_changed_again(java, uri, tmp_pa
     query = Query(tmp_path, uri)
     driven = query.start()
     query.batch(driven, 3)
-    theirs = JavaHive(java, uri, str(tmp_path))
+    theirs = java_hive(java, uri, tmp_path)
     theirs.add_column(query.database, "orders", "late", parse_type("DECIMAL(8, 2)"))
     before = query.in_metastore()
     query.batch(driven, 5)
@@ -114,7 +114,7 @@ def test_what_java_changes_in_the_catalog_is_not_changed_again(java, uri, tmp_pa
 
 def test_a_table_that_java_drops_or_renames_is_gone_as_ever(java, uri, tmp_path):
     """A managed table goes with its files, and a new name moves its folder: the next start says that it is gone."""
-    theirs = JavaHive(java, uri, str(tmp_path))
+    theirs = java_hive(java, uri, tmp_path)
     for change in (theirs.drop, lambda *names: theirs.rename(*names, "sales")):
         query = Query(tmp_path, uri)
         query.run(3)
@@ -129,7 +129,7 @@ def test_a_table_that_java_drops_or_renames_is_gone_as_ever(java, uri, tmp_path)
 def test_the_files_of_an_external_table_stay_when_java_drops_it(java, uri, tmp_path):
     query = Query(tmp_path, uri, catalog={"table.type": "external"})
     query.run(3)
-    theirs = JavaHive(java, uri, str(tmp_path))
+    theirs = java_hive(java, uri, tmp_path)
     theirs.drop(query.database, "orders")
     assert query.in_metastore() is None
     query.run(3, 5)

@@ -3,6 +3,7 @@
 from tests.sabotage.defect import Defect
 
 _HIVE, _SEVERAL, _RULES = "tests/catalogs/test_hive.py", "tests/catalogs/test_several.py", "tests/catalogs/test_properties.py"
+_REST = "tests/catalogs/test_rest.py"
 _REGISTRATION, _CARE = "catalogs/registration.py", "sinks/paimon/care/registering.py"
 
 OF_CATALOGS = (
@@ -25,6 +26,10 @@ OF_CATALOGS = (
            "there == hive_table.as_stored(columns)", "bool(there)", (_HIVE,)),
     Defect("an update throws away what others have written", "catalogs/hive.py:HiveCatalog._update",
            "{**parameters, **wanted}", "dict(wanted)", (_HIVE,)),
+    Defect("a table that a REST catalog commits is written by its folder", "catalogs/rest.py:_entry",
+           'not found.get("isExternal")', "False", (_REST,)),
+    Defect("other columns in a REST catalog count as these", "catalogs/rest.py:RestCatalog._check_same",
+           "there != here", "False", (_REST,)),
     Defect("who comes second fails", "catalogs/hive.py:HiveCatalog._put",
            "suppress(self._types.AlreadyExistsException)", "suppress()", (_HIVE,)),
 )
