@@ -69,8 +69,7 @@ class RestCatalog(Catalog):
         other = other_than(named, _entry(found))
         if other:
             raise Misuse(f"{named.root}: {self.where} has {other} under the name {named}", kind="catalog.other-table")
-        there, here = (_columns(each) for each in (found["schema"], json.loads(schema.to_json())))
-        if there != here:
+        if _columns(found.get("schema")) != _columns(json.loads(schema.to_json())):
             raise Misuse(
                 f"{named.root}: {self.where} has {named} with the columns that it was registered with, and takes no "
                 "others of an external table. Its readers see all rows, without the new columns. Drop the entry there, "
@@ -107,7 +106,8 @@ class RestCatalog(Catalog):
         status, said = self._ask(named, "GET", f"/v1/config{query}")
         if status != http.client.OK:
             raise self._unavailable(named, _told(status, said))
-        prefix = {**(said.get("defaults") or {}), **(said.get("overrides") or {})}.get("prefix")
+        parts = [part for part in (said.get("overrides"), said.get("defaults")) if isinstance(part, dict)]
+        prefix = next((str(part["prefix"]) for part in parts if part.get("prefix")), "")
         return f"/v1/{quote_plus(prefix)}/databases" if prefix else "/v1/databases"
 
     def _check(self, named: Named, status: int, said: _Found) -> None:
@@ -145,8 +145,9 @@ class RestCatalog(Catalog):
 
 
 def _entry(found: _Found) -> Entry:
-    options = (found.get("schema") or {}).get("options") or {}
-    kind = options.get("type", "table")
+    schema = found.get("schema")
+    options = schema.get("options") if isinstance(schema, dict) else None
+    kind = options.get("type", "table") if isinstance(options, dict) else "table"
     location = str(found.get("path") or "")
     if kind != "table":
         return Entry(False, f"another kind of table ({kind})", location)
@@ -155,9 +156,13 @@ def _entry(found: _Found) -> Entry:
     return Entry(True, "a Paimon table", location)
 
 
-def _columns(schema: _Found) -> tuple[list[tuple[str, str]], list[str]]:
-    fields = [(each["name"], json.dumps(each["type"], sort_keys=True)) for each in schema["fields"]]
-    return fields, list(schema.get("partitionKeys") or ())
+def _columns(schema: Any) -> Any:
+    """Names, types and partition columns; None when the server describes them in another form."""
+    try:
+        fields = [(each["name"], json.dumps(each["type"], sort_keys=True)) for each in schema["fields"]]
+        return fields, list(schema.get("partitionKeys") or ())
+    except (AttributeError, KeyError, TypeError):
+        return None
 
 
 def _told(status: int, said: _Found) -> str:

@@ -14,7 +14,7 @@ OF_CATALOGS = (
     Defect("the place of an entry is not looked at", "catalogs/catalog.py:other_than",
            "_place(entry.location) != _place(named.location)", "False", (_RULES,)),
     Defect("a new table is made although nobody knows whether its name is free", f"{_CARE}:Registering.check_new",
-           "raise self._unanswered", "pass", (_HIVE,)),
+           "raise unanswered(self._unanswered) from self._unanswered", "pass", (_HIVE,)),
     Defect("a catalog that is away ends a start of a table that is there", f"{_CARE}:Registering.look",
            "self._properties is not None and self._properties.required", "True", (_HIVE,)),
     Defect("what a catalog refuses ends the query", f"{_REGISTRATION}:Registration.register",
@@ -29,7 +29,7 @@ OF_CATALOGS = (
     Defect("a table that a REST catalog commits is written by its folder", "catalogs/rest.py:_entry",
            'not found.get("isExternal")', "False", (_REST,)),
     Defect("other columns in a REST catalog count as these", "catalogs/rest.py:RestCatalog._check_same",
-           "there != here", "False", (_REST,)),
+           "_columns(found.get(\"schema\")) != _columns(json.loads(schema.to_json()))", "False", (_REST,)),
     Defect("who comes second fails", "catalogs/hive.py:HiveCatalog._put",
            "suppress(self._types.AlreadyExistsException)", "suppress()", (_HIVE,)),
 )
