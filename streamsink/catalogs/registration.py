@@ -71,8 +71,6 @@ class Registration:
     def register(self, schema: TableSchema) -> bool:
         """Let the catalog have the table with these columns; whether it has them. What fails is told, not raised."""
         with self._lock:
-            if schema.id == self._done:
-                return True
             self._tried = schema.id
             try:
                 change = self._catalog.put(self._named, schema)
