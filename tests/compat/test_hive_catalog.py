@@ -1,9 +1,11 @@
 """Paimon's Java HiveCatalog and the option ``catalog`` on one metastore: the same entry, field by field."""
 
+import json
 import uuid
 
 import pytest
 
+import streamsink
 from streamsink.catalogs.catalog import Named
 from streamsink.catalogs.hive import HiveCatalog
 from streamsink.errors import Misuse
@@ -134,4 +136,25 @@ def test_the_files_of_an_external_table_stay_when_java_drops_it(java, uri, tmp_p
     assert query.in_metastore() is None
     query.run(3, 5)
     assert query.in_metastore().tableType == "EXTERNAL_TABLE" and query.rows() == list(range(5))
+    theirs.close()
+
+
+@pytest.mark.soak
+def test_a_real_query_registers_its_table_and_its_new_column(spark, java, uri, tmp_path):
+    """As users write it: ``to_table(..., catalog=...)`` under Spark, and Java reads each row by the name."""
+    database = f"d{uuid.uuid4().hex[:12]}"
+    catalog = {"metastore": "hive", "uri": uri, "warehouse": str(tmp_path)}
+    (tmp_path / "in").mkdir()
+    for start, columns in ((0, "id bigint"), (3, "id bigint, note string")):
+        lines = [json.dumps({"id": start + n, "note": "n"}) for n in range(3)]
+        (tmp_path / "in" / f"{start}.json").write_text("\n".join(lines))
+        sink = streamsink.to_table(f"{tmp_path}/{database}.db/orders", catalog=catalog, add_columns=True)
+        rows = spark.readStream.schema(columns).json(str(tmp_path / "in"))
+        writer = rows.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "ckpt"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+        sink.close()
+    entry = found(uri, database, "orders")
+    assert [each.name for each in entry.sd.cols] == ["id", "note"]
+    theirs = java_hive(java, uri, tmp_path)
+    assert theirs.rows(database, "orders") == 6
     theirs.close()
