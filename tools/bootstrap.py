@@ -71,7 +71,7 @@ def test_environment() -> tuple[str, java.Java, dict[str, str]]:
         browser = pool.submit(chromium.prepare)
         python, found = prepare("test")
         test_conf = pool.submit(sparkconf.test_conf, python)
-        for kind in ("broker", "hdfs", "s3proxy"):
+        for kind in ("broker", "hdfs", "s3proxy", "paimon-rest"):
             jars.jars(kind, python)
         conf = test_conf.result()
         browser.result()
