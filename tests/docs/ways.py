@@ -53,6 +53,7 @@ _RELATIVE = {'"ckpt/': '"{folder}/ckpt/'}
 PAGES = {
     "README.md": Page(("drawing", "shell", "shell", _README)),
     "docs/ACCIDENTS.md": Page(("shell", "shell")),
+    "docs/API.md": Page(("by tests/docs/test_api_page.py*",)),
     "docs/BRANCHES.md": Page(("by tests/compat/test_branches_page.py*",)),
     "docs/CLI.md": Page((f"{_COMMANDS}*",)),
     "docs/COMPACTION.md": Page(("run", "run"), given="a_table_of_orders"),
@@ -93,6 +94,7 @@ PAGES = {
     "docs/LOCKS.md": Page(("run",)),
     "docs/MAINTENANCE.md": Page(("run", "run"), given="a_table_of_orders"),
     "docs/PROTOCOL.md": Page(("drawing", "drawing")),
+    "docs/TROUBLESHOOTING.md": Page(("run", "shell"), given="a_table_of_orders"),
     "docs/TUTORIAL.md": Page(("by tests/docs/test_tutorial.py*",)),
     "docs/TWO_PHASE_COMMIT_SINK.md": Page(
         ("run", "run", "by tests/sinks/test_two_phase_commit_sink.py"), replaced={**_CHECKPOINTS, **_LAKE}
