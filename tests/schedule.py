@@ -31,6 +31,8 @@ UNITS = {
         "e2e/test_offsets_group",
         "e2e/test_accidents_into_kafka",
         "jobs/test_jobs",
+        "docs/test_stories",
+        "docs/test_tutorial",
         "test_package",
         "test_services",
     ),

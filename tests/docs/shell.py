@@ -16,7 +16,7 @@ from tests.docs.blocks import ROOT, Block
 # Programs of the system and of others, whose options are not looked at. Whatever else a page calls must be ours.
 OTHERS = frozenset(
     "cd mkdir rm cp mv ls cat echo export source . true false kill sleep java test docker kubectl yarn env/bin/pip "
-    "env/bin/python spark-submit aws hdfs airflow git eval".split()
+    "env/bin/venv-pack spark-submit aws hdfs airflow git eval".split()
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _ENDS = frozenset(("&&", "||", ";", "|", "&"))

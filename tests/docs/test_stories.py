@@ -13,12 +13,12 @@ pytestmark = pytest.mark.spark
 
 
 def _pages() -> list:
-    """A page that needs a server, or drivers of its own, is for the soak; of the others the seed chooses some."""
+    """A page that needs a server, or drivers of its own, is for the soak; of the others the seed chooses one."""
     found = []
     for page, how in PAGES.items():
         if {"run", "in session"} & set(ways_of(page, len(blocks_of(page)))):
             is_long = how.needs or how.slow
-            mark = pytest.mark.soak if is_long else pytest.mark.in_turn("stories of pages", 2)
+            mark = pytest.mark.soak if is_long else pytest.mark.in_turn("stories of pages", 1)
             found.append(pytest.param(page, id=page, marks=mark))
     return found
 

@@ -33,6 +33,7 @@ def test_each_command_and_program_is_run_as_it_is_written(tmp_path, spark_settin
     _checked(shell.inside)
 
 
+@pytest.mark.in_turn("stories of pages", 1)
 def test_its_programs_and_accidents_in_the_session_of_the_tests(spark, tmp_path, monkeypatch):
     """Without the driver's death, which would be that of the tests: the checkpoint is lost, and each order is there
     once. The commands of the command line have tests of their own.
