@@ -127,18 +127,18 @@ def orders_for_kafka(world: World) -> None:
     from tests.e2e.kafka_data import new_topic
 
     orders_from_files(world)
-    world.words["kafka_broker"] = world.servers["kafka_broker"].bootstrap
-    new_topic(world.words["kafka_broker"], 1, "orders")
+    bootstrap = world.servers["kafka_broker"].bootstrap
+    world.words |= {"kafka_broker": bootstrap, "topic": new_topic(bootstrap, 1)}
 
 
 def a_topic_of_orders(world: World) -> None:
-    """The topic ``orders`` with ten orders."""
+    """A topic with ten orders."""
     from confluent_kafka import Producer
 
-    world.words["kafka_broker"] = world.servers["kafka_broker"].bootstrap
+    orders_for_kafka(world)
     producer = Producer({"bootstrap.servers": world.words["kafka_broker"]})
     for i in range(ROWS_OF_A_FILE):
-        producer.produce("orders", json.dumps({"id": i, "dt": "2026-11-21", "amount": 1.5}))
+        producer.produce(world.words["topic"], json.dumps({"id": i, "dt": "2026-11-21", "amount": 1.5}))
     producer.flush()
 
 
