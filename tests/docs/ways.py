@@ -87,7 +87,7 @@ PAGES = {
     ),
     "docs/KAFKA_SINK.md": Page(
         ("run",),
-        replaced={"broker:9092": "{kafka_broker}", **_CHECKPOINTS, **_LAKE},
+        replaced={"broker:9092": "{kafka_broker}", 'topic="orders"': 'topic="{topic}"', **_CHECKPOINTS, **_LAKE},
         given="orders_for_kafka",
         needs=("kafka_broker",),
     ),
@@ -113,7 +113,12 @@ PAGES = {
     "docs/how-to/KAFKA_TO_LAKE.md": Page(
         ("in session", "shell", "run"),
         given="a_topic_of_orders",
-        replaced={"localhost:9092": "{kafka_broker}", 'processingTime="10 seconds"': "availableNow=True", **_RELATIVE},
+        replaced={
+            "localhost:9092": "{kafka_broker}",
+            '"subscribe", "orders"': '"subscribe", "{topic}"',
+            'processingTime="10 seconds"': "availableNow=True",
+            **_RELATIVE,
+        },
         needs=("kafka_broker",),
     ),
     "docs/how-to/KUBERNETES.md": Page(("data", "shell")),
