@@ -33,6 +33,8 @@ UNITS = {
         "jobs/test_jobs",
         "lineage/test_kafka",
         "metrics/test_chaos",
+        "docs/test_stories",
+        "docs/test_tutorial",
         "test_package",
         "test_services",
     ),
