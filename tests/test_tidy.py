@@ -32,6 +32,7 @@ ROOMS = [
     ["protocol.run", "table", "sinks"],
     ["table.read"],
     ["table.history"],
+    ["table.iceberg_metadata"],
     ["table.write", "table.commit"],
     ["table.routed", "table.care", "compaction"],
     ["table.branching"],
@@ -70,6 +71,7 @@ MOST_MODULES, WIDE = 13, {"streamsink/format"}
 # The outermost edges, where any error is turned into a report or handed on.
 BROAD_EXCEPTS = {
     "streamsink/compaction/beside.py": 1,
+    "streamsink/table/iceberg_metadata/following.py": 1,
     "streamsink/spark/query/foreach_batch.py": 1,
     "streamsink/sinks/transactions/function.py": 1,
     "streamsink/sinks/iceberg/catalog.py": 1,
