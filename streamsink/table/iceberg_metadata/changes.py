@@ -153,6 +153,11 @@ class Manifests:
         entries = (aged for each in small for entry in self._entries(each) if (aged := _aged(entry, snapshot_id)))
         return [*large, *self._made(entries, snapshot_id)]
 
+    def total_size(self, manifests: Iterable[IcebergManifest]) -> int:
+        """Bytes of the files that readers read. This reads all manifests. Raises Corrupt."""
+        live = (entry["data_file"] for each in manifests for entry in self._entries(each) if is_live(entry))
+        return sum(file["file_size_in_bytes"] for file in live)
+
     def write(self, needed: Iterable[IcebergManifest]) -> None:
         """Write those of these manifests that are made and not written yet."""
         for manifest in needed:

@@ -31,6 +31,7 @@ _ROUNDS = 5
 # What of a snapshot's properties is streamsink's own, which no reader of Iceberg needs, and which would make the
 # metadata large: it has all snapshots in one file.
 _OWN = "streamsink."
+_SIZE = "total-files-size"
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,10 @@ class Mirror:
                 if sum(each.live_rows for each in current) != snapshot.total_record_count:
                     return None
                 files = Counts.of(delta.added.values()), Counts.of(delta.removed.values())
-                summary = _summary(snapshot, operation, *files, named[-1].summary)
+                size = named[-1].summary.get(_SIZE, "")
+                changed = files[0].size - files[1].size
+                total = int(size) + changed if size.isdigit() else manifests.total_size(current)
+                summary = _summary(snapshot, operation, *files, current, total)
                 named.append(self._snapshot(snapshot, summary, current, manifests, group=group))
         except (Corrupt, FileNotFoundError):
             return None
@@ -226,7 +230,7 @@ class Mirror:
         self, newest: Snapshot, before: IcebergMetadata | None, manifests: Manifests, *, group: FlushGroup
     ) -> IcebergMetadata:
         current, counts = manifests.of_all(newest)
-        summary = _summary(newest, APPEND, counts, Counts(), {})
+        summary = _summary(newest, APPEND, counts, Counts(), current, counts.size)
         snapshot = self._snapshot(newest, summary, current, manifests, group=group)
         return self._metadata(newest, (snapshot,), before)
 
@@ -283,29 +287,31 @@ def _identity(snapshot: Snapshot) -> str:
 def _is_of(found: IcebergSnapshot, snapshot: Snapshot) -> bool:
     """Whether the snapshot was made from this one of Paimon, which has the same number.
 
-    Earlier releases of Paimon say no more than how many rows there are.
+    Released Java writers do not say it. What they have made is believed, and counted before anything is made on it.
     """
     identity = found.summary.get(IDENTITY)
-    if identity is not None:
-        return identity == _identity(snapshot)
-    return found.summary.get("total-records") == str(snapshot.total_record_count)
+    return identity is None or identity == _identity(snapshot)
 
 
 def _summary(
-    snapshot: Snapshot, operation: str, new: Counts, gone: Counts, before: Mapping[str, str]
+    snapshot: Snapshot, operation: str, new: Counts, gone: Counts, current: Sequence[IcebergManifest], size: int
 ) -> dict[str, str]:
-    """What a snapshot has changed, and what there is then. before: the summary of the snapshot before."""
-    made = {"operation": operation}
-    for key, added, removed in (
-        ("data-files", new.files, gone.files),
-        ("records", new.rows, gone.rows),
-        ("files-size", new.size, gone.size),
-    ):
-        total = before.get(f"total-{key}", "0")
-        made[f"added-{key}"] = str(added)
-        made["removed-files-size" if key == "files-size" else f"deleted-{key}"] = str(removed)
-        made[f"total-{key}"] = str(max(0, (int(total) if total.isdigit() else 0) + added - removed))
-    made["changed-partition-count"] = str(len(new.partitions | gone.partitions))
-    made |= {f"total-{what}": "0" for what in ("delete-files", "position-deletes", "equality-deletes")}
-    made |= {key: text for key, text in (snapshot.properties or {}).items() if not key.startswith(_OWN)}
-    return made | {IDENTITY: _identity(snapshot)}
+    """What a snapshot has changed, and what there is then. current: its manifests. size: bytes of its files."""
+    made = {
+        "operation": operation,
+        "added-data-files": new.files,
+        "added-records": new.rows,
+        "added-files-size": new.size,
+        "deleted-data-files": gone.files,
+        "deleted-records": gone.rows,
+        "removed-files-size": gone.size,
+        "changed-partition-count": len(new.partitions | gone.partitions),
+        "total-data-files": sum(each.live_files for each in current),
+        "total-records": sum(each.live_rows for each in current),
+        _SIZE: size,
+        "total-delete-files": 0,
+        "total-position-deletes": 0,
+        "total-equality-deletes": 0,
+    }
+    said = {key: text for key, text in (snapshot.properties or {}).items() if not key.startswith(_OWN)}
+    return {key: str(value) for key, value in made.items()} | said | {IDENTITY: _identity(snapshot)}
