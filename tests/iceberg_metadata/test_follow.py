@@ -67,8 +67,8 @@ def test_overwritten_and_compacted(path):
     assert kinds == ["append"] * 6 + ["replace", "overwrite", "append", "append"]
 
 
-def test_columns_that_are_added_and_widened(path):
-    """Nested ones too: their ids are Paimon's, in the metadata and in the files."""
+def evolving(path):
+    """A query, as its columns become more and wider; nested ones too. It is given after each change."""
     narrow = pa.schema([("id", pa.int32()), ("part", pa.string()), ("f", pa.float32()), ("d", pa.decimal128(5, 2))])
     item = pa.struct([("x", pa.int32())])
     wide = pa.schema(
@@ -84,16 +84,23 @@ def test_columns_that_are_added_and_widened(path):
     wider = wide.set(4, pa.field("items", pa.list_(pa.struct([("x", pa.int64()), ("y", pa.string())]))))
     query = Query(path, narrow, lambda n: (n, "a", n / 2, decimal.Decimal(n)))
     query.write(2)
-    check(path)
+    yield query
     query.driver.schema = wide
     query.row = lambda n: (n, "b", n / 2, decimal.Decimal(n), [{"x": n}], [("k", [n, None])])
     query.write(2)
-    check(path)
+    yield query
     query.driver.schema = wider
     query.row = lambda n: (n, None, n / 2, decimal.Decimal(n), [{"x": n, "y": "z"}], [("k", [n])])
     query.write(1)
-    check(path)
-    maintenance.compact(path)
+    yield query
+
+
+def test_columns_that_are_added_and_widened(path):
+    """Nested ones too: their ids are Paimon's, in the metadata and in the files."""
+    query = None
+    for query in evolving(path):
+        check(path)
+    maintenance.compact(path, full=True)
     check(path)
     assert metadata_of(folder_of(path))["current-schema-id"] == query.table().latest_schema().id == 2
 
