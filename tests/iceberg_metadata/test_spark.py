@@ -47,7 +47,9 @@ def test_spark_reads_row_for_row(tmp_path, spark_settings):
     for query in evolving(str(tmp_path / "shop.db" / "evolved")):
         ask(query, options={"versionAsOf": str(metadata_of(folder_of(query.path))["current-snapshot-id"])})
     ask(query)
-    changed = Query(str(tmp_path / "shop.db" / "changed"), table_options={**MERGED_OFTEN, "snapshot.num-retained.min": "1"})
+    changed = Query(
+        str(tmp_path / "shop.db" / "changed"), table_options={**MERGED_OFTEN, "snapshot.num-retained.min": "1"}
+    )
     changed.write(6)
     maintenance.compact(changed.path)
     changed.driver.options = dataclasses.replace(changed.driver.options, mode="overwrite")
