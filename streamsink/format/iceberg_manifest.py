@@ -68,7 +68,7 @@ def added(path: str, partition: Sequence[Any], file: DataFileMeta, schema: Table
         "data_file": {
             "content": _DATA,
             "file_path": path,
-            "file_format": "parquet",
+            "file_format": file.file_name.rpartition(".")[2],
             "partition": {column.name: column.stored(value) for column, value in zip(columns, partition)},
             "record_count": file.row_count,
             "file_size_in_bytes": file.file_size,

@@ -1,4 +1,4 @@
-"""Paimon's Java writer and ours, beside each other and in turn: the same metadata, and each goes on from the other's."""
+"""Paimon's Java writer and ours, beside each other and in turn: the same metadata, from which each goes on."""
 
 import os
 import shutil
@@ -21,9 +21,9 @@ pytestmark = [pytest.mark.compat, pytest.mark.spark]
 
 # Partition columns without nulls: released Java fails behind its commit where all of a manifest are null.
 DDL = (
-    "id BIGINT, p STRING NOT NULL, d DATE NOT NULL, n INT NOT NULL, t TINYINT, f FLOAT, x DECIMAL(9, 2), y DECIMAL(25, 3), "
-    "at TIMESTAMP(3), zone TIMESTAMP(6) WITH LOCAL TIME ZONE, b BYTES, a ARRAY<INT>, m MAP<STRING, ARRAY<BIGINT>>, "
-    "r ROW<x INT, y STRING>"
+    "id BIGINT, p STRING NOT NULL, d DATE NOT NULL, n INT NOT NULL, t TINYINT, f FLOAT, x DECIMAL(9, 2), "
+    "y DECIMAL(25, 3), at TIMESTAMP(3), zone TIMESTAMP(6) WITH LOCAL TIME ZONE, b BYTES, a ARRAY<INT>, "
+    "m MAP<STRING, ARRAY<BIGINT>>, r ROW<x INT, y STRING>"
 )
 
 

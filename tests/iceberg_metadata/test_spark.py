@@ -46,6 +46,7 @@ def test_spark_reads_row_for_row(tmp_path, spark_settings):
     query = None
     for query in evolving(str(tmp_path / "shop.db" / "evolved")):
         ask(query, options={"versionAsOf": str(metadata_of(folder_of(query.path))["current-snapshot-id"])})
+    maintenance.compact(query.path, full=True)  # pyiceberg reads an array of rows that is null as one without rows
     ask(query)
     changed = Query(
         str(tmp_path / "shop.db" / "changed"), table_options={**MERGED_OFTEN, "snapshot.num-retained.min": "1"}
@@ -60,13 +61,7 @@ def test_spark_reads_row_for_row(tmp_path, spark_settings):
         expected.append(int(snapshot["summary"]["total-records"]))
         requests.append({"path": changed.path, "options": {"timestampAsOf": _time(snapshot["timestamp-ms"] + 1)}})
         expected.append(int(snapshot["summary"]["total-records"]))
-    named = Query(str(tmp_path / "shop.db" / "named"), table_options={STORAGE: "disabled"})
-    named.write(2)
-    table = named.table(for_writing=True)
-    old = table.latest_schema()
-    table.schemas.add(dataclasses.replace(old, id=old.id + 1, options={**old.options, **AT_TABLE}))
-    named.write(2)
-    ask(named)
+    ask(_named_by_columns(tmp_path))
     catalog = Query(str(tmp_path / "shop.db" / "cataloged"), table_options={STORAGE: "hadoop-catalog"})
     catalog.write(3)
     maintenance.rollback_to(catalog.path, 2)
@@ -81,6 +76,17 @@ def test_spark_reads_row_for_row(tmp_path, spark_settings):
         else:
             assert rows_of(rows) == wanted, request
     check(changed.path)
+
+
+def _named_by_columns(folder) -> Query:
+    """A table in which the first files say no ids."""
+    query = Query(str(folder / "shop.db" / "named"), table_options={STORAGE: "disabled"})
+    query.write(2)
+    table = query.table(for_writing=True)
+    old = table.latest_schema()
+    table.schemas.add(dataclasses.replace(old, id=old.id + 1, options={**old.options, **AT_TABLE}))
+    query.write(2)
+    return query
 
 
 def _time(ms) -> str:

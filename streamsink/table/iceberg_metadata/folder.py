@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
@@ -120,9 +120,9 @@ class Folder:
         """Remove what a dead writer has left while it gave a file its name. One that is alive tries again."""
         self.delete(name for name in self._io.names(self.path) if _is_temporary(name))
 
-    def unnamed(self, named: Collection[str]) -> list[tuple[str, int]]:
-        """(path, size in bytes) of manifests and lists with other names than these, and of temporary files."""
-        entries = [each for each in self._io.entries(self.path) if not each.is_dir and each.name not in named]
+    def files(self) -> list[tuple[str, int]]:
+        """(path, size in bytes) of all manifests and lists, and of temporary files."""
+        entries = [each for each in self._io.entries(self.path) if not each.is_dir]
         return [
             (self.within(each.name), each.size)
             for each in entries

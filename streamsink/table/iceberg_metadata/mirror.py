@@ -7,7 +7,8 @@ Driver only.
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt
@@ -32,14 +33,6 @@ _ROUNDS = 5
 # metadata large: it has all snapshots in one file.
 _OWN = "streamsink."
 _SIZE = "total-files-size"
-
-
-@dataclass(frozen=True)
-class _Base:
-    """Metadata that can be gone on from. manifests: of its last snapshot."""
-
-    metadata: IcebergMetadata
-    manifests: Sequence[IcebergManifest]
 
 
 class Mirror:
@@ -80,7 +73,7 @@ class Mirror:
 
         None where what the metadata names cannot be read. Raises OSError.
         """
-        there = self._folder.unnamed(())  # before what is named: what comes meanwhile is not among them
+        there = self._folder.files()  # before what is named: what comes meanwhile is not among them
         named = set[str]()
         for number in self._folder.versions():
             metadata = self._folder.metadata(number)
@@ -125,7 +118,7 @@ class Mirror:
     def _follow(self, newest: Snapshot) -> None:
         number, versions = newest.id, self._folder.versions()
         known = self._folder.metadata(number) if number in versions else None
-        if known is not None and _is_of(known.current, newest):
+        if known is not None and self._is_made_of(known, newest):
             self._show(number, versions)  # whoever made it may have died before
             return
         self._folder.begin_round()
@@ -148,6 +141,14 @@ class Mirror:
         if before is not None and is_on:
             dropped = [each for each in before.snapshots if each.number < made.snapshots[0].number]
             self._folder.delete(only_needed_by(self._folder, [*dropped, *made.snapshots], made.snapshots))
+
+    def _is_made_of(self, metadata: IcebergMetadata, newest: Snapshot) -> bool:
+        """Whether this is the metadata of the newest snapshot, by its identity, or by its rows where it says none."""
+        if metadata.current.summary.get(IDENTITY) is None:
+            with suppress(Corrupt, FileNotFoundError):
+                rows = sum(each.live_rows for each in self._folder.manifests(metadata.current.manifest_list))
+                return rows == newest.total_record_count
+        return _is_of(metadata.current, newest)
 
     def _earlier(self, number: int, known: IcebergMetadata | None, versions: list[int]) -> IcebergMetadata | None:
         """The metadata that there was, of this table; None where there is none that can be read.
@@ -207,7 +208,7 @@ class Mirror:
                 size = named[-1].summary.get(_SIZE, "")
                 changed = files[0].size - files[1].size
                 total = int(size) + changed if size.isdigit() else manifests.total_size(current)
-                summary = _summary(snapshot, operation, *files, current, total)
+                summary = _summary(snapshot, operation, *files, current=current, size=total)
                 named.append(self._snapshot(snapshot, summary, current, manifests, group=group))
         except (Corrupt, FileNotFoundError):
             return None
@@ -230,7 +231,7 @@ class Mirror:
         self, newest: Snapshot, before: IcebergMetadata | None, manifests: Manifests, *, group: FlushGroup
     ) -> IcebergMetadata:
         current, counts = manifests.of_all(newest)
-        summary = _summary(newest, APPEND, counts, Counts(), current, counts.size)
+        summary = _summary(newest, APPEND, counts, Counts(), current=current, size=counts.size)
         snapshot = self._snapshot(newest, summary, current, manifests, group=group)
         return self._metadata(newest, (snapshot,), before)
 
@@ -294,7 +295,7 @@ def _is_of(found: IcebergSnapshot, snapshot: Snapshot) -> bool:
 
 
 def _summary(
-    snapshot: Snapshot, operation: str, new: Counts, gone: Counts, current: Sequence[IcebergManifest], size: int
+    snapshot: Snapshot, operation: str, new: Counts, gone: Counts, *, current: Sequence[IcebergManifest], size: int
 ) -> dict[str, str]:
     """What a snapshot has changed, and what there is then. current: its manifests. size: bytes of its files."""
     made = {
