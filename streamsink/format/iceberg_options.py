@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from streamsink import shell
 from streamsink.errors import Misuse
 from streamsink.format.iceberg_avro import CODECS
 from streamsink.format.iceberg_types import check_types
@@ -88,7 +89,7 @@ def _folder(root: str, options: Mapping[str, str]) -> str:
         raise Misuse(
             f"{root}: {STORAGE}={options[STORAGE]!r} puts the metadata into <warehouse>/iceberg/<database>/<table>, "
             "expected a table at <warehouse>/<database>.db/<table>. Nothing was written. Choose such a path, or set "
-            f"the table's option {_LOCATION}={_AT_TABLE}",
+            f"the table's option {_LOCATION}={_AT_TABLE} {shell.set_option(root, _LOCATION)}",
             kind="table.unsupported-option",
         )
     return os.path.join(warehouse, "iceberg", folder.removesuffix(_DATABASE), name, "metadata")

@@ -126,7 +126,8 @@ def name_mapping(current: TableSchema, without_ids: Iterable[TableSchema]) -> li
             if owners.setdefault(name, number) != number:
                 raise Misuse(
                     f"column {name!r}: an earlier schema had another column of this name, and files of it say no field "
-                    "ids, so that readers of Iceberg's metadata would take one for the other. Rename the column",
+                    "ids, so that readers of Iceberg's metadata would take one for the other. ALTER TABLE in Spark or "
+                    "Flink gives a column another name",
                     kind="table.unsupported-column",
                 )
     return [_mapped(fields[number], known) for number, known in names.items() if number in fields]

@@ -32,7 +32,7 @@ class Folder:
     def drop_round(self) -> None:
         """Remove what this round has written, which no metadata file came to name. Idempotent."""
         lists = [f"snap-{number}-{self._round}.avro" for number in range(1, self._lists + 1)]
-        self.delete([*lists, *(f"{self._round}-m{number}.avro" for number in range(1, self._manifests + 1))])
+        self.drop([*lists, *(f"{self._round}-m{number}.avro" for number in range(1, self._manifests + 1))])
 
     def new_manifest(self) -> str:
         """Path for a manifest."""
@@ -112,13 +112,13 @@ class Folder:
         """Let readers begin with the metadata file of this number."""
         self._io.replace(self.within(_HINT), str(number).encode(), IdSource().new_id())
 
-    def delete(self, paths: Iterable[str]) -> None:
+    def drop(self, paths: Iterable[str]) -> None:
         """Remove these files of the folder. Idempotent."""
         self._io.delete_all([self.own(path) for path in paths])
 
     def sweep_temporaries(self) -> None:
         """Remove what a dead writer has left while it gave a file its name. One that is alive tries again."""
-        self.delete(name for name in self._io.names(self.path) if _is_temporary(name))
+        self.drop(name for name in self._io.names(self.path) if _is_temporary(name))
 
     def files(self) -> list[tuple[str, int]]:
         """(path, size in bytes) of all manifests and lists, and of temporary files."""

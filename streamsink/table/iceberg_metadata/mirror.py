@@ -101,7 +101,7 @@ class Mirror:
             if len(kept) != len(head.snapshots):
                 changed = self._with_tags(replace(head, snapshots=kept, updated_ms=self._clock.now_ms()))
                 self._folder.replace(newest.id, changed.to_json())
-                self._folder.delete(only_needed_by(self._folder, head.snapshots, kept))
+                self._folder.drop(only_needed_by(self._folder, head.snapshots, kept))
             if not self._table.snapshots.exists(newest.id + 1):
                 return
 
@@ -140,7 +140,7 @@ class Mirror:
         self._show(number, versions)
         if before is not None and is_on:
             dropped = [each for each in before.snapshots if each.number < made.snapshots[0].number]
-            self._folder.delete(only_needed_by(self._folder, [*dropped, *made.snapshots], made.snapshots))
+            self._folder.drop(only_needed_by(self._folder, [*dropped, *made.snapshots], made.snapshots))
 
     def _is_made_of(self, metadata: IcebergMetadata, newest: Snapshot) -> bool:
         """Whether this is the metadata of the newest snapshot, by its identity, or by its rows where it says none."""
@@ -181,10 +181,10 @@ class Mirror:
         fault_point("iceberg.hinted")
         # Above are those of a history that was rolled back: readers would go on to them.
         above = [found for found in versions if found > number and not self._table.snapshots.exists(found)]
-        self._folder.delete(self._folder.version(found) for found in above)
+        self._folder.drop(self._folder.version(found) for found in above)
         kept = self._options.versions_kept
         if kept is not None:
-            self._folder.delete(self._folder.version(found) for found in versions if found < number - kept)
+            self._folder.drop(self._folder.version(found) for found in versions if found < number - kept)
 
     # -- making ----------------------------------------------------------------------------------------------------
 
