@@ -42,7 +42,7 @@ def _ends_right(world: World, what: str) -> None:
     [
         (False, 24),
         (True, 6),
-        pytest.param(False, 1, marks=pytest.mark.soak),
+        pytest.param(False, 2, marks=pytest.mark.soak),
         pytest.param(True, 1, marks=pytest.mark.soak),
     ],
 )
@@ -60,7 +60,7 @@ def test_death_at_calls(power, stride, rng):
 @pytest.mark.parametrize("way", sorted(set(WAYS) - {"plain"}))
 def test_death_at_calls_of_grouped_and_asynchronous_publishing(way):
     world = memory_world(table_options=OPTIONS, **WAYS[way])
-    for left in deaths(world, False)[::3]:
+    for left in deaths(world, False)[::6]:
         left.put_back(world, False)
         _ends_right(world, str(left))
 
