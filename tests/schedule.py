@@ -59,6 +59,7 @@ UNITS = {
         "storage/test_s3",
         "crash/test_handed_over",
         "iceberg/test_stores",
+        "iceberg_metadata/test_stores",
         "crash/test_names",
         "table/test_whole",
         "advice/test_others",
