@@ -86,7 +86,8 @@ def _of_ours(arguments: list[str]) -> str | None:
     try:
         command.make_context(command.name, list(arguments), parent=context)
     except click.UsageError as error:
-        return error.format_message()
+        is_of_a_reader = isinstance(error, click.BadParameter) and "does not exist" in error.format_message()
+        return None if is_of_a_reader else error.format_message()
     except click.exceptions.Exit:
         pass
     return None
@@ -113,6 +114,10 @@ def _of_pip(arguments: list[str]) -> str | None:
 
 
 def _of_python(arguments: list[str], saved: frozenset[str]) -> str | None:
+    if arguments[:1] == ["-c"]:
+        taken = [node for node in ast.walk(ast.parse(arguments[1])) if isinstance(node, ast.ImportFrom)]
+        gone = [a.name for node in taken for a in node.names if not hasattr(import_module(node.module), a.name)]
+        return f"there is no {gone[0]}" if gone else None
     if arguments[:1] == ["-m"]:
         module = arguments[1]
         known = module in sys.stdlib_module_names or (ROOT / Path(*module.split("."))).with_suffix(".py").exists()

@@ -55,6 +55,7 @@ PAGES = {
     "docs/ACCIDENTS.md": Page(("shell", "shell")),
     "docs/API.md": Page(("by tests/docs/test_api_page.py*",)),
     "docs/BRANCHES.md": Page(("by tests/compat/test_branches_page.py*",)),
+    "docs/CATALOGS.md": Page(("code",)),
     "docs/CLI.md": Page((f"{_COMMANDS}*",)),
     "docs/COMPACTION.md": Page(("run", "run"), given="a_table_of_orders"),
     "docs/DATABASES.md": Page(
@@ -85,15 +86,20 @@ PAGES = {
         },
         given="orders_for_iceberg",
     ),
+    "docs/ICEBERG_METADATA.md": Page(("run",)),
     "docs/KAFKA_SINK.md": Page(
         ("run",),
         replaced={"broker:9092": "{kafka_broker}", 'topic="orders"': 'topic="{topic}"', **_CHECKPOINTS, **_LAKE},
         given="orders_for_kafka",
         needs=("kafka_broker",),
     ),
+    "docs/LINEAGE.md": Page(("by tests/lineage/test_page.py",)),
     "docs/LOCKS.md": Page(("run",)),
     "docs/MAINTENANCE.md": Page(("run", "run"), given="a_table_of_orders"),
+    "docs/METRICS.md": Page(("by tests/metrics/test_page.py", "shell", "by tests/metrics/test_page.py")),
     "docs/PROTOCOL.md": Page(("drawing", "drawing")),
+    "docs/REPORT.md": Page(("shell",)),
+    "docs/TRACES.md": Page(("by tests/traces/test_page.py*",)),
     "docs/TROUBLESHOOTING.md": Page(("run", "shell"), given="a_table_of_orders"),
     "docs/TUTORIAL.md": Page(("by tests/docs/test_tutorial.py*",)),
     "docs/TWO_PHASE_COMMIT_SINK.md": Page(

@@ -133,9 +133,9 @@ def _of_states(
         last[application] = {name: state[name] for name in ("sequence", "epoch", "query")}
     found.append(
         Seen(
-            id=snapshot.id,
-            time_ms=snapshot.time_millis,
-            kind=snapshot.commit_kind,
+            snapshot.id,
+            snapshot.time_millis,
+            snapshot.commit_kind,
             rows=snapshot.delta_record_count,
             total=snapshot.total_record_count,
             user=snapshot.commit_user,
