@@ -15,8 +15,8 @@ from tests.docs.blocks import ROOT, Block
 
 # Programs of the system and of others, whose options are not looked at. Whatever else a page calls must be ours.
 OTHERS = frozenset(
-    "cd mkdir rm cp mv ls cat echo export source . true false kill sleep java test docker kubectl yarn env/bin/pip "
-    "env/bin/venv-pack spark-submit aws hdfs airflow git eval".split()
+    "cd mkdir rm cp mv ls cat echo export source . true false kill sleep java test docker kubectl yarn venv-pack "
+    "spark-submit aws hdfs airflow git eval".split()
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _ENDS = frozenset(("&&", "||", ";", "|", "&"))
@@ -56,7 +56,7 @@ def _syntax(text: str) -> list[str]:
 
 
 def _of_command(words: list[str], saved: frozenset[str]) -> str | None:
-    program, *arguments = words
+    program, *arguments = words[0].removeprefix("env/bin/"), *words[1:]
     if program == "streamsink":
         return _of_ours(arguments)
     if program == "make":
