@@ -1,11 +1,13 @@
 """Commands that pages show: what can be said of one without running it."""
 
+import ast
 import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import click
