@@ -23,7 +23,7 @@ PYTEST = $(BOOTSTRAP) exec --for test -- -m pytest
 WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadfile
 
-.PHONY: run streamsink run-postgres run-kafka run-iceberg chaos archive dist test test-fast soak sabotage bench accidents env clean
+.PHONY: run streamsink run-postgres run-kafka run-iceberg chaos archive dist test test-fast soak sabotage bench accidents docs env clean
 
 run:
 	$(JOB) $(ARGS)
@@ -77,6 +77,10 @@ bench:
 # rows S14 to S18 of docs/ACCIDENTS.md, for streamsink and its peers. ARGS='--only S15 --sink Delta Iceberg' chooses
 accidents:
 	$(BOOTSTRAP) exec --for test -- benchmarks/accidents/run.py $(ARGS)
+
+# all pages as a site in build/site, for a server or a disk; a link that leads nowhere is an error
+docs:
+	$(BOOTSTRAP) exec --for docs -- -m tools.site $(ARGS)
 
 env:
 	$(BOOTSTRAP) env --for test

@@ -11,11 +11,13 @@ from benchmarks.machine import load, spread
 from benchmarks.operations import QUERY, numbers
 from benchmarks.report import Goal, Table, at_most
 from streamsink.clock import IdSource
-from streamsink.events import Event, Listener, Listeners
+from streamsink.events import BatchReturned, Event, Listener, Listeners
+from streamsink.lineage import OpenLineage
 from streamsink.metrics import JsonFormatter, Metrics, text, to_log
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.driver import SparkCheckpoint
+from streamsink.traces import Traces
 
 _ROUNDS, _WARM_UP = 2_000, 200
 _MOST_MS = 1.0
@@ -53,11 +55,27 @@ def ways() -> dict[str, Listener]:
         "Metrics": Metrics(),
         "the log, as JSON, with every step": to_log,
         "Metrics and that log": Listeners(to_log, Metrics()),
+        "Traces": _traces(),
+        "OpenLineage": OpenLineage(config={"transport": {"type": "noop"}}),
     }
 
 
+def _traces() -> Traces:
+    """With a processor that exports beside the query, and an exporter that throws all away."""
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+    class Nowhere(SpanExporter):
+        def export(self, spans: Sequence) -> SpanExportResult:
+            return SpanExportResult.SUCCESS
+
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(Nowhere()))
+    return Traces(provider)
+
+
 def events_of_a_batch(folder: Path) -> Sequence[Event]:
-    """The events of the third batch of a real query, on a disk."""
+    """The events of the third batch of a real query, on a disk, with the end of its call, which Spark's side tells."""
     driver = numbers(folder, {"flush": False}, 100)
     checkpoint = SparkCheckpoint(QUERY, [100, 200, 300])
     sink = driver.start(FileIO(PosixCalls(), IdSource().new_id), checkpoint)
@@ -65,7 +83,8 @@ def events_of_a_batch(folder: Path) -> Sequence[Event]:
         driver.events.clear()
         sink.batch(driver.describe(checkpoint, batch_id))
     sink.close()
-    return list(driver.events)
+    last = driver.events[-1]
+    return [*driver.events, BatchReturned(last.table, last.application, 2, 10.0)]
 
 
 def _times(run: Callable[[], object]) -> list[float]:

@@ -70,6 +70,7 @@ def test_an_index_is_told_what_it_wants(built):
     assert f"{URL}/blob/v{dist.version()}/docs/GUIDE.md#on-a-cluster" in links
 
 
+@pytest.mark.soak
 def test_the_bill_of_materials_has_what_the_library_leads_to_and_no_tool_of_its_tests():
     said = dist.bill_of_materials()
     scopes = {each["name"].lower(): each["scope"] for each in said["components"]}

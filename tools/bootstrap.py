@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Prepare this machine, and run something in what was prepared. Needs only Python 3.10; called by the Makefile.
 
-    bootstrap.py env [--for run|test]                        virtual environment(s) and Java
+    bootstrap.py env [--for run|docs|test]                   virtual environment(s) and Java
     bootstrap.py jars KIND [--python P]                      resolve jars; prints {"jars": [...], "way": "..."}
     bootstrap.py cds [--python P]                            class-data archive; prints the JVM options
-    bootstrap.py exec [--for run|test] [--jars KIND ...] -- ARGS   all of it, then `python ARGS` in the environment
+    bootstrap.py exec [--for run|docs|test] [--jars KIND ...] -- ARGS   all of it, then `python ARGS` in the environment
 
 Environment: PYTHON (interpreter to build on), SPARK (PySpark version), STREAMSINK_CACHE (default ~/.cache/streamsink),
 STREAMSINK_IVY_SETTINGS (for a mirror of Maven's central repository), STREAMSINK_JAVA_OPTS (options of the JVM of `exec
@@ -27,10 +27,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tools import cds, chromium, jars, java, sparkconf, venvs  # noqa: E402
 from tools.common import ROOT, SetupError, checkout_cache, say, write_atomically  # noqa: E402
 
+PURPOSES = ("run", "docs", "test")
+
 
 def prepare(purpose: str) -> tuple[str, java.Java]:
     """The (interpreter, Java) for "run" or "test"."""
-    python = str(venvs.ensure_main("test" if purpose == "test" else ""))
+    python = str(venvs.ensure_main("" if purpose == "run" else purpose))
     # pip is asked for only when there is no Java, because finding it costs a process.
     found = (
         java.find_java((python, "-m", "pip"))
@@ -71,7 +73,7 @@ def test_environment() -> tuple[str, java.Java, dict[str, str]]:
         browser = pool.submit(chromium.prepare)
         python, found = prepare("test")
         test_conf = pool.submit(sparkconf.test_conf, python)
-        for kind in ("broker", "hdfs", "s3proxy"):
+        for kind in ("broker", "hdfs", "s3proxy", "paimon-rest"):
             jars.jars(kind, python)
         conf = test_conf.result()
         browser.result()
@@ -94,17 +96,24 @@ def parse(argv: list) -> argparse.Namespace:
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
     env = verbs.add_parser("env")
-    env.add_argument("--for", dest="purpose", choices=("run", "test"), default="run")
+    env.add_argument("--for", dest="purpose", choices=PURPOSES, default="run")
     jar = verbs.add_parser("jars")
     jar.add_argument("kind", choices=jars.KINDS)
     jar.add_argument("--python")
     archive = verbs.add_parser("cds")
     archive.add_argument("--python")
     execute = verbs.add_parser("exec")
-    execute.add_argument("--for", dest="purpose", choices=("run", "test"), default="run")
+    execute.add_argument("--for", dest="purpose", choices=PURPOSES, default="run")
     execute.add_argument("--jars", dest="kinds", choices=jars.KINDS, action="append", default=[])
     execute.add_argument("args", nargs=argparse.REMAINDER)
     return parser.parse_args(argv)
+
+
+def _of_jobs(options: argparse.Namespace) -> tuple[str, java.Java, dict[str, str]]:
+    if options.purpose == "test":
+        return test_environment()
+    python, found = prepare("run")
+    return python, found, run_environment(python, found, options.kinds)
 
 
 def main(argv: list) -> None:
@@ -124,12 +133,12 @@ def main(argv: list) -> None:
             say(f"pypaimon {venvs.ensure_pypaimon()}")
         print(python)
         return
-    if options.purpose == "test":
-        python, found, env = test_environment()
+    if options.purpose == "docs":
+        python = str(venvs.ensure_main("docs"))
+        env = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "PYTHONPATH")}
     else:
-        python, found = prepare("run")
-        env = run_environment(python, found, options.kinds)
-    say(f"Java {found.version} from {found.origin}")
+        python, found, env = _of_jobs(options)
+        say(f"Java {found.version} from {found.origin}")
     args = options.args[1:] if options.args[:1] == ["--"] else options.args
     os.chdir(ROOT)
     os.execve(python, [python, *args], env)

@@ -168,13 +168,14 @@ def _project_digest() -> str:
 
 
 def ensure_main(extras: str = "") -> Path:
-    """The interpreter that has the library (editable) and PySpark; `extras` is "" or "test".
+    """The interpreter that has the library (editable) and PySpark; `extras` is "", "docs" or "test".
     Idempotent; milliseconds when it is there."""
     python, _ = base_python()
     venv, spark, digest = main_venv(), spark_version(), _project_digest()
-    # Once filled for tests, an environment serves `run` as well.
-    for_tests = {"base": _base_stamp(venv, python), "content": ["test", spark, digest]}
-    if not extras and read_json(venv / STAMP) == for_tests:
+    # Once filled for tests, an environment serves `run` and `docs` as well; one for docs serves `run`.
+    stamp = read_json(venv / STAMP) or {}
+    larger = {"": ("docs", "test"), "docs": ("test",)}.get(extras, ())
+    if stamp in [{"base": _base_stamp(venv, python), "content": [each, spark, digest]} for each in larger]:
         return venv_python(venv)
     project = f"{ROOT}[{extras}]" if extras else str(ROOT)
     return _fill(

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from streamsink.catalogs.catalog import Catalog, Named, as_location
@@ -12,10 +12,13 @@ from streamsink.locks.hive_client import DEFAULT_PORT
 from streamsink.options import refuse
 from streamsink.storage.stores import table_path
 
-HIVE = "hive"
-# As Paimon's CREATE CATALOG has them.
-_OF_PAIMON = ("metastore", "uri", "warehouse", "table.type", "location-in-properties")
+HIVE, REST = "hive", "rest"
 _OURS = ("database", "table", "create-database", "required")
+# By metastore, the properties that there are: those of Paimon's CREATE CATALOG, and ours.
+_PROPERTIES = {
+    HIVE: ("metastore", "uri", "warehouse", "table.type", "location-in-properties", *_OURS),
+    REST: ("metastore", "uri", "warehouse", "token.provider", "token", *_OURS),
+}
 _BRANCH = "/branch/branch-"
 # What a metastore takes for a name by itself, without settings of its own.
 _NAME = re.compile(r"[A-Za-z0-9_]+")
@@ -24,9 +27,13 @@ _TRUE_OR_FALSE = ("true", "false")
 
 @dataclass(frozen=True)
 class CatalogProperties:
-    """The properties of the option, checked. required: whether a catalog that does not answer ends a start."""
+    """The properties of the option, checked.
 
-    uris: tuple[tuple[str, int], ...]
+    uri: of the server, or several of them. required: whether a catalog that does not answer ends a start.
+    """
+
+    metastore: str
+    uri: str
     warehouse: str
     external: bool
     location_in_properties: bool
@@ -34,47 +41,57 @@ class CatalogProperties:
     table: str
     create_database: bool
     required: bool
+    token: str = field(default="", repr=False)
 
     @classmethod
     def of(cls, table: str, given: Mapping[str, str]) -> "CatalogProperties | None":
         """None when no catalog is asked for. Raises Misuse that names the table and the property."""
         if not given:
             return None
-        for key in given:
-            if key not in _OF_PAIMON + _OURS:
-                raise Misuse(
-                    f"{table}: the option 'catalog' has no property '{key}'; there are "
-                    f"{', '.join(_OF_PAIMON + _OURS)}. Nothing was written",
-                    kind="option.unknown",
-                )
         metastore = given.get("metastore", "")
-        if metastore != HIVE:
+        if metastore not in _PROPERTIES:
             raise Misuse(
-                f"{table}: option 'catalog' has metastore={metastore!r}, expected '{HIVE}'. Nothing was written. A "
-                "catalog of the file system needs no entry, so leave the option out. Tables of other catalogs (rest, "
-                "jdbc) are not registered here: see docs/CATALOGS.md",
+                f"{table}: option 'catalog' has metastore={metastore!r}, expected '{HIVE}' or '{REST}'. Nothing was "
+                "written. A catalog of the file system needs no entry, so leave the option out. Tables of a JDBC "
+                "catalog are not registered here: see docs/CATALOGS.md",
                 kind="catalog.kind",
             )
-        kinds = given.get("table.type", "managed").lower()
-        if kinds not in ("managed", "external"):
-            refuse(table, "catalog", f"table.type={kinds}", "'managed' or 'external' as table.type")
-        return cls(
-            _uris(table, given.get("uri", "")),
-            table_path(given["warehouse"]) if given.get("warehouse") else "",
-            kinds == "external",
+        for key in given:
+            if key not in _PROPERTIES[metastore]:
+                raise Misuse(
+                    f"{table}: the option 'catalog' has no property '{key}' for metastore='{metastore}'; there are "
+                    f"{', '.join(_PROPERTIES[metastore])}. Nothing was written",
+                    kind="option.unknown",
+                )
+        if given.get("table.type", "managed").lower() not in ("managed", "external"):
+            refuse(table, "catalog", f"table.type={given['table.type']}", "'managed' or 'external' as table.type")
+        if given.get("token.provider", "bear") != "bear":
+            refuse(table, "catalog", f"token.provider={given['token.provider']}", "'bear' as token.provider")
+        made = cls(
+            metastore,
+            given.get("uri", ""),
+            given.get("warehouse", ""),
+            metastore == REST or given.get("table.type", "").lower() == "external",
             _is_on(table, given, "location-in-properties", "false"),
             given.get("database", ""),
             given.get("table", ""),
             _is_on(table, given, "create-database", "true"),
             _is_on(table, given, "required", "false"),
+            given.get("token", ""),
         )
+        _uris(table, made)
+        return made
 
     def catalog(self, table: str) -> Catalog:
         """The catalog, which has not been asked yet. Raises Misuse when its client is not installed."""
+        if self.metastore == REST:
+            from streamsink.catalogs.rest import RestCatalog
+
+            return RestCatalog(self.uri, self.warehouse, self.token, create_database=self.create_database)
         from streamsink.catalogs.hive import HiveCatalog
 
         return HiveCatalog(
-            self.uris, table, create_database=self.create_database, in_properties=self.location_in_properties
+            _uris(table, self), table, create_database=self.create_database, in_properties=self.location_in_properties
         )
 
     def named(self, root: str, *, beside: bool = False) -> Named:
@@ -101,15 +118,26 @@ class CatalogProperties:
                     f"written. Give the name: catalog={{..., '{key}': ...}}",
                     kind="catalog.name",
                 )
-        at = folder if told == f"{database}.db" else f"{self.warehouse}/{database}.db" if self.warehouse else ""
-        if self.warehouse and folder != f"{self.warehouse}/{database}.db":
+        if self.metastore == REST:
+            return Named(root, database, table, external=True)
+        at = self._folder_of(root, database, table)
+        return Named(root, database.lower(), table.lower(), as_location(at) if at else "", self.external)
+
+    def _folder_of(self, root: str, database: str, table: str) -> str:
+        """Where Hive is to put the database, if it has to make it: '' where nothing says so.
+
+        Raises Misuse when the warehouse says another place than the table's path.
+        """
+        folder = os.path.dirname(root.rstrip("/"))
+        warehouse = table_path(self.warehouse) if self.warehouse else ""
+        if warehouse and folder != f"{warehouse}/{database}.db":
             raise Misuse(
-                f"{root}: the option 'catalog' has the warehouse {self.warehouse}, where the table {database}.{table} "
-                f"would be at {self.warehouse}/{database}.db/{table}. Nothing was written. Give the path of the table "
+                f"{root}: the option 'catalog' has the warehouse {warehouse}, where the table {database}.{table} "
+                f"would be at {warehouse}/{database}.db/{table}. Nothing was written. Give the path of the table "
                 "that way, or leave 'warehouse' out",
                 kind="catalog.warehouse",
             )
-        return Named(root, database.lower(), table.lower(), as_location(at) if at else "", self.external)
+        return folder if os.path.basename(folder) == f"{database}.db" else ""
 
 
 def _is_on(table: str, given: Mapping[str, str], key: str, default: str) -> bool:
@@ -119,18 +147,23 @@ def _is_on(table: str, given: Mapping[str, str], key: str, default: str) -> bool
     return value == "true"
 
 
-def _uris(table: str, given: str) -> tuple[tuple[str, int], ...]:
+def _uris(table: str, properties: CatalogProperties) -> tuple[tuple[str, int], ...]:
     """(host, port) of each server, in the order in which they are tried."""
+    is_rest = properties.metastore == REST
+    schemes = ("http", "https") if is_rest else ("thrift", "hive")
+    expected = (
+        "'http://host:port' or https as uri" if is_rest else "'thrift://host:port' as uri, or several with commas"
+    )
     found = []
-    for each in filter(None, map(str.strip, given.split(","))):
+    for each in filter(None, map(str.strip, [properties.uri] if is_rest else properties.uri.split(","))):
         try:
             parts = urlsplit(each)
             host, port = parts.hostname, parts.port
         except ValueError:
             host, port, parts = None, None, urlsplit("")
-        if parts.scheme not in ("thrift", "hive") or not host or parts.username:
-            refuse(table, "catalog", "a uri of another form", "'thrift://host:port' as uri, or several with commas")
+        if parts.scheme not in schemes or not host or parts.username or parts.query:
+            refuse(table, "catalog", "a uri of another form", expected)
         found.append((host, port or DEFAULT_PORT))
     if not found:
-        refuse(table, "catalog", "without a uri", "the metastore's 'thrift://host:port' as uri")
+        refuse(table, "catalog", "without a uri", expected)
     return tuple(found)

@@ -45,14 +45,7 @@ class Registration:
     def look(self) -> bool:
         """Whether the catalog has the table. Raises Misuse ``catalog.other-table``; Retryable without an answer."""
         named, where = self._named, self._catalog.where
-        try:
-            found = self._catalog.entry(named)
-        except Retryable as failed:
-            raise Retryable(
-                f"{failed}. Nothing was written. Start again when the catalog is there, or leave out the option "
-                "'catalog' until then: a later start with it registers the table",
-                kind=failed.kind,
-            ) from failed
+        found = self._catalog.entry(named)
         other = other_than(named, found) if found else ""
         if other:
             raise Misuse(
@@ -78,8 +71,6 @@ class Registration:
     def register(self, schema: TableSchema) -> bool:
         """Let the catalog have the table with these columns; whether it has them. What fails is told, not raised."""
         with self._lock:
-            if schema.id == self._done:
-                return True
             self._tried = schema.id
             try:
                 change = self._catalog.put(self._named, schema)
@@ -90,6 +81,12 @@ class Registration:
         if change != UNCHANGED:
             self._tell(TableRegistered, {**self._told(), "change": change})
         return True
+
+    def put_off(self, schema: TableSchema, failed: Retryable) -> None:
+        """As ``register`` of a catalog that has just not answered, without asking it again."""
+        with self._lock:
+            self._tried = schema.id
+            self._failed(failed)
 
     def _failed(self, failed: StreamsinkError) -> None:
         self._failed_ms, self.failures = self._clock.monotonic_ms(), self.failures + 1
@@ -104,6 +101,15 @@ class Registration:
 
     def _told(self) -> dict[str, object]:
         return {"path": self._named.root, "catalog": self._catalog.where, "name": str(self._named)}
+
+
+def unanswered(failed: Retryable) -> Retryable:
+    """The error of a start that needs an answer: that of ``Registration.look``, with the way on."""
+    return Retryable(
+        f"{failed}. Nothing was written. Start again when the catalog is there, or leave out the option 'catalog' "
+        "until then: a later start with it registers the table",
+        kind=failed.kind,
+    )
 
 
 def registration_of(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from streamsink.clock import Clock
+from streamsink.compaction.attempts import ABANDONED_MS
 from streamsink.compaction.budget import Bytes, Core
 from streamsink.compaction.compactor import By, Compactor, Limits, Totals
 from streamsink.compaction.left_alone import is_of_rows
@@ -60,11 +61,17 @@ class _Partition:
 
 @dataclass
 class _OneTable:
-    """A table, opened for this thread. by: how the driver itself does it."""
+    """A table, opened for this thread. by: how the driver itself does it.
+
+    nothing_in: the snapshot, as of ``Compactor.newest``, in which there was nothing to do, until this time (monotonic,
+    ms); None where there may be something.
+    """
 
     compactor: Compactor
     by: By
     seen: dict[bytes, _Partition] = field(default_factory=dict)
+    nothing_in: tuple[int, str] | None = None
+    until_ms: float = 0
     small: dict[bytes, tuple[int, int]] = field(default_factory=dict)  # by partition, how many small files and bytes
     told: tuple[int, int, int] | None = None  # as ``Look`` has it
 
@@ -199,10 +206,15 @@ class Beside:
             self._tables[root] = _OneTable(Compactor(table, options, pace=self._core.pace), By(limits=limits))
         mine = self._tables[root]
         compactor = mine.compactor
+        now_ms = self._clock.monotonic_ms()
+        if mine.nothing_in is not None and now_ms < mine.until_ms and compactor.newest() == mine.nothing_in:
+            return  # a table that rests costs no listing
+        mine.nothing_in = None
         compactor.settle()
-        chosen = list[Task]()
-        tasks = compactor.plan(self._packing(mine))
+        chosen, tasks = list[Task](), compactor.plan(self._packing(mine))
         self._tell_small(root, mine)
+        if not tasks:
+            mine.nothing_in, mine.until_ms = compactor.looked_at, self._until_ms(mine, now_ms)
         for task in tasks:
             if compactor.is_taken(task):
                 continue
@@ -213,6 +225,12 @@ class Beside:
         compactor.do(chosen, self._by(root, chosen))
         if not chosen:
             self._core.pace()  # what planning has taken counts as well
+
+    def _until_ms(self, mine: _OneTable, now_ms: float) -> float:
+        """So long there is nothing to do if nothing comes: until a partition has rested, or leftovers are old."""
+        idle_ms = self._options.compaction_idle_ms
+        rests = [each.since_ms + idle_ms for each in mine.seen.values()]
+        return min([now_ms + ABANDONED_MS, *(at_ms for at_ms in rests if at_ms > now_ms)])
 
     def _by(self, root: str, tasks: Sequence[Task]) -> By:
         """Who does these tasks: the driver, unless they are much, or others are to do all."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from streamsink.errors import Misuse
+from streamsink.format.iceberg_options import check_iceberg
 from streamsink.format.paths import check_partition_field
 from streamsink.format.schema import TableSchema, nested_parts
 from streamsink.format.types import FOREIGN_ROOTS, AtomicType, DataType, MultisetType, RowType, VectorType
@@ -69,7 +70,10 @@ _WRITE_CHECKS: dict[str, tuple[Check, str]] = {
     "metastore.partitioned-table": (_off, "partitions are not registered in a metastore"),
     "metastore.tag-to-partition": (_never, "partitions are not registered in a metastore"),
     "metastore.tag-to-partition.preview": (_equals("none"), "partitions are not registered in a metastore"),
-    "metadata.iceberg.storage": (_equals("disabled"), "Iceberg metadata is not written"),
+    "metadata.iceberg.storage": (
+        _equals("disabled", "table-location", "hadoop-catalog"),
+        "Iceberg metadata is written into table-location or hadoop-catalog, and registered in no catalog",
+    ),
     "changelog-producer": (_equals("none"), "changelogs are not written"),
     "merge-engine": (_equals("deduplicate"), "rows are appended, not merged"),
     "sequence.field": (_never, "rows are appended, not merged"),
@@ -104,6 +108,7 @@ def check_writable(schema: TableSchema) -> None:
     _check_keys(schema)
     _check_columns(schema)
     _check_options(schema.options, _WRITE_CHECKS, "write to")
+    check_iceberg(schema)
     legacy = schema.options.get("partition.legacy-name", "true").strip().lower() == "true"
     for field in schema.partition_fields:
         check_partition_field(field, legacy)

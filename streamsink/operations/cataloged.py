@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from streamsink.catalogs.properties import CatalogProperties
-from streamsink.catalogs.registration import registration_of
+from streamsink.catalogs.registration import registration_of, unanswered
+from streamsink.errors import Retryable
 from streamsink.events import Event, to_log
 from streamsink.format.types import DataField
 from streamsink.options.option import check_texts
@@ -33,7 +34,10 @@ def create_in_catalog(
     if properties is None:
         return create(store, schema, partition_by, options, comment)
     registration = registration_of(store.root, properties, _log)
-    registration.look()
+    try:
+        registration.look()
+    except Retryable as failed:
+        raise unanswered(failed) from failed
     root = create(store, schema, partition_by, options, comment, checking=registration.check_new)
     registration.register(open_table(store.open(), root, for_writing=False).known_schema)
     return root

@@ -13,6 +13,7 @@ from streamsink.clock import Clock
 from streamsink.errors import Conflict, Misuse
 from streamsink.faults import fault_point
 from streamsink.format.evolution import evolve
+from streamsink.format.iceberg_options import check_place
 from streamsink.format.schema import TableSchema
 from streamsink.format.supported import check_readable, check_writable
 from streamsink.format.types import DataField
@@ -133,6 +134,8 @@ def open_table(file_io: FileIO, root: str, *, for_writing: bool) -> Table:
         check(table.known_schema)
     except Misuse as refused:
         raise Misuse(f"{root}: {refused}", kind=refused.kind) from refused
+    if for_writing:
+        check_place(layout.main, table.known_schema.options)
     return table
 
 
@@ -217,6 +220,7 @@ def create_table(
             check_writable(schema)
         except Misuse as refused:
             raise Misuse(f"{root}: {refused}. Nothing was written", kind=refused.kind) from refused
+        check_place(root, schema.options)
         fault_point("table.before_create")
         created = file_io.create_if_absent(at.schema(0), data)
         fault_point("table.created")

@@ -31,6 +31,10 @@ BESIDE: Mapping[type[events.Event], tuple[str, str]] = {
     events.Compacted: ("compact", "elapsed_ms"),
     events.Maintained: ("maintain", "elapsed_ms"),
 }
+_HEARD = frozenset(
+    {*STEPS, *BESIDE, events.Claimed, events.Restored, events.BatchSkipped, events.PublishingFailed}
+    | {events.BatchReturned, events.BatchFailed, events.RunEnded}
+)
 Values = dict[str, Any]
 
 
@@ -100,6 +104,8 @@ class Traces:
 
     def __call__(self, event: events.Event) -> None:
         """Make the spans that end with this event."""
+        if type(event) not in _HEARD:
+            return
         now_ns = self._clock.now_ns()
         with self._lock:
             of = (event.table, event.application)

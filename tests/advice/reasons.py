@@ -26,10 +26,6 @@ REASONS: dict[str, str] = {
         "The store does not answer; the restart that follows by itself publishes what is pending, as "
         "after any retryable error."
     ),
-    "catalog.refused": (
-        "A catalog refuses what it is told of a table, which ends no query: an event says so with the catalog's own "
-        "words, and only who looks after the catalog can know what to change there."
-    ),
     "kafka.not-published": (
         "Brokers do not answer; the restart that follows by itself publishes what is recorded, as after any retryable "
         "error."

@@ -30,8 +30,9 @@ WITHOUT = {
     r"[Rr]estore what the query's error names": "That error names the command.",
     r"Restore the journal's folder$|restore the journal's folder and": "Which of the folders it is, the query knows.",
     # -- by other programs
-    r"^sinks/(databases|delta|iceberg|transactions/memory)|^sinks/kafka/markers": (
-        "The destination is another program's, whose own commands do it (SQL, deltalake, pyiceberg, kafka-configs)."
+    r"^sinks/(databases|delta|iceberg|transactions/memory)|^sinks/kafka/markers|^catalogs/": (
+        "The destination, or the catalog, is another program's, whose own commands do it (SQL, deltalake, pyiceberg, "
+        "kafka-configs)."
     ),
     r"^sinks/paimon/(promise|trouble).py:|^sinks/files.py:compare_handed_over|set the clocks right": (
         "It is done to the machine or to its disks (mounts, links, folders of others), by its own commands."

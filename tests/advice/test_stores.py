@@ -251,7 +251,7 @@ def test_a_writer_that_always_loses():
     with pytest.raises(Retryable) as told:
         world.driver._run_once(world.file_io(world.calls), world.checkpoint, (3, 6))
     faults.arm(None)
-    said = advice(told.value, "commit.retries").says("published at the next start")
+    said = advice(told.value, "commit.retries").says("published at its next start")
     accept(world, **{said.find(r"raise (commit_max_retries)"): 9})
     count.clear()
     faults.arm(others_win)

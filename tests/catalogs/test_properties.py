@@ -13,6 +13,7 @@ from streamsink.format.supported import check_writable
 from streamsink.format.types import parse_ddl
 
 HIVE = {"metastore": "hive", "uri": "thrift://127.0.0.1:1"}
+REST = {"metastore": "rest", "uri": "https://h/api"}
 ROOT = "/lake/shop.db/orders"
 
 
@@ -23,7 +24,10 @@ def named(root=ROOT, **given) -> Named:
 @pytest.mark.parametrize(
     ("given", "kind", "said"),
     [
-        ({"metastore": "rest", "uri": "http://h"}, "catalog.kind", "metastore='rest', expected 'hive'"),
+        ({"metastore": "jdbc", "uri": "jdbc:x"}, "catalog.kind", "metastore='jdbc', expected 'hive' or 'rest'"),
+        ({"metastore": "rest", "uri": "thrift://h"}, "option.value", "'http://host:port' or https"),
+        ({**REST, "token.provider": "dlf"}, "option.value", "'bear' as token.provider"),
+        ({**REST, "table.type": "managed"}, "option.unknown", "no property 'table.type' for metastore='rest'"),
         ({"metastore": "filesystem"}, "catalog.kind", "needs no entry, so leave the option out"),
         ({"uri": "thrift://h"}, "catalog.kind", "metastore=''"),
         ({"metastore": "hive"}, "option.value", "without a uri"),
@@ -32,7 +36,11 @@ def named(root=ROOT, **given) -> Named:
         ({**HIVE, "uri": "thrift://h:x"}, "option.value", "a uri of another form"),
         ({**HIVE, "table.type": "view"}, "option.value", "'managed' or 'external'"),
         ({**HIVE, "required": "yes"}, "option.value", "'true' or 'false' as required"),
-        ({**HIVE, "hive-conf-dir": "/etc"}, "option.unknown", "no property 'hive-conf-dir'; there are metastore, uri"),
+        (
+            {**HIVE, "hive-conf-dir": "/etc"},
+            "option.unknown",
+            "'hive-conf-dir' for metastore='hive'; there are metastore",
+        ),
     ],
 )
 def test_a_wrong_property_is_refused_by_name(given, kind, said):
@@ -75,6 +83,11 @@ def test_a_table_without_a_name_is_refused(root, given, kind):
     with pytest.raises(Misuse, match="Nothing was written") as refused:
         named(root, **given)
     assert refused.value.kind == kind
+
+
+def test_a_rest_catalog_knows_upper_case_and_a_warehouse_that_is_no_folder():
+    found = CatalogProperties.of(ROOT, {**REST, "warehouse": "prod"}).named("/lake/Shop.db/Orders")
+    assert (str(found), found.external, found.database_location) == ("Shop.Orders", True, "")
 
 
 def test_several_tables_have_the_names_of_their_paths():

@@ -11,11 +11,12 @@ import streamsink
 from streamsink.errors import Misuse, Retryable
 from streamsink.events import TableNotRegistered, TableRegistered
 from streamsink.options import SinkOptions
+from streamsink.sink import FanOut, FileSink, PaimonTable
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.many_driver import LettersDriver, ManyTablesDriver
-from tests.catalogs.world import Door, columns, found
+from tests.catalogs.world import NARROW, Door, Query, columns, found
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int32()), (ROUTE, pa.string())])
 
@@ -87,6 +88,22 @@ def test_a_table_for_dead_letters_is_registered_beside_its_table(place):
     run(LettersDriver, routing, options, ["orders"], [4], n=1000)
     assert found(uri, database, "rejected").sd.location == f"file:{folder}/rejected"
     assert streamsink.read_arrow(f"{folder}/rejected").num_rows == 4
+
+
+def test_a_table_of_a_fan_out_is_registered(place, tmp_path):
+    """By an option of that destination alone; the other one has no use for it."""
+    uri, database, folder = place
+    to = FanOut(
+        {"table": PaimonTable(f"{folder}/orders"), "files": FileSink(f"{tmp_path}/files")},
+        journal=f"{tmp_path}/journal",
+        options={"table": {"catalog": _as(uri)}},
+    )
+    query = Query(tmp_path, uri, catalog={})
+    query.options = {"partition_by": ()}
+    query.writing(NARROW).destination = lambda: to
+    query.run(2, 4)
+    assert told(query.driver, TableRegistered) == [f"{database}.orders"] and found(uri, database, "orders")
+    assert streamsink.read_arrow(f"{folder}/orders").num_rows == 4
 
 
 def test_a_table_is_created_and_registered_without_a_query(place):

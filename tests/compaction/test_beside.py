@@ -133,6 +133,26 @@ def test_young_small_files_wait():
     assert told == []
 
 
+def test_a_table_that_rests_costs_no_listing():
+    """Until a snapshot comes, or a partition has rested for long enough: two requests a look."""
+    world = small_files()
+    calls = CrashingCalls(world.calls)
+    beside, told = _beside(world, calls, compaction_idle_ms=1_000)
+    beside._clock = clock = _Clock()
+    looks = []
+    for wait_ms in (0, 0, 400, 700, 0, 0):
+        clock.at_ms += wait_ms
+        before = calls.count
+        beside.round()
+        looks.append(calls.log[before:])
+    assert looks[1] == looks[2] == ["read", "size"] and len(told) == 1, "compacted when the partitions had rested"
+    assert looks[-1] == looks[1] != looks[-2], "the snapshot of the compaction itself is looked at once"
+    world.run(boundaries=BESIDE)
+    before = calls.count
+    beside.round()
+    assert len(calls.log[before:]) > len(looks[1]), "a batch has come"
+
+
 def test_a_budget_that_is_used_up_leaves_the_rest_for_later():
     world = small_files()
     beside, told = _beside(world, compaction_idle_ms=0, compaction_bytes_per_hour=4)

@@ -1,9 +1,11 @@
 """Paimon's Java HiveCatalog and the option ``catalog`` on one metastore: the same entry, field by field."""
 
+import json
 import uuid
 
 import pytest
 
+import streamsink
 from streamsink.catalogs.catalog import Named
 from streamsink.catalogs.hive import HiveCatalog
 from streamsink.errors import Misuse
@@ -13,7 +15,7 @@ from streamsink.format.types import parse_ddl, parse_type
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import create_table
 from tests.catalogs.world import WIDE, Query, found
-from tests.compat.hive_side import JavaHive
+from tests.compat.java_catalogs import java_hive
 
 pytestmark = [pytest.mark.spark, pytest.mark.compat]
 
@@ -62,13 +64,28 @@ def schema_of(ddl, partition_by=(), options=None, comment=None) -> TableSchema:
 def test_the_entry_is_the_one_that_java_makes(java, uri, tmp_path, schema, kind):
     """Also what nobody looks at: flags, retention, owner, and the parameters of the class that reads it."""
     database = f"d{uuid.uuid4().hex[:12]}"
-    theirs = JavaHive(java, uri, str(tmp_path), table__type=kind)
+    theirs = java_hive(java, uri, tmp_path, kind)
     theirs.create(database, "theirs", schema)
     root = f"{tmp_path}/{database}.db/ours"
     create_table(local_file_io(False), root, schema)
     named = Named(root, database, "ours", external=kind == "external")
     assert HiveCatalog([_address(uri)], root).put(named, schema) == "registered"
     made = [facts(found(uri, database, name), f"{tmp_path}/{database}.db/{name}") for name in ("theirs", "ours")]
+    assert made[0] == made[1]
+    theirs.close()
+
+
+def test_a_location_among_the_parameters_is_where_java_has_it(java, uri, tmp_path):
+    database = f"d{uuid.uuid4().hex[:12]}"
+    theirs, schema = java_hive(java, uri, tmp_path, in_properties="true"), schema_of("id BIGINT, a INT", ("a",))
+    theirs.create(database, "theirs", schema)
+    root = f"{tmp_path}/{database}.db/ours"
+    create_table(local_file_io(False), root, schema)
+    HiveCatalog([_address(uri)], root, in_properties=True).put(Named(root, database, "ours"), schema)
+    made = [facts(found(uri, database, name), "nowhere") for name in ("theirs", "ours")]
+    for name, each in zip(("theirs", "ours"), made):
+        assert each["parameters"].pop("paimon_location") == f"file:{tmp_path}/{database}.db/{name}"
+        each["sd.location"] = each["sd.location"].replace(name, "<name>")
     assert made[0] == made[1]
     theirs.close()
 
@@ -85,7 +102,7 @@ def test_java_finds_the_table_by_its_name_and_would_write_nothing_else(java, uri
     query.run(3)
     query.writing(WIDE)
     query.run(3, 5)
-    theirs = JavaHive(java, uri, str(tmp_path))
+    theirs = java_hive(java, uri, tmp_path)
     assert theirs.location(query.database, "orders").removeprefix("file:") == query.root
     assert theirs.columns(query.database, "orders") == ["id", "part", "Note"]
     assert sorted(row[0] for row in java.read(query.root)) == list(range(5))
@@ -103,7 +120,7 @@ def test_what_java_changes_in_the_catalog_is_not_changed_again(java, uri, tmp_pa
     query = Query(tmp_path, uri)
     driven = query.start()
     query.batch(driven, 3)
-    theirs = JavaHive(java, uri, str(tmp_path))
+    theirs = java_hive(java, uri, tmp_path)
     theirs.add_column(query.database, "orders", "late", parse_type("DECIMAL(8, 2)"))
     before = query.in_metastore()
     query.batch(driven, 5)
@@ -114,7 +131,7 @@ def test_what_java_changes_in_the_catalog_is_not_changed_again(java, uri, tmp_pa
 
 def test_a_table_that_java_drops_or_renames_is_gone_as_ever(java, uri, tmp_path):
     """A managed table goes with its files, and a new name moves its folder: the next start says that it is gone."""
-    theirs = JavaHive(java, uri, str(tmp_path))
+    theirs = java_hive(java, uri, tmp_path)
     for change in (theirs.drop, lambda *names: theirs.rename(*names, "sales")):
         query = Query(tmp_path, uri)
         query.run(3)
@@ -129,9 +146,30 @@ def test_a_table_that_java_drops_or_renames_is_gone_as_ever(java, uri, tmp_path)
 def test_the_files_of_an_external_table_stay_when_java_drops_it(java, uri, tmp_path):
     query = Query(tmp_path, uri, catalog={"table.type": "external"})
     query.run(3)
-    theirs = JavaHive(java, uri, str(tmp_path))
+    theirs = java_hive(java, uri, tmp_path)
     theirs.drop(query.database, "orders")
     assert query.in_metastore() is None
     query.run(3, 5)
     assert query.in_metastore().tableType == "EXTERNAL_TABLE" and query.rows() == list(range(5))
+    theirs.close()
+
+
+@pytest.mark.soak
+def test_a_real_query_registers_its_table_and_its_new_column(spark, java, uri, tmp_path):
+    """As users write it: ``to_table(..., catalog=...)`` under Spark, and Java reads each row by the name."""
+    database = f"d{uuid.uuid4().hex[:12]}"
+    catalog = {"metastore": "hive", "uri": uri, "warehouse": str(tmp_path)}
+    (tmp_path / "in").mkdir()
+    for start, columns in ((0, "id bigint"), (3, "id bigint, note string")):
+        lines = [json.dumps({"id": start + n, "note": "n"}) for n in range(3)]
+        (tmp_path / "in" / f"{start}.json").write_text("\n".join(lines))
+        sink = streamsink.to_table(f"{tmp_path}/{database}.db/orders", catalog=catalog, add_columns=True)
+        rows = spark.readStream.schema(columns).json(str(tmp_path / "in"))
+        writer = rows.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "ckpt"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+        sink.close()
+    entry = found(uri, database, "orders")
+    assert [each.name for each in entry.sd.cols] == ["id", "note"]
+    theirs = java_hive(java, uri, tmp_path)
+    assert theirs.rows(database, "orders") == 6
     theirs.close()

@@ -3,6 +3,8 @@
 import pytest
 
 from streamsink.databases import DatabaseSink
+from streamsink.delta import DeltaSink
+from streamsink.iceberg import IcebergSink
 from streamsink.kafka import KafkaSink
 from streamsink.lineage import naming
 from streamsink.lineage.naming import Destinations
@@ -51,6 +53,20 @@ def test_databases(rules):
         found = naming.of_sink(DatabaseSink(f"{system}://db/shop", "orders", journal="/j"))
         assert is_as(found, rules.MySQL("db", "3306", "shop", "orders"))
     assert naming.of_sink(DatabaseSink("sqlite:/db/shop", "orders", journal="/j")) == ("sqlite:/db/shop", "orders")
+
+
+def test_tables_of_lakes(rules):
+    """They are their folder. A table of a catalog has its name there as well; where only that is known, it is it."""
+    placed = IcebergSink("shop.orders", "prod", location="s3a://lake/shop/orders", journal="/j")
+    assert is_as(naming.of_sink(placed), rules.S3("lake", "shop/orders"))
+    to = Destinations(placed, placed.path)
+    assert (to.layer_of(placed.path), to.alias_of(placed.path)) == ("iceberg", ("prod", "shop.orders"))
+    known = IcebergSink("shop.orders", "prod", journal="/j")
+    assert naming.of_sink(known) == ("prod", "shop.orders")
+    assert Destinations(known, known.path).alias_of(known.path) is None
+    delta = DeltaSink("/lake/orders")
+    assert is_as(naming.of_sink(delta), rules.LocalFileSystem("/lake/orders"))
+    assert Destinations(delta, delta.path).layer_of(delta.path) == "delta"
 
 
 def test_folders_of_sources():

@@ -4,11 +4,13 @@ import pytest
 
 import streamsink
 from streamsink.databases import DatabaseSink
-from streamsink.errors import Misuse
+from streamsink.errors import Misuse, Retryable
 from streamsink.lineage import OpenLineage
 from streamsink.sink import FanOut, FileSink, PaimonTable, to_sink
+from streamsink.spark.query import ended
 from tests.e2e.harness import assert_each_once
 from tests.lineage.collector import transport
+from tests.lineage.test_sending import until
 
 pytestmark = pytest.mark.spark
 IN_TURN = pytest.mark.in_turn("queries whose lineage is told", 2)
@@ -186,3 +188,50 @@ def test_a_bounded_job(spark, ground, collector):
         assert sum(rows_of(out) for event in told for out in event["outputs"]) == (0 if number else 5)
         assert {event["job"]["facets"]["jobType"]["processingType"] for event in told} == {"BATCH"}
         assert [each["name"] for each in told[-1]["inputs"]] == ["/in/numbers"]
+
+
+@IN_TURN
+def test_a_restart(spark, ground, collector):
+    """Each start is a run. What the first one has recorded and the second one publishes is told once."""
+    expected = ground.add_files(0, 3)
+    lineage = listener(collector)
+    sink = streamsink.to_table(ground.table, listener=lineage, flush=False, publish_every_batches=2)
+    failed = []
+
+    def publish(df, batch_id):
+        sink(df, batch_id)
+        if batch_id == 0 and not failed:
+            failed.append(batch_id)
+            raise Retryable("once", kind="testing.once")
+
+    def start():
+        writer = files(spark, ground).writeStream.foreachBatch(publish).trigger(availableNow=True)
+        return writer.option("checkpointLocation", ground.checkpoint).start()
+
+    try:
+        streamsink.run(start, max_restarts=0)
+    except Exception:  # the program's own error, after which it starts the query again
+        streamsink.run(start, max_restarts=0)
+    assert failed and lineage.close(30_000) and collector.refused == [] and lineage.dropped == 0
+    assert_each_once(ground.table, expected)
+    assert [state for state in collector.states if state != "RUNNING"] == ["START", "FAIL", "START", "COMPLETE"]
+    assert len({event["run"]["runId"] for event in collector.events}) == 2
+    assert len({event["job"]["name"] for event in collector.events}) == 1
+    assert sum(rows_of(out) for event in collector.events for out in event["outputs"]) == len(expected)
+    read = [into["inputFacets"] for event in collector.events for into in event["inputs"] if into["inputFacets"]]
+    assert sum(each["inputStatistics"]["fileCount"] for each in read) == 3
+
+
+@IN_TURN
+def test_a_query_that_nobody_waits_for(spark, ground, collector, monkeypatch):
+    """Its end is noticed beside it: without the supervisor, and without a call of the sink's close."""
+    monkeypatch.setattr(ended, "LOOK_MS", 50)
+    ground.add_files(0, 1)
+    lineage = listener(collector)
+    sink = streamsink.to_table(ground.table, listener=lineage, flush=False)
+    writer = files(spark, ground).writeStream.foreachBatch(sink).option("checkpointLocation", ground.checkpoint)
+    writer.trigger(availableNow=True).start().awaitTermination()
+    until(lambda: "COMPLETE" in collector.states)
+    assert lineage.close(30_000) and collector.refused == [] and lineage.dropped == 0
+    sink.close()
+    assert collector.states.count("COMPLETE") == 1

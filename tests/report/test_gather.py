@@ -141,6 +141,18 @@ def test_a_list_without_a_name_is_told_in_its_place(root, name):
     assert "problem" in report_on(root)["files"]
 
 
+def test_a_state_that_was_altered_is_told_and_the_rest_is_there(root):
+    """It is JSON, and lacks what it should say."""
+    table = open_table(local_file_io(False), str(root), for_writing=False)
+    [(key, text)] = [each for each in table.snapshots.latest().properties.items() if each[0].startswith(PREFIX)]
+    state = {name: value for name, value in json.loads(text).items() if name != "sequence"}
+    _alter(root, 3, properties={key: json.dumps(state)})
+    document = report_on(root)
+    assert "sequence" in document["queries"]["problem"] and is_ill_at(document)
+    assert _kinds(document)["damaged"] == 1 and document["files"]["sum"]["files"] == 9
+    assert "not in a form that is known here" in page(document)
+
+
 def test_a_manifest_that_is_gone_is_told_in_the_part_on_files(root):
     for manifest in (root / "manifest").glob("manifest-*"):
         if "list" not in manifest.name:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamsink.format.types import parse_ddl
-from streamsink.table.write.parquet_output import ParquetOutput
+from streamsink.table.write.parquet_output import Encoding, ParquetOutput
 
 
 class _Counting(io.BytesIO):
@@ -32,7 +32,7 @@ def test_a_discarded_file_is_never_written_to_again(ddl, kind):
         {field.name: pa.array([1], pa.int64()).cast(t) for field, t in zip(parse_ddl(ddl), (pa.int64(), kind))}
     )
     stream = _Counting()
-    output = ParquetOutput(stream, parse_ddl(ddl), rows, ("zstd", 1))
+    output = ParquetOutput(stream, parse_ddl(ddl), rows, Encoding("zstd", 1))
     output.write(rows)
     written = stream.writes
     assert written
@@ -47,7 +47,7 @@ def test_texts_take_less_room_than_in_pages_of_arrows_own_size():
     texts = [hashlib.md5(str(number).encode()).hexdigest() for number in range(100_000)]
     rows = pa.table({"note": pa.array(texts, pa.string())})
     ours, arrows = io.BytesIO(), io.BytesIO()
-    output = ParquetOutput(ours, parse_ddl("note STRING"), rows, ("zstd", 1))
+    output = ParquetOutput(ours, parse_ddl("note STRING"), rows, Encoding("zstd", 1))
     output.write(rows)
     output.close()
     pq.write_table(rows, arrows, compression="zstd", compression_level=1, use_dictionary=False)

@@ -22,8 +22,8 @@ from streamsink.table.table import Table, open_table
 # So much of what has happened, and so many snapshots, writers and findings are listed one by one, the newest ones.
 MOST_HAPPENED, MOST_LISTED, MOST_WRITERS, MOST_FINDINGS, MOST_RECORDS = 100, 20, 8, 50, 20
 _OTHERS = "all others"
-# What reading raises of a value that is not of the kind that it should be: a report tells of damage, and does not end.
-_NOT_READ = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
+# What reading a record ends with that is JSON and says something else than it should, because it was altered.
+_ODD = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
 # What has no time of its own is sorted where the first one of its kind may have been.
 _WITHOUT_TIME = 0
 
@@ -86,9 +86,9 @@ def _attempt(name: str, look: Callable[[], Any]) -> Any:
         return look()
     except (StreamsinkError, FileNotFoundError, IsADirectoryError, PermissionError) as broken:
         return None if name == "marks" else {"problem": str(broken)}
-    except _NOT_READ as broken:
-        said = f"what the table says of it cannot be read ({type(broken).__name__}: {broken})"
-        return None if name == "marks" else {"problem": said}
+    except _ODD as odd:
+        problem = f"What is recorded of this is not in a form that is known here ({type(odd).__name__}: {odd})"
+        return None if name == "marks" else {"problem": problem}
 
 
 def _summary(table: Table, history: History) -> dict[str, Any]:
@@ -125,9 +125,10 @@ def _history(history: History, happened: Sequence[Any]) -> dict[str, Any]:
         "scale": scale.to_json(),
         "kinds": {kind: [part.count(kind) for part in by_kind] for kind in kinds},
         "writers": {writer: [part.count(writer) for part in by_writer] for writer in writers},
-        "restarts": [sum(e.kind == "restart" for e in part) for part in scale.grouped(marked)],
-        "accidents": [sum(e.kind != "restart" for e in part) for part in scale.grouped(marked)],
+        "restarts": [sum(e.times for e in part if e.kind == "restart") for part in scale.grouped(marked)],
+        "accidents": [sum(e.times for e in part if e.kind != "restart") for part in scale.grouped(marked)],
         "counts": counts(happened),
+        "events": len(happened),
         "happened": [asdict(each) for each in happened[-MOST_HAPPENED:]],
         "listed": [_listed(each) for each in seen[-MOST_LISTED:]],
     }

@@ -52,12 +52,13 @@ class Seen:
 
 @dataclass(frozen=True)
 class Happened:
-    """Something that is no plain commit. kind: a word for programs. text: one sentence."""
+    """Something that is no plain commit. kind: a word for programs. text: one sentence. times: how often."""
 
     time_ms: int | None
     snapshot: int | None
     kind: str
     text: str
+    times: int = 1
 
 
 @dataclass(frozen=True)
@@ -134,9 +135,9 @@ def _of_states(
         last[application] = {name: state[name] for name in ("sequence", "epoch", "query")}
     found.append(
         Seen(
-            id=snapshot.id,
-            time_ms=snapshot.time_millis,
-            kind=snapshot.commit_kind,
+            snapshot.id,
+            snapshot.time_millis,
+            snapshot.commit_kind,
             rows=snapshot.delta_record_count,
             total=snapshot.total_record_count,
             user=snapshot.commit_user,
@@ -222,7 +223,7 @@ def _of_query(
     if starts > 0:
         often = "was started again" if starts == 1 else f"was started {starts:,} times"
         text = f"'{name}' {often} before snapshot {snapshot.id} (start {state['epoch']:,})."
-        yield Happened(*at, "restart", text)
+        yield Happened(*at, "restart", text, starts)
 
 
 def _missing(before: int, number: int, found: Sequence[Seen]) -> Happened:
@@ -242,4 +243,7 @@ def _watermark(snapshot: Snapshot) -> int | None:
 
 def counts(happened: Sequence[Happened]) -> dict[str, int]:
     """How often each kind has happened, in alphabetical order."""
-    return dict(sorted(Counter(each.kind for each in happened).items()))
+    often = Counter[str]()
+    for each in happened:
+        often[each.kind] += each.times
+    return dict(sorted(often.items()))

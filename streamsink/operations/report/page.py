@@ -88,7 +88,7 @@ class _Page:
             yield "Data files", text.count(files["sum"]["files"]), text.size(files["sum"]["bytes"])
         ages = summary["newest_ms"]
         age = text.duration(max(0, said["made_ms"] - ages)) if ages is not None else text.NOTHING
-        yield "Newest snapshot", f"{age}", "old when this page was made"
+        yield "Last commit", age, "before this page was made"
         yield "Snapshots", text.count(summary["retained"]), "retained"
         if isinstance(waiting, list):
             count, rows = _pending_of(waiting)
@@ -155,7 +155,7 @@ class _Page:
             for each in reversed(history["happened"])
         ]
         table = Table(["=time (UTC)", "=what", "in a sentence"], rows, True).html("Restarts and accidents")
-        left = sum(history["counts"].values()) - len(rows)
+        left = history["events"] - len(rows)
         more = f" The newest {len(rows)} are listed." if left > 0 else ""
         return f"<p>By kind: {kinds}.{more}</p>{table}"
 
@@ -188,8 +188,8 @@ class _Page:
         if found["files"]:
             files = found["files"]
             head += (
-                f"; of the newest {files['count']:,} the median is {text.things(int(files['median']), 'new file')}, "
-                f"and the largest number {files['largest']:,}"
+                f"; the newest {files['count']:,} added {text.things(int(files['median']), 'file')} in the median, and "
+                f"{files['largest']:,} at most"
             )
         parts.append(self._chart(figures.amounts("Rows of a batch", found["rows"], text.count, "rows", "Added rows.")))
         if found["bytes"]:
@@ -212,7 +212,7 @@ class _Page:
             f"The largest partition has {parts['skew']:,} times the bytes of the one in the middle (skew); a partition "
             f"has {text.count(parts['files']['median'])} files in the median, and "
             f"{text.count(parts['files']['largest'])} at most."
-            if parts["skew"] is not None
+            if parts["skew"] is not None and parts["count"] > 1
             else ""
         )
         box = f'<div class="box"><h3>Partitions</h3><p class="muted">{skew}</p>{figures.partitions(parts)}</div>'

@@ -1,5 +1,6 @@
 """The queries that write a table, for the report: how far each has come, what is pending, and how long commits take."""
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -42,7 +43,7 @@ def applications(table: Table, seen: Sequence[Seen]) -> list[dict[str, Any]]:
                 "watermark_ms": last.watermark_ms if last else None,
                 "read_last": _read_by_last(state),
                 "topics": topics,
-                "sources": [str(source.end) for source in state.sources if not source.numeric],
+                "sources": [json.dumps(source.end, default=str) for source in state.sources if not source.numeric],
             }
         )
     return found

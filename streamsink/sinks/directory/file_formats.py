@@ -18,11 +18,11 @@ from streamsink.sinks.file_writing import DataFile
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.routed.row_json import rows_to_json
-from streamsink.table.write.parquet_output import ParquetOutput
+from streamsink.table.write.parquet_output import Encoding, ParquetOutput
 
 PARQUET, JSON, CSV = "parquet", "json", "csv"
 FORMATS = (PARQUET, JSON, CSV)
-_COMPRESSION = ("zstd", 1)
+_ENCODING = Encoding("zstd", 1)
 # So many bytes of rows are kept and written together: a row group of a Parquet file.
 _TOGETHER = 32 << 20
 
@@ -150,7 +150,7 @@ class DirectoryWriter:
             name = f"part-{IdSource().new_id()}.{self._of.form}"
             stream = self._io.open_output(f"{self._of.staging}/{name}")
             output: _Output = (
-                ParquetOutput(stream, self._of.fields, first, _COMPRESSION)
+                ParquetOutput(stream, self._of.fields, first, _ENCODING)
                 if self._of.form == PARQUET
                 else _Lines(stream, self._of.form, self._of.path)
             )

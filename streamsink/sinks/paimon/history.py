@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from streamsink.clock import IdSource
 from streamsink.errors import StreamsinkError
+from streamsink.format.iceberg_options import check_place
 from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER
 from streamsink.format.supported import check_writable
 from streamsink.journal.file_journal import JOURNAL_DIR
@@ -122,6 +123,7 @@ class PaimonHistory(Committer):
         schema = self._table.latest_schema()
         if schema.id != self._checked_schema:
             check_writable(schema)
+            check_place(self._table.layout.main, schema.options)
             self._commit.check_options()
             self._checked_schema = schema.id
 

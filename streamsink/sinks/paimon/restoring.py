@@ -35,6 +35,7 @@ from streamsink.table.commit.late import Settling, check_unchecked
 from streamsink.table.history import leftovers
 from streamsink.table.history.deletion import Look, delete
 from streamsink.table.history.presence import Presence
+from streamsink.table.iceberg_metadata.following import Following
 from streamsink.table.table import Table
 
 # Records that are prepared at once. Few, because files that have their final names and no snapshot are orphans to a
@@ -117,6 +118,7 @@ class Live:
         removed = leftovers.sweep(self._table, names, self.left_behind(names))
         if self.is_first_sweep():
             removed += leftovers.sweep_creations(self._table)
+            Following(self._table).start()  # whoever committed last may have died before
             if names:
                 # Found published: whoever did it may have died before the snapshot's name was durable. Later ones are
                 # our own.

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from streamsink.errors import Retryable
 from streamsink.format.evolution import widens
+from streamsink.format.iceberg_options import makes_iceberg
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import MAX_LENGTH, AtomicType, DataField, DataType
 from streamsink.spark.gateway import running
@@ -59,12 +60,13 @@ def can_write(given: Sequence[DataField], schema: TableSchema, file_io: FileIO) 
 
     The table must have no partitions and lie on a disk that the driver shares with the executors. Spark must write the
     type of each column as Paimon's readers expect it, and the DataFrame must have the same type or a narrower one. No
-    two names may be the same name for Spark's writer.
+    two names may be the same name for Spark's writer. Files for readers of Iceberg must say the ids of their fields.
     """
     types = {field.name: field.type for field in given}
     return (
         file_io.takes_files_of_others
         and not schema.partition_keys
+        and not makes_iceberg(schema.options)
         and _codec(schema) in _CODECS
         and not are_alike(schema.field_names)
         and all(_is_stored_alike(f.type) and _fits(types.get(f.name), f.type) for f in schema.fields)

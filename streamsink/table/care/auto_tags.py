@@ -11,7 +11,7 @@ from streamsink.errors import Conflict, Misuse
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.care.removal import Needing
 from streamsink.table.care.tags import create_tag, delete_tags
-from streamsink.table.commit.retry import parse_duration
+from streamsink.table.durations import parse_duration
 from streamsink.table.history.retained import Root, tags
 from streamsink.table.table import Table
 

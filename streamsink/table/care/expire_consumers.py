@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from streamsink.clock import Clock
 from streamsink.errors import Misuse
-from streamsink.table.commit.retry import parse_duration
+from streamsink.table.durations import parse_duration
 from streamsink.table.history.retained import Consumer, consumers
 from streamsink.table.table import Table
 

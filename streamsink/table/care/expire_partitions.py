@@ -21,9 +21,9 @@ from streamsink.format.snapshot import OVERWRITE
 from streamsink.options import SinkOptions
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
-from streamsink.table.commit.retry import parse_duration
 from streamsink.table.commit.table_commit import TableCommit
 from streamsink.table.commit.tries import Guard
+from streamsink.table.durations import parse_duration
 from streamsink.table.table import Table
 
 _OPTION = "partition.expiration-"

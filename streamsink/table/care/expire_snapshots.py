@@ -11,8 +11,9 @@ from streamsink.format.snapshot import Snapshot
 from streamsink.table.application_states import is_foreign
 from streamsink.table.care.named import DataFile, deleted_by, metadata_of
 from streamsink.table.care.removal import Needed, Needing, Removal, finish, head_of, protecting, remove, unnamed
-from streamsink.table.commit.retry import parse_duration
+from streamsink.table.durations import parse_duration
 from streamsink.table.history.retained import Kind, Root, consumers
+from streamsink.table.iceberg_metadata.following import Following
 from streamsink.table.table import Table
 
 _MIN, _MAX = "snapshot.num-retained.min", "snapshot.num-retained.max"
@@ -151,13 +152,17 @@ def choose(
 def expire(table: Table, retention: Retention, needing: Needing) -> ExpiryPlan:
     """Finish what a dead process has begun, and let expire what is to expire now. Returns what has expired.
 
-    Idempotent. After a crash every snapshot that is there is whole, and the next call finishes. Raises as ``plan``.
+    Idempotent. After a crash every snapshot that is there is whole, and the next call finishes. What the table's
+    Iceberg metadata names stays until it names it no more. Raises as ``plan``.
     """
     everyone = everybody_needing(table, needing)
     finished = finish(table, everyone)
     planned = plan(table, retention, needing)
     for note in planned.notes:
         log.warning("%s: %s", table.root, note)
+    if planned.snapshots and not Following(table).forget(planned.snapshots):
+        held = "its Iceberg metadata could not be made without those that would expire (see the log)"
+        return replace(planned, snapshots=finished.snapshots, held=held)
     done = remove(table, planned.removal, everyone)
     return replace(planned, snapshots=(*finished.snapshots, *done.snapshots))
 

@@ -11,7 +11,7 @@ from streamsink.table.care.expire_partitions import PartitionRule, expire_partit
 from streamsink.table.care.expire_snapshots import Retention, expire
 from streamsink.table.care.removal import Needing
 from streamsink.table.care.tags import DEFAULT_TIME, delete_tags, past_their_time
-from streamsink.table.commit.retry import parse_duration
+from streamsink.table.durations import parse_duration
 from streamsink.table.table import Table
 
 # A run lets so many times ``snapshot.expire.limit`` snapshots expire at most.

@@ -1,7 +1,8 @@
 """Orphan files: those that nothing names, and that are too old to belong to something under way.
 
 Dead writers of other programs leave them, and accidents do. As in Paimon they are looked for in the folders of
-manifests, indexes, statistics, snapshots, changelogs and data. The journals' own folder is none of them.
+manifests, indexes, statistics, snapshots, changelogs and data, and of Iceberg's metadata. The journals' own folder is
+none of them.
 """
 
 import math
@@ -18,6 +19,7 @@ from streamsink.table.care.expire_snapshots import everybody_needing
 from streamsink.table.care.named import manifests_of, own_metadata
 from streamsink.table.care.removal import Needed, Needing, finish
 from streamsink.table.history.retained import roots
+from streamsink.table.iceberg_metadata.following import Following
 from streamsink.table.table import Table
 
 DEFAULT_AGE_MS = 86_400_000
@@ -113,6 +115,7 @@ def _candidates(table: Table) -> Iterator[tuple[str, int]]:
                 yield path, size
     for folder in folders_of(table, table.root, table.known_schema.partition_keys):
         yield from _files_in(table, folder)
+    yield from Following(table).unnamed()
 
 
 def _files_in(table: Table, folder: str) -> Iterator[tuple[str, int]]:

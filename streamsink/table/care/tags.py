@@ -17,8 +17,9 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.care.expire_snapshots import everybody_needing
 from streamsink.table.care.named import live_files, metadata_of
 from streamsink.table.care.removal import Head, Needing, Removal, finish, protecting, remove, unnamed
-from streamsink.table.commit.retry import parse_duration
+from streamsink.table.durations import parse_duration
 from streamsink.table.history.retained import Root, tag_path, tags
+from streamsink.table.iceberg_metadata.following import Following
 from streamsink.table.table import Table
 
 _CREATED, _RETAINED = "tagCreateTime", "tagTimeRetained"
@@ -83,6 +84,7 @@ def create_tag(
             "There is no tag. Do it again, for a snapshot that is there",
             kind="tag.expired-meanwhile",
         )
+    Following(table).refresh()
     return snapshot
 
 
@@ -132,6 +134,7 @@ def delete_tags(table: Table, names: Sequence[str], needing: Needing) -> TagPlan
     planned = deletion_of(table, [name for name in names if name not in done], needing().files)
     for removal in planned.removals:
         remove(table, removal, needing)
+    Following(table).refresh()
     return replace(planned, names=tuple(names))
 
 

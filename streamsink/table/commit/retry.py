@@ -3,7 +3,6 @@
 The sink's options come before the table's, those before the defaults.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -13,6 +12,7 @@ import tenacity
 from streamsink.clock import Clock
 from streamsink.errors import Misuse
 from streamsink.options import CommitOptions
+from streamsink.table.durations import parse_duration
 
 _Number = TypeVar("_Number", bound=float)
 
@@ -22,30 +22,6 @@ DEFAULT_MIN_WAIT_MS, DEFAULT_MAX_WAIT_MS = 10.0, 10_000.0
 DEFAULT_TIMEOUT_MS = 120_000.0
 # Waits vary by this share, so that writers that lost to the same one do not try again at the same moment.
 _JITTER = 0.2
-
-_DURATION = re.compile(r"([0-9]+)\s*([a-zµ]*)")
-_UNIT_MS = {
-    "": 1,
-    "ms": 1,
-    "milli": 1,
-    "millisecond": 1,
-    "s": 1000,
-    "sec": 1000,
-    "second": 1000,
-    "m": 60_000,
-    "min": 60_000,
-    "minute": 60_000,
-    "h": 3_600_000,
-    "hour": 3_600_000,
-    "d": 86_400_000,
-    "day": 86_400_000,
-    "µs": 1e-3,
-    "micro": 1e-3,
-    "microsecond": 1e-3,
-    "ns": 1e-6,
-    "nano": 1e-6,
-    "nanosecond": 1e-6,
-}
 
 
 @dataclass(frozen=True)
@@ -101,21 +77,6 @@ class RetryPolicy:
         doubling = tenacity.wait_exponential(multiplier=self.min_wait_ms / 1000, max=longest / 1000)
         jitter = tenacity.wait_random(0, 1)
         return lambda state: doubling(state) * (1 + _JITTER * jitter(state))
-
-
-def parse_duration(table: str, option: str, text: str) -> float:
-    """Milliseconds of a duration as Paimon writes them: '10 ms', '2 min', '1 h', '500' (ms).
-
-    Raises Misuse ``option.value``.
-    """
-    found = _DURATION.fullmatch(text.strip().lower())
-    unit = found[2].removesuffix("s") if found and found[2] not in _UNIT_MS else found and found[2]
-    if not found or unit not in _UNIT_MS:
-        raise Misuse(
-            f"{table}: table option {option} is {text!r}, expected a duration such as '10 ms', '5 s' or '1 h'",
-            kind="option.value",
-        )
-    return int(found[1]) * _UNIT_MS[unit]
 
 
 def _whole(table: str, option: str, text: str) -> int:

@@ -7,7 +7,7 @@ that an overwrite deletes, and the conflicts.
 import functools
 from dataclasses import replace
 
-from streamsink.clock import Clock, IdSource
+from streamsink.clock import Clock
 from streamsink.errors import Misuse, OutcomeUnknown
 from streamsink.faults import fault_point
 from streamsink.format.snapshot import Snapshot
@@ -24,6 +24,7 @@ from streamsink.table.commit.tries import Guard, Looking, Tries
 from streamsink.table.commit.unanswered import Made, Unanswered
 from streamsink.table.history.deletion import Look, delete, try_name
 from streamsink.table.history.whole import Whole
+from streamsink.table.iceberg_metadata.following import Following
 from streamsink.table.manifest_merge import MergeOptions
 from streamsink.table.table import Table
 
@@ -44,7 +45,7 @@ class TableCommit:
         self._options = options
         self._lock = lock_of(table.root, options)
         self._clock = Clock()
-        self._ids = IdSource()
+        self.iceberg = Following(table)
 
     def check_options(self) -> None:
         """Before anything is recorded: the table's options that a commit needs. Raises Misuse that names the option."""
@@ -87,6 +88,7 @@ class TableCommit:
     def _settle(self, done: Committed, tries: Tries, ahead: Written | None, following: Snapshot | None = None) -> bool:
         is_replaced = done.settle(following)
         tries.clean(ahead, done.snapshot)
+        self.iceberg.follow()
         return is_replaced
 
     def _check_and_hint(self, found: Found, tries: Tries, made: Made, following: Snapshot | None = None) -> bool:

@@ -1,14 +1,16 @@
 """Writes data files as Paimon's readers want them: INT96 only for nanoseconds, and small decimals as integers."""
 
 import io
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streamsink.format.arrow_types import needs_int96, to_arrow_schema
+from streamsink.format.field_ids import with_field_ids
+from streamsink.format.iceberg_options import makes_iceberg
 from streamsink.format.parquet_footer import Timestamps, with_timestamps
 from streamsink.format.types import DataField
 
@@ -17,23 +19,35 @@ from streamsink.format.types import DataField
 PAGE_BYTES = 240 * 1024
 
 
+class Encoding(NamedTuple):
+    """How files are written. level: of the codec; None for its default. with_ids: whether they say ids of fields."""
+
+    codec: str
+    level: int | None = None
+    with_ids: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "Encoding":
+        """As the table's options say. Readers of Iceberg need ids; without them the files stay as they were."""
+        codec = options.get("file.compression", "zstd").strip().lower()
+        level = int(options.get("file.compression.zstd-level", "1")) if codec == "zstd" else None
+        return cls("none" if codec == "uncompressed" else codec, level, makes_iceberg(options))  # Java takes both names
+
+
 class ParquetOutput:
     """Writes the row groups of one file into an open stream, which the caller closes."""
 
-    def __init__(
-        self, stream: BinaryIO, fields: Sequence[DataField], first: pa.Table, compression: tuple[str, int | None]
-    ):
-        """first: rows by which the encodings are chosen. compression: the codec and its level."""
+    def __init__(self, stream: BinaryIO, fields: Sequence[DataField], first: pa.Table, encoding: Encoding):
+        """first: rows by which the encodings of columns are chosen."""
         schema = to_arrow_schema(fields)
         int96 = needs_int96(fields)
         self._plain = _plain_timestamps(fields, schema) if int96 else {}
         self._stream = Outlet(stream)
-        codec, level = compression
         self._writer = pq.ParquetWriter(
             self._stream,
-            self._as_written(schema.empty_table()).schema,
-            compression=codec,
-            compression_level=level,
+            with_field_ids(schema, fields) if encoding.with_ids else self._as_written(schema.empty_table()).schema,
+            compression=encoding.codec,
+            compression_level=encoding.level,
             use_deprecated_int96_timestamps=int96,
             store_decimal_as_integer=True,
             store_schema=not self._plain,

@@ -20,7 +20,7 @@ from streamsink.table.history.deletion import delete_staged
 from streamsink.table.write.buffers import SMALL_PIECE_ROWS, Buffer, Limits, size_of
 from streamsink.table.write.conform import Conform
 from streamsink.table.write.folders import TOKEN, Folders
-from streamsink.table.write.parquet_output import ParquetOutput, row_groups
+from streamsink.table.write.parquet_output import Encoding, ParquetOutput, row_groups
 from streamsink.table.write.spec import WriteSpec, WrittenFile
 from streamsink.table.write.split import PartitionKey, split_by_partition
 
@@ -156,7 +156,7 @@ class _OpenFile:
         self._stream = series.io.open_output(staged)
         self._give_up = series.io.unflushed(self._stream).give_up
         try:
-            self._output = ParquetOutput(self._stream, series.schema.fields, first, (series.codec, series.level))
+            self._output = ParquetOutput(self._stream, series.schema.fields, first, series.encoding)
         except BaseException:
             self._give_up()
             raise
@@ -195,9 +195,7 @@ class _FileSeries:
         self.io = file_io
         self.spec = spec
         self.schema = schema
-        codec = schema.options.get("file.compression", "zstd").strip().lower()
-        self.codec = "none" if codec == "uncompressed" else codec  # Java takes both names
-        self.level = int(schema.options.get("file.compression.zstd-level", "1")) if codec == "zstd" else None
+        self.encoding = Encoding.of(schema.options)
         token = IdSource().new_id()
         self._names = spec.beginning + (token.replace("-", "")[:TOKEN] if spec.at_once else token)
         self.count = 0

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from streamsink.catalogs.properties import CatalogProperties
-from streamsink.catalogs.registration import Registration, registration_of
+from streamsink.catalogs.registration import Registration, registration_of, unanswered
 from streamsink.errors import Retryable
 from streamsink.events import Event
 from streamsink.format.schema import TableSchema
@@ -54,7 +54,7 @@ class Registering(Care):
         except Retryable as failed:
             self._unanswered = failed
             if self._properties is not None and self._properties.required:
-                raise
+                raise unanswered(failed) from failed
 
     def check_new(self, root: str, schema: TableSchema) -> None:
         """Before the start creates this table: raises as ``Registration.check_new``.
@@ -65,12 +65,14 @@ class Registering(Care):
         if registration is not None:
             registration.check_new(schema)
         if self._unanswered is not None:
-            raise self._unanswered
+            raise unanswered(self._unanswered) from self._unanswered
 
     def register(self, table: Table) -> None:
         """At the start: let the catalog have the table. What fails is told, and tried again later."""
         registration = self._of(table.root)
-        if registration is not None:
+        if registration is not None and self._unanswered is not None:
+            registration.put_off(table.known_schema, self._unanswered)
+        elif registration is not None:
             registration.register(table.known_schema)
 
     # -- Care ------------------------------------------------------------------------------------------------------
@@ -88,7 +90,10 @@ class Registering(Care):
             if due and self._thread is None and not self._is_stopping:
                 name = f"streamsink-catalog {self._application}"
                 self._thread = threading.Thread(target=self._run, args=(due,), name=name, daemon=True)
-                self._thread.start()
+                try:
+                    self._thread.start()
+                except RuntimeError:  # the interpreter ends, or there is no thread to be had: a later call, or start
+                    self._thread = None
 
     def stop(self) -> None:
         with self._changed:

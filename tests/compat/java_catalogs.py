@@ -1,17 +1,16 @@
-"""Paimon's own HiveCatalog over a metastore, through py4j in Spark's JVM."""
+"""Paimon's own catalogs, over a Hive Metastore and over a REST server, through py4j in Spark's JVM."""
 
 from tests.compat.java import JavaPaimon
 
 
-class JavaHive:
-    """The catalog as Flink and Spark use it."""
+class JavaCatalog:
+    """A catalog as Flink and Spark use it."""
 
-    def __init__(self, java: JavaPaimon, uri: str, warehouse: str, **options: str):
+    def __init__(self, java: JavaPaimon, options: dict[str, str]):
         self.java, self._jvm = java, java._jvm
         made = self._jvm.org.apache.paimon.options.Options()
-        given = {"metastore": "hive", "uri": uri, "warehouse": f"file:{warehouse}", "cache_enabled": "false", **options}
-        for name, value in given.items():
-            made.set(name.replace("__", ".").replace("_", "-"), value)
+        for name, value in {"cache-enabled": "false", **options}.items():
+            made.set(name, value)
         context = self._jvm.org.apache.paimon.catalog.CatalogContext.create(made)
         self._catalog = self._jvm.org.apache.paimon.catalog.CatalogFactory.createCatalog(context, java._loader)
 
@@ -39,6 +38,14 @@ class JavaHive:
         found = self._catalog.getTable(self._name(database, table))
         return list(self.java._call("table.Table", found, "rowType").getFieldNames())
 
+    def rows(self, database, table) -> int:
+        """How many rows a plan of a read of the table has that it finds under this name."""
+        found = self._catalog.getTable(self._name(database, table))
+        builder = self.java._call("table.Table", found, "newReadBuilder")
+        scan = self.java._call("table.source.ReadBuilder", builder, "newScan")
+        plan = self.java._call("table.source.TableScan", scan, "plan")
+        return sum(each.rowCount() for each in self.java._call("table.source.TableScan$Plan", plan, "splits"))
+
     def location(self, database, table) -> str:
         return str(self._catalog.getTableLocation(self._name(database, table)).toString())
 
@@ -57,3 +64,11 @@ class JavaHive:
 
     def _name(self, database, table):
         return self._jvm.org.apache.paimon.catalog.Identifier.create(database, table)
+
+
+def java_hive(
+    java: JavaPaimon, uri: str, warehouse, kind: str = "managed", in_properties: str = "false"
+) -> JavaCatalog:
+    """HiveCatalog over this metastore."""
+    given = {"metastore": "hive", "uri": uri, "warehouse": f"file:{warehouse}", "table.type": kind}
+    return JavaCatalog(java, {**given, "location-in-properties": in_properties})

@@ -1,0 +1,1 @@
+"""Iceberg's metadata beside a table's own, made from its snapshots."""

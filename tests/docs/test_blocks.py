@@ -1,0 +1,136 @@
+"""No block of a page is without a way in which it is run or checked, and what is only checked would run."""
+
+import ast
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.docs.blocks import ROOT, Block, blocks_of, pages, text_of
+from tests.docs.shell import commands, wrong
+from tests.docs.ways import PAGES, file_of, ways_of
+
+ALL = [(block, way) for page in pages() for block, way in zip(blocks_of(page), ways_of(page, len(blocks_of(page))))]
+WAYS = ("run", "in session", "shell", "code", "data", "drawing")
+LANGUAGES = {"", "python", "bash", "yaml", "json", "text"}
+
+
+def _of(*ways: str) -> list:
+    return [pytest.param(block, id=block.where) for block, way in ALL if way in ways]
+
+
+def test_every_block_has_a_way():
+    """And every page that has ways is there, with as many blocks as it has ways."""
+    assert {way for _, way in ALL if file_of(way) is None} <= set(WAYS)
+    assert PAGES.keys() - set(pages()) == set()
+    assert {block.language for block, _ in ALL} <= LANGUAGES
+
+
+def test_a_page_without_ways_is_named():
+    with pytest.raises(ValueError, match="docs/NEW.md: the page has 2 blocks, and tests/docs/ways.py has 0 ways"):
+        ways_of("docs/NEW.md", 2)
+
+
+@pytest.mark.parametrize("file", sorted({file_of(way) for _, way in ALL} - {None}))
+def test_a_test_that_runs_blocks_is_there_and_knows_its_pages(file):
+    """By the name of the page, or of what has that name."""
+    helpers = "".join(path.read_text() for path in (ROOT / "tests" / "sinks" / "shown.py", ROOT / "tests/cli_page.py"))
+    text = (ROOT / file).read_text()
+    text += helpers if "shown" in text or "cli_page" in text else ""
+    named = {Path(block.page).name for block, way in ALL if file_of(way) == file}
+    assert [name for name in sorted(named) if name not in text] == []
+
+
+@pytest.mark.parametrize("block", _of("run", "in session", "code"))
+def test_python_is_compiled_and_takes_names_that_are_there(block: Block):
+    """In blocks that are run this says sooner which one is wrong."""
+    if block.language != "python":
+        return
+    text = f"(_{block.text})" if block.text.startswith(".") else block.text
+    tree = ast.parse(text, block.where)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "streamsink":
+            module = importlib.import_module(node.module)
+            gone = [
+                alias.name for alias in node.names if not hasattr(module, alias.name) and not _is_module(node, alias)
+            ]
+            assert gone == [], block.where
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "streamsink":
+            assert hasattr(importlib.import_module("streamsink"), node.attr), f"{block.where}: {node.attr}"
+
+
+def _is_module(node: ast.ImportFrom, alias: ast.alias) -> bool:
+    return importlib.util.find_spec(f"{node.module}.{alias.name}") is not None
+
+
+@pytest.mark.parametrize("block", _of("run", "shell"))
+def test_commands_are_read_as_their_programs_read_them(block: Block):
+    """A command that was renamed, an option that is gone, a target that make does not have."""
+    if block.language in ("bash", ""):
+        assert wrong(block, _saved_on(block.page)) == []
+
+
+def _saved_on(page: str) -> frozenset[str]:
+    return frozenset(each.file for each in blocks_of(page) if each.file)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("streamsink verfy lake", "there is no command verfy"),
+        ("streamsink verify lake --content-of", "No such option"),
+        ("streamsink verify", "Missing argument"),
+        ("make runn", "the Makefile has no runn"),
+        ("make run BROKER=x", "the Makefile has no BROKER"),
+        ("pip install 'streamsink[s4]'", "there is no extra s4"),
+        ("python gone.py", "neither the page nor the checkout has gone.py"),
+        ("python -m tests.gone", "there is no module"),
+        ("spark-submit jobs/gone.py", "there is no jobs/gone.py"),
+        ("sparksubmit x", "does not know this program"),
+        ("if true", "syntax error"),
+    ],
+)
+def test_a_wrong_command_is_noticed(line, why):
+    assert why in "\n".join(wrong(Block("docs/X.md", 1, "bash", line + "\n"), frozenset()))
+
+
+@pytest.mark.parametrize("block", _of("drawing"))
+def test_a_drawing_has_no_command(block: Block):
+    """What could be run has a way in which it is."""
+    assert block.language in ("", "text")
+    lines = [
+        line for line in block.text.splitlines() if re.match(r"(make|streamsink|pip|python3?|spark-submit) ", line)
+    ]
+    assert lines == []
+
+
+@pytest.mark.parametrize("block", _of("data"))
+def test_data_are_what_their_program_takes(block: Block):
+    """Kubernetes' manifests by the fields that a Deployment must have; its labels must match its selector."""
+    if block.language == "json":
+        json.loads(block.text)
+        return
+    for document in yaml.safe_load_all(block.text):
+        assert {"apiVersion", "kind", "metadata", "spec"} <= document.keys(), block.where
+        if document["kind"] == "Deployment":
+            spec = document["spec"]
+            pod = spec["template"]
+            assert document["apiVersion"] == "apps/v1" and spec["strategy"]["type"] == "Recreate"
+            assert spec["replicas"] == 1 and pod["metadata"]["labels"] == spec["selector"]["matchLabels"]
+            for container in pod["spec"]["containers"]:
+                assert {"name", "image"} <= container.keys()
+
+
+def test_commands_in_the_text_of_pages_are_there():
+    """Those of ours in back quotes, such as ``streamsink verify``."""
+    said = {(page, each) for page in pages() for each in re.findall(r"`(streamsink [a-z][^`\n]*)`", text_of(page))}
+    gone = []
+    for page, line in sorted(said - {(page, each) for page, each in said if "…" in each or page == "CHANGELOG.md"}):
+        first = next(iter(commands(line)))
+        names = [word for word in first[1:] if re.fullmatch(r"[a-z-]+", word)]
+        why = "\n".join(wrong(Block(page, 0, "bash", f"streamsink {names[0]}\n"), frozenset())) if names else ""
+        gone += [f"{page}: {line}: {why}"] if "no command" in why else []
+    assert gone == []

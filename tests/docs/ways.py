@@ -1,0 +1,155 @@
+"""How each block of each page is run or checked. A block without a way here fails the tests.
+
+- ``run``: as a reader runs it, in the order of the page (tests/docs/test_stories.py). A block that begins with
+  ``# name.py`` is saved under that name.
+- ``in session``: a program that a reader saves; its text is run in the session of the tests.
+- ``shell``: the commands are not run here; each one is read as its program would read it (tests/docs/shell.py).
+- ``code``: Python that is not run here; it is compiled, and the names that it takes from streamsink are looked up.
+- ``data``: JSON or YAML, parsed, and checked by what it is.
+- ``drawing``: a picture, or what a program prints; it has no command.
+- ``by FILE``: a test in that file runs it, or makes the page from the code and compares.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_README = "by tests/test_package.py"
+_COMMANDS = "by tests/cli/test_examples.py"
+
+
+@dataclass(frozen=True)
+class Page:
+    """ways: one for each block, in the page's order; '*' after a way repeats it to the end.
+
+    given: the function of tests/docs/given.py that makes what the page takes for granted. replaced: what the page says,
+    and what stands there here; ``{folder}`` is the scratch folder, and other names are the servers of ``needs``. steps:
+    by the place of a block, the function of given.py that is called before it. needs: fixtures of servers. slow:
+    programs of the page start drivers of their own.
+    """
+
+    ways: tuple[str, ...]
+    given: str = "orders_from_files"
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    steps: Mapping[int, str] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    slow: bool = False
+
+    def of(self, blocks: int) -> list[str]:
+        """The ways of so many blocks. Raises ValueError where their number is another one."""
+        ways = list(self.ways)
+        if ways and ways[-1].endswith("*"):
+            last = ways.pop().rstrip("*")
+            ways += [last] * (blocks - len(ways))
+        if len(ways) != blocks:
+            raise ValueError(f"the page has {blocks} blocks, and tests/docs/ways.py has {len(ways)} ways for it")
+        return ways
+
+
+_CHECKPOINTS = {'"/checkpoints': '"{folder}/checkpoints'}
+_LAKE = {'"/lake': '"{folder}/lake'}
+_RELATIVE = {'"ckpt/': '"{folder}/ckpt/'}
+
+PAGES = {
+    "README.md": Page(("drawing", "shell", "shell", _README)),
+    "docs/ACCIDENTS.md": Page(("shell", "shell")),
+    "docs/API.md": Page(("by tests/docs/test_api_page.py*",)),
+    "docs/BRANCHES.md": Page(("by tests/compat/test_branches_page.py*",)),
+    "docs/CATALOGS.md": Page(("code",)),
+    "docs/CLI.md": Page((f"{_COMMANDS}*",)),
+    "docs/COMPACTION.md": Page(("run", "run"), given="a_table_of_orders"),
+    "docs/DATABASES.md": Page(
+        ("run",),
+        replaced={"db:5432/shop": "{postgres}", '"sink"': '"{postgres_user}"', **_CHECKPOINTS, **_LAKE},
+        given="orders_for_postgres",
+        needs=("postgres",),
+    ),
+    "docs/DELTA.md": Page(("run",), replaced={**_CHECKPOINTS, **_LAKE}),
+    "docs/FAN_OUT.md": Page(
+        ("run",),
+        replaced={
+            "postgresql://db:5432/shop": "sqlite:{folder}/shop.db",
+            ', user="writer"': ", create_table=True",
+            '"/exports': '"{folder}/exports',
+            **_CHECKPOINTS,
+            **_LAKE,
+        },
+    ),
+    "docs/FILES.md": Page(("run", "by tests/sinks/test_file_sink_accidents.py"), replaced={**_CHECKPOINTS, **_LAKE}),
+    "docs/GUIDE.md": Page(("run", "code", "run", "run", "shell", "shell"), replaced={'"in/"': '"{folder}/in"'}),
+    "docs/ICEBERG.md": Page(
+        ("run",),
+        replaced={
+            "postgresql+psycopg://db/catalog": "sqlite:///{folder}/catalog.db",
+            "s3://lake/tables": "{folder}/warehouse",
+            **_CHECKPOINTS,
+        },
+        given="orders_for_iceberg",
+    ),
+    "docs/ICEBERG_METADATA.md": Page(("run",)),
+    "docs/KAFKA_SINK.md": Page(
+        ("run",),
+        replaced={"broker:9092": "{kafka_broker}", 'topic="orders"': 'topic="{topic}"', **_CHECKPOINTS, **_LAKE},
+        given="orders_for_kafka",
+        needs=("kafka_broker",),
+    ),
+    "docs/LINEAGE.md": Page(("by tests/lineage/test_page.py",)),
+    "docs/LOCKS.md": Page(("run",)),
+    "docs/MAINTENANCE.md": Page(("run", "run"), given="a_table_of_orders"),
+    "docs/METRICS.md": Page(("by tests/metrics/test_page.py", "shell", "by tests/metrics/test_page.py")),
+    "docs/PROTOCOL.md": Page(("drawing", "drawing")),
+    "docs/REPORT.md": Page(("shell",)),
+    "docs/TRACES.md": Page(("by tests/traces/test_page.py*",)),
+    "docs/TROUBLESHOOTING.md": Page(("run", "shell"), given="a_table_of_orders"),
+    "docs/TUTORIAL.md": Page(("by tests/docs/test_tutorial.py*",)),
+    "docs/TWO_PHASE_COMMIT_SINK.md": Page(
+        ("run", "run", "by tests/sinks/test_two_phase_commit_sink.py"), replaced={**_CHECKPOINTS, **_LAKE}
+    ),
+    "docs/WRITING_A_SINK.md": Page(
+        ("run", "run", "by tests/sinks/test_conformance.py"), replaced={**_CHECKPOINTS, **_LAKE}
+    ),
+    "docs/how-to/AIRFLOW.md": Page(("run", "run", "run", "code"), given="a_day_of_orders", slow=True),
+    "docs/how-to/BACKFILL.md": Page(
+        ("run*",), given="an_archive", replaced={'"archive/orders"': '"{folder}/archive/orders"'}
+    ),
+    "docs/how-to/CHANGE_SCHEMA.md": Page(
+        ("run*",), given="a_stream_of_orders", steps={0: "ten_more"}, replaced=_RELATIVE
+    ),
+    "docs/how-to/DEAD_LETTERS.md": Page(("run*",), replaced=_RELATIVE),
+    "docs/how-to/KAFKA_TO_LAKE.md": Page(
+        ("in session", "shell", "run"),
+        given="a_topic_of_orders",
+        replaced={
+            "localhost:9092": "{kafka_broker}",
+            '"subscribe", "orders"': '"subscribe", "{topic}"',
+            'processingTime="10 seconds"': "availableNow=True",
+            **_RELATIVE,
+        },
+        needs=("kafka_broker",),
+    ),
+    "docs/how-to/KUBERNETES.md": Page(("data", "shell")),
+    "docs/how-to/MOVE_OR_COPY.md": Page(
+        ("run", "run"),
+        given="a_stream_of_orders",
+        steps={1: "ten_more"},
+        replaced={'"new/ckpt/': '"{folder}/new/ckpt/'},
+    ),
+    "docs/how-to/RESTORE_BACKUP.md": Page(("run*",), given="a_backup_and_more_orders", replaced=_RELATIVE),
+    "docs/how-to/UPGRADE.md": Page(("run", "shell"), given="a_stream_of_orders"),
+    "docs/how-to/YARN.md": Page(("shell",)),
+}
+NONE = Page(())
+
+
+def ways_of(page: str, blocks: int) -> list[str]:
+    """Raises ValueError, which says what to add, where a block has no way or a way has no block."""
+    try:
+        return PAGES.get(page, NONE).of(blocks)
+    except ValueError as error:
+        raise ValueError(f"{page}: {error}; say there how each one is run or checked") from None
+
+
+def file_of(way: str) -> str | None:
+    """The test that runs the block, of a way that names one."""
+    named = re.fullmatch(r"by (\S+)", way)
+    return named[1] if named else None
