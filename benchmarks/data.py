@@ -29,7 +29,7 @@ class Sizes:
 
     There are micro_rounds of micro_batches each; more_rounds is for measurements of which a round gives one value only.
     s3_delays: milliseconds by which answers of S3 are held back, without delay first.
-    sink_batches of sink_rows go into Kafka, databases and several destinations, and lake_rows at once into Iceberg and
+    sink_batches of sink_rows go into Kafka, databases and several destinations, and large_rows at once into Iceberg and
     Delta tables.
     ``quick`` is for trying the program: its numbers mean nothing.
     """
@@ -63,7 +63,6 @@ class Sizes:
     s3_rows: int = 2_000_000
     sink_batches: int = 3
     sink_rows: int = 200_000
-    lake_rows: int = 2_000_000
     grown_files: tuple[int, ...] = (2_500, 5_000, 10_000)
     grown_s3_files: tuple[int, ...] = (250, 500, 1_000)
     grown_partitions: tuple[int, ...] = (750, 1_500, 3_000)
@@ -100,7 +99,6 @@ class Sizes:
             s3_rows=50_000,
             sink_batches=2,
             sink_rows=5_000,
-            lake_rows=20_000,
             grown_files=(20, 40, 80),
             grown_s3_files=(20, 40, 80),
             grown_partitions=(10, 20, 40),

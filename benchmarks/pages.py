@@ -285,6 +285,8 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[Run], list[str]]]] = {
     "docs/BENCHMARKS.md": {"run": _about, "goals": _goals, "micro": _micro, "large": _large},
     "docs/COMPACTION.md": {
         "long": _of_sinks("compaction-long", "compaction over", notes=True),
+        "query": _of_sinks("compaction", "compaction beside a query", notes=True),
+        "live": _of_sinks("compaction-live", "compaction by the thread", notes=True),
         "more": _of_sinks("compaction-more", "-", notes=True),
         "rivals": _of_sinks("compaction-rivals", "-", notes=True),
     },

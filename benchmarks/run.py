@@ -69,6 +69,7 @@ MAIN = {
 DETAILS = {
     "compaction": query.compaction,
     "compaction-long": long.long,
+    "compaction-live": long.live_thread,
     "compaction-more": long.more,
     "compaction-rivals": rivals.rivals,
     "operations": operations.operations,
@@ -125,7 +126,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--no-peers", action="store_true", help="leave Iceberg and Delta out")
     parser.add_argument("--rounds", type=int, help="rounds of A B A B")
-    parser.add_argument("--batches", type=int, help="batches of compaction-long (default: 10,000)")
+    parser.add_argument("--batches", type=int, help="batches of compaction-long and -live (default: 10,000)")
     parser.add_argument(
         "--out", default="build/bench", help="folder of report.md and report.svg (default: %(default)s)"
     )

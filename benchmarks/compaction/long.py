@@ -1,8 +1,9 @@
 """Ten thousand micro-batches into one table, with compaction and without: files at any time, and their cost.
 
 The driver is that of ``streamsink.testing``, so all but Spark runs: staging, journal, commit, files of a disk. The
-compaction is the one of a query, but for its thread: it looks behind so many batches, so the files do not depend on the
-load of the machine. ``query.py`` has the thread and the times of Spark's triggers, ``rivals.py`` its conflicts.
+compaction is the one of a query. In ``long`` and ``more`` it looks behind so many batches instead of in its thread, so
+the files do not depend on the load of the machine; ``live`` has the thread, and batches at a steady rate. ``query.py``
+has the times of Spark's triggers, ``rivals.py`` conflicts.
 
 It can be run alone: ``python -m benchmarks.compaction.long [batches]``.
 """
@@ -12,6 +13,7 @@ import functools
 import statistics
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,9 +46,11 @@ _SCHEMA = pa.schema(
 _STRING = parse_ddl("part STRING")[0].type
 _STATUS = pa.array(data.STATUS)
 _QUERY = "00000000-0000-0000-0000-00000000000{}"
-# Behind so many batches, at most, the files are counted. Where a batch takes two seconds, a look a minute comes behind
-# thirty.
-_COUNT, _EVERY = 100, 30
+# Behind so many batches, at most, the files are counted, at each point between two looks. Where a batch takes two
+# seconds, a look each 20 s, which is the default, comes behind ten.
+_COUNT, _EVERY = 97, 10
+# The same for batches at a steady rate: ten a second, and a look each second.
+_PACE_MS, _LOOK_MS = 100, 1_000
 _TOLD = 1_000
 
 
@@ -55,7 +59,8 @@ class Case:
     """One table. target: its target-file-size. partitions: each batch adds ``rows`` rows to each of them.
 
     is_paired: whether the same is done without compaction. overwrites: whether another writer replaces a partition
-    whenever the files are counted.
+    whenever the files are counted. is_live: whether the thread of a query compacts, with a query's share of a core,
+    beside batches at a steady rate.
     """
 
     what: str
@@ -66,6 +71,7 @@ class Case:
     is_paired: bool = False
     has_goals: bool = False
     overwrites: bool = False
+    is_live: bool = False
 
     @property
     def count(self) -> int:
@@ -81,22 +87,30 @@ class _Way:
     checkpoint: SparkCheckpoint
     found: Found
     overwritten: int = 0
+    took_s: float = 0
 
     def run(self, case: Case) -> None:
         """All batches, from first to last."""
         root, options = self.driver.root, self.driver.options
         beside = Beside(lambda: [root], _open, options, is_over=lambda: False, tell=self.found.tell)
-        sink = self.driver.start(_io(), self.checkpoint)
+        sink, begun = self.driver.start(_io(), self.checkpoint), time.monotonic()
         for number in range(case.batches):
             sink.batch(self.driver.describe(self.checkpoint, number))
+            if case.is_live:
+                if number == 0 and options.compaction:
+                    beside.start()
+                time.sleep(max(0.0, begun + (number + 1) * _PACE_MS / 1000 - time.monotonic()))
+                beside.check()
             if number % case.count == case.count - 1:
                 self.driver.events.clear()
                 self.found.live.append(len(live(root)))
                 self.overwritten += _overwrite(root, case, number // case.count) if case.overwrites else 0
-            if options.compaction and number % _EVERY == _EVERY - 1:
+            if options.compaction and not case.is_live and number % _EVERY == _EVERY - 1:
                 beside.round()
             if number % _TOLD == _TOLD - 1:
                 print(f"  {case.what}, {self.found.way}: {number + 1:,} batches (load {load()})", flush=True)
+        self.took_s = time.monotonic() - begun
+        beside.stop()
         sink.close()
 
     @property
@@ -110,6 +124,12 @@ def long(spark, folder: Path, sizes: data.Sizes) -> list:
     """The case of the goals. spark is not needed."""
     most = sizes.long_batches
     return of_case(folder / "long", Case("1 partition, 4 mb", "4 mb", 1, most, is_paired=True, has_goals=True))
+
+
+def live_thread(spark, folder: Path, sizes: data.Sizes) -> list:
+    """The case of the goals beside the thread of a query. spark is not needed."""
+    case = Case("1 partition, 4 mb, 10 batches a second beside the thread", "4 mb", 1, sizes.long_batches, is_live=True)
+    return of_case(folder / "live", dataclasses.replace(case, has_goals=True))
 
 
 def more(spark, folder: Path, sizes: data.Sizes) -> list:
@@ -139,8 +159,9 @@ def _way(at: Path, case: Case, *, is_with: bool) -> _Way:
     root = str(at / "shop.db" / "orders")
     settings = {"table_options": {"target-file-size": case.target}, "journal_retain": 5}
     keys = {"partition_by": ["part"]} if case.partitions > 1 else {}
-    beside = {"compaction": True, "compaction_core_percent": 100}
-    own = beside if is_with else {}
+    # A thread has the share of a core that is the default.
+    beside = {"compaction_interval_ms": _LOOK_MS} if case.is_live else {"compaction_core_percent": 100}
+    own = {"compaction": True, **beside} if is_with else {}
     options = SinkOptions.of(root, {**settings, **keys, **own})
     driver = MicroBatchDriver(root, _SCHEMA, functools.partial(_rows, case.partitions), options)
     each = case.rows * case.partitions
@@ -233,12 +254,15 @@ def _report(case: Case, ways: dict[str, _Way]) -> list:
         f"{statistics.mean(half):.2f}x in the mean and {max(half):.2f}x at the worst, at most {most} more. "
         f"{mine.said(came)} Load {load()}."
     )
+    if case.is_live:
+        due_s = case.batches * _PACE_MS / 1000
+        said = f"The batches took {ways[WITH].took_s / due_s:.2f} times as long as their rate asks for. {said}"
     head = ("way", "files, last", "files, mean", "ms to read ids, pyarrow")
     title = f"Without Spark: {case.batches:,} micro-batches of {case.rows * case.partitions:,} rows, {case.what}"
     table = report.Table(title, head, rows, said)
     if not case.has_goals:
         return [table]
-    what = f"compaction over {case.batches:,} batches"
+    what = f"compaction {'by the thread ' if case.is_live else ''}over {case.batches:,} batches"
     return [
         table,
         report.at_most(f"{what}: files against those of one batch job, second half, mean", statistics.mean(half), 1.2),

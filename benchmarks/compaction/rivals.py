@@ -24,7 +24,7 @@ _PARTITIONS, _ROWS, _READS, _CAUSES = 4, 4_000, 3, 3
 # Pauses between two calls of a compaction, and between two deletions; how often the stream is looked at.
 _PAUSE_S, _DELETE_S, _LOOK_S = 1.0, 10.0, 0.5
 # A way that is slow gets so many seconds in a round, and fewer batches.
-_LONGEST_S, _END_S = 150, 60
+_LONGEST_S, _END_S = 75, 60
 _COLUMNS = (
     "value id",
     "pmod(hash(value), 100000) * 1L customer",

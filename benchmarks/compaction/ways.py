@@ -153,8 +153,8 @@ def _delta(spark: SparkSession) -> Iterator[Way]:
             _files_of_delta,
             lambda spark, at: _without(at, set(_added(at))),
             lambda spark, at, part: spark.sql(f"DELETE FROM delta.`{at / 'out'}` WHERE {PART} = '{part}'"),
-            beside,
-            _auto_compacted if auto in properties else None,
+            beside=beside,
+            own=_auto_compacted if auto in properties else None,
         )
 
 
@@ -219,7 +219,7 @@ def _iceberg(spark: SparkSession, folder: Path) -> Iterator[Way]:
             _files_of_iceberg,
             _vain_of_iceberg,
             lambda spark, at, part: spark.sql(f"DELETE FROM {_name(spark, at)} WHERE {PART} = '{part}'"),
-            None if options is None else lambda spark, at, options=options: _rewrite(spark, at, options),
+            beside=None if options is None else lambda spark, at, options=options: _rewrite(spark, at, options),
         )
 
 

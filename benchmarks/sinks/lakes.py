@@ -40,7 +40,7 @@ def delta(spark: SparkSession, folder: Path, sizes: Sizes) -> list:
 def _beside(spark: SparkSession, folder: Path, sizes: Sizes, *of: Any) -> list:
     """of: the format, the name of our way, all ways. Ours flush what they write, the others do not."""
     name, ours, ways = of
-    sizes = dataclasses.replace(sizes, sink_batches=1, sink_rows=sizes.lake_rows)
+    sizes = dataclasses.replace(sizes, sink_batches=1, sink_rows=sizes.large_rows)
     place = turns.Place(
         f"Into {name} tables", ways, lambda table: None, lambda table: 0, shape=lambda rows: rows, base=NOOP
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from streamsink.clock import Clock
+from streamsink.compaction.attempts import ABANDONED_MS
 from streamsink.compaction.budget import Bytes, Core
 from streamsink.compaction.compactor import By, Compactor, Limits, Totals
 from streamsink.compaction.left_alone import is_of_rows
@@ -57,11 +58,17 @@ class _Partition:
 
 @dataclass
 class _OneTable:
-    """A table, opened for this thread. by: how the driver itself does it."""
+    """A table, opened for this thread. by: how the driver itself does it.
+
+    nothing_in: the snapshot, as of ``Compactor.newest``, in which there was nothing to do, until this time (monotonic,
+    ms); None where there may be something.
+    """
 
     compactor: Compactor
     by: By
     seen: dict[bytes, _Partition] = field(default_factory=dict)
+    nothing_in: tuple[int, str] | None = None
+    until_ms: float = 0
 
 
 class Beside:
@@ -118,6 +125,7 @@ class Beside:
         for root in self._roots():
             begun_ms = self._clock.monotonic_ms()
             self._core.begin()
+            is_refused = False
             try:
                 self._round_of(root)
             except (Retryable, Conflict, Fenced, OutcomeUnknown) as passing:
@@ -127,8 +135,8 @@ class Beside:
             except Misuse as refused:
                 if refused.kind not in _SAID_BY_THE_QUERY:
                     raise
+                is_refused = True
                 if root not in self._left_alone:
-                    self._left_alone.add(root)
                     log.warning("%s: compaction beside the query leaves this table alone: %s", root, refused)
             except OSError as failed:
                 words = in_words(root, failed.errno, failed.filename, said=failed.strerror or "")
@@ -138,6 +146,11 @@ class Beside:
             done = self._done(root)
             if done.snapshots or done.conflicts:
                 self._tell(root, done, self._clock.monotonic_ms() - begun_ms)
+            if is_refused:
+                self._left_alone.add(root)
+                self._tables.pop(root, None)  # the next round opens what is there then
+            else:
+                self._left_alone.discard(root)
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
@@ -186,9 +199,15 @@ class Beside:
             self._tables[root] = _OneTable(Compactor(table, options, pace=self._core.pace), By(limits=limits))
         mine = self._tables[root]
         compactor = mine.compactor
+        now_ms = self._clock.monotonic_ms()
+        if mine.nothing_in is not None and now_ms < mine.until_ms and compactor.newest() == mine.nothing_in:
+            return  # a table that rests costs no listing
+        mine.nothing_in = None
         compactor.settle()
-        chosen = list[Task]()
-        for task in compactor.plan(self._packing(mine)):
+        chosen, tasks = list[Task](), compactor.plan(self._packing(mine))
+        if not tasks:
+            mine.nothing_in, mine.until_ms = compactor.looked_at, self._until_ms(mine, now_ms)
+        for task in tasks:
             if compactor.is_taken(task):
                 continue
             if not self._bytes.may_use(task.bytes):
@@ -198,6 +217,12 @@ class Beside:
         compactor.do(chosen, self._by(root, chosen))
         if not chosen:
             self._core.pace()  # what planning has taken counts as well
+
+    def _until_ms(self, mine: _OneTable, now_ms: float) -> float:
+        """So long there is nothing to do if nothing comes: until a partition has rested, or leftovers are old."""
+        idle_ms = self._options.compaction_idle_ms
+        rests = [each.since_ms + idle_ms for each in mine.seen.values()]
+        return min([now_ms + ABANDONED_MS, *(at_ms for at_ms in rests if at_ms > now_ms)])
 
     def _by(self, root: str, tasks: Sequence[Task]) -> By:
         """Who does these tasks: the driver, unless they are much, or others are to do all."""

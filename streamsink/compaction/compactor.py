@@ -122,6 +122,11 @@ class Compactor:
         self._left_alone = LeftAlone(table)
         self.totals = Totals()
 
+    def newest(self) -> tuple[int, str]:
+        """Number and uuid of the newest snapshot; (0, '') without any. Two requests where that has not changed."""
+        self._table.snapshots.latest()
+        return self._table.snapshots.known_name()
+
     def settle(self) -> Snapshot | None:
         """Delete what compactions have left that were killed, and return the newest snapshot.
 
@@ -149,6 +154,7 @@ class Compactor:
     def plan(self, packing: Packing, is_wanted: Callable[[bytes], bool] = lambda partition: True) -> list[Task]:
         """The tasks on top of the newest snapshot, as ``plan.plan``. ``settle`` has just been called."""
         newest, schema = self._table.snapshots.known(), self._table.latest_schema()
+        self._since = self._table.snapshots.known_name()
         if newest is None:
             return []
         sizes = Sizes.of(self._table.root, schema.options)
@@ -162,6 +168,11 @@ class Compactor:
                 if newest == before or newest is None or not left:
                     raise
         return []
+
+    @property
+    def looked_at(self) -> tuple[int, str]:
+        """The snapshot of the last plan, as of ``newest``."""
+        return self._since
 
     def is_taken(self, task: Task) -> bool:
         """Whether another compaction is at work in the task's partition, as of ``settle``. One of the two would write

@@ -206,8 +206,8 @@ class CompactionOptions:
     compaction_driver_max_bytes: int = option(256 * 1024 * 1024, least=0, expert=True)
     """`compaction_by="auto"`: the driver writes again so many bytes of small files that one look at a table finds; more
     of them are for tasks."""
-    compaction_interval_ms: int = option(60_000, least=1)
-    """Time in ms between two looks at the table."""
+    compaction_interval_ms: int = option(20_000, least=1)
+    """Time in ms between two looks at the table. What has come since the last one is what readers find uncompacted."""
     compaction_bytes_per_hour: int = option(16 * 2**30, least=1)
     """Bytes of small files that are written again in an hour at most, by whomever; up to a quarter of it at once."""
     compaction_core_percent: int = option(25, least=1)

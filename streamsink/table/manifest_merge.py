@@ -182,9 +182,9 @@ class ManifestMerge:
 def runs(metas: Sequence[ManifestFileMeta], options: MergeOptions) -> list[list[ManifestFileMeta]]:
     """The manifests in order, cut into runs. A run of several is to be merged; a run of one manifest stays as it is.
 
-    A small manifest stays too when it is larger than all small ones behind it in its run together. Otherwise the
+    A small manifest stays too when it has more entries than all small ones behind it in its run together. Otherwise the
     entries of a table would be rewritten again and again until they fill a manifest; this way each one is rewritten a
-    logarithmic number of times.
+    logarithmic number of times. Bytes would not do: a manifest of one entry is hardly smaller than one of a hundred.
     """
     found: list[list[ManifestFileMeta]] = []
     run: list[ManifestFileMeta] = []
@@ -199,16 +199,20 @@ def runs(metas: Sequence[ManifestFileMeta], options: MergeOptions) -> list[list[
 
 def _settled(run: list[ManifestFileMeta], min_count: int) -> list[list[ManifestFileMeta]]:
     """A run of small manifests, cut: leading ones that stay come alone, the rest together if they are ``min_count``."""
-    behind = sum(meta.file_size for meta in run)
+    behind = sum(_entries(meta) for meta in run)
     stay = 0
     for meta in run:
-        behind -= meta.file_size
-        if meta.file_size <= behind:
+        behind -= _entries(meta)
+        if _entries(meta) <= behind:
             break
         stay += 1
     rest = run[stay:]
     alone = run if len(rest) < min_count else run[:stay]
     return [[meta] for meta in alone] + ([rest] if len(rest) >= min_count else [])
+
+
+def _entries(meta: ManifestFileMeta) -> int:
+    return meta.num_added_files + meta.num_deleted_files
 
 
 def _with_deletes(metas: Iterable[ManifestFileMeta]) -> list[ManifestFileMeta]:

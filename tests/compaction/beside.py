@@ -1,6 +1,7 @@
 """A table with small files, a compaction that can die at each of its calls, and what others do at the same time."""
 
 from collections import Counter
+from collections.abc import Callable
 
 from streamsink.clock import IdSource
 from streamsink.compaction.compactor import By, Compactor
@@ -48,6 +49,21 @@ def compact(world, calls=None, *, abandoned_ms: int = 0, packing=pack_all, by=By
     compactor = Compactor(opened(world, calls), world.driver.options, abandoned_ms=abandoned_ms, **given)
     compactor.settle()
     compactor.do(compactor.plan(packing), by)
+    return compactor
+
+
+def compact_beside(world, others: Callable[[], object]) -> Compactor:
+    """One compaction; between its rewriting and its commit others do this."""
+    compactor = Compactor(opened(world), world.driver.options)
+    compactor.settle()
+    tasks, real = compactor.plan(pack_all), compactor._publish
+
+    def publish(attempt, done, **how):
+        others()
+        real(attempt, done, **how)
+
+    compactor._publish = publish
+    compactor.do(tasks)
     return compactor
 
 

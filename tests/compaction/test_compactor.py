@@ -15,7 +15,7 @@ from streamsink.errors import Corrupt, Fenced
 from streamsink.table.read.scan import data_file_path, read_arrow
 from tests.advice.following import follows, told
 from tests.compaction import beside
-from tests.compaction.beside import BEFORE, BESIDE, compact, files_of, ids_of, left, opened, small_files
+from tests.compaction.beside import BEFORE, BESIDE, compact, compact_beside, files_of, ids_of, left, opened, small_files
 from tests.crash.world import expected
 
 
@@ -136,17 +136,7 @@ def test_a_damaged_announcement_is_logged_and_nothing_goes(caplog):
 def test_of_a_group_only_the_tasks_are_lost_whose_files_others_have_removed():
     """The partition 'a' is overwritten between rewriting and commit: the two others are compacted all the same."""
     world = small_files()
-    compactor = Compactor(opened(world), world.driver.options)
-    compactor.settle()
-    tasks, real = compactor.plan(pack_all), compactor._publish
-
-    def publish(attempt, done, **how):
-        beside.overwritten(world)
-        real(attempt, done, **how)
-
-    compactor._publish = publish
-    compactor.do(tasks)
-    totals = compactor.totals
+    totals = compact_beside(world, lambda: beside.overwritten(world)).totals
     assert (totals.conflicts, totals.files_before, totals.files_after) == (1, 6, 2) and totals.bytes_lost > 0
     assert world.ids() == sorted([n for n in expected(BEFORE) if n % 3] + [1002]) and left(world) == []
 

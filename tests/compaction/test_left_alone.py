@@ -30,7 +30,7 @@ from streamsink.table.history import integrity
 from streamsink.table.table import open_table
 from streamsink.table.write.folders import Folders
 from tests.advice.following import follows, told
-from tests.compaction.beside import BEFORE, compact, files_of, left, opened, small_files
+from tests.compaction.beside import BEFORE, compact, compact_beside, files_of, left, opened, small_files
 from tests.compaction.test_by_hand import Query, files_of_path
 from tests.crash.world import expected
 from tests.table.entries import commit
@@ -167,16 +167,7 @@ def test_a_file_of_which_rows_were_deleted_stays_with_its_deletion_vector():
 
 def test_rows_that_are_deleted_while_a_compaction_works_cost_the_work_of_that_partition_only():
     world = small_files()
-    compactor = Compactor(opened(world), world.driver.options)
-    compactor.settle()
-    tasks, real = compactor.plan(pack_all), compactor._publish
-
-    def publish(attempt, done, **how):
-        _deletes_a_row(world)
-        real(attempt, done, **how)
-
-    compactor._publish = publish
-    compactor.do(tasks)
+    compactor = compact_beside(world, lambda: _deletes_a_row(world))
     assert (compactor.totals.conflicts, compactor.totals.files_before) == (1, 6)
     assert world.ids() == expected(BEFORE) and left(world) == []
     compactor.settle()

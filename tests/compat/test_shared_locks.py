@@ -53,6 +53,7 @@ def both(request, tmp_path, locks, monkeypatch):
     made.java.close()
 
 
+@pytest.mark.in_turn("sides that wait", 1)
 def test_each_side_waits_for_the_other(both):
     """While Java holds the lock ours is not acquired, and the error says whose it is.
     While we hold it Java's attempt fails."""
@@ -142,6 +143,7 @@ def test_java_s_hive_lock_and_ours_wait_for_each_other(request, tmp_path, locks)
     java.release(java.acquire(database, table))
 
 
+@pytest.mark.in_turn("Java has the lock", 1)
 def test_nothing_of_ours_is_published_while_a_java_writer_has_the_lock(both, spark, java, tmp_path):
     """Java's writer has looked, and its rename is still to come:
     our commit waits for it, and then takes the next number."""

@@ -34,7 +34,7 @@ def _torn(way: str, power: bool) -> int:
 _SOME = 3
 
 
-@pytest.mark.in_turn("errors at calls", 5)
+@pytest.mark.in_turn("errors at calls", 4)
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["", "every"])
 @pytest.mark.parametrize("way", sorted(WAYS))
 @pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST, Mode.REPEATED], ids=lambda m: m.value)

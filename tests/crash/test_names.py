@@ -48,6 +48,7 @@ def _records(world) -> list[str]:
     return [n for n in io.names(f"{world.driver.root}/streamsink/streamsink") if n.startswith(("record-", ".record-"))]
 
 
+@pytest.mark.in_turn("values that name no folder", 8)
 @pytest.mark.parametrize("kind, value", [(kind, value) for kind in ALL for value in TOO_LONG[kind]])
 def test_a_value_that_no_folder_can_be_named_by_is_an_error_before_the_record(kind, value, request):
     """It names the column and the limit, not the value; without the row the same batch goes on, each row once."""

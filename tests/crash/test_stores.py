@@ -49,7 +49,7 @@ def _die_at_step(world, step, occurrence):
     _restart_and_check(world, step)
 
 
-@pytest.mark.in_turn("steps on stores", 8)
+@pytest.mark.in_turn("steps on stores", 6)
 @pytest.mark.parametrize("step", STEPS)
 def test_death_at_a_step(make_world, step):
     """At its first occurrence, from which instant on nothing reaches the store any more."""
@@ -86,6 +86,7 @@ def _fail_at_calls(make_world, seed, count, modes):
         _restart_and_check(world, what)
 
 
+@pytest.mark.in_turn("calls on stores", 1)
 def test_death_and_lost_replies_at_some_calls(make_world, seed):
     """Other ones in each run of the suite: killed before a call or in the middle of a write, an error, a lost reply."""
     _fail_at_calls(make_world, seed, FEW_CALLS, list(Mode))

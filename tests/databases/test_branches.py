@@ -76,6 +76,7 @@ def _prepared(world: World) -> list:
     return list(world.place.ask(ask))
 
 
+@pytest.mark.in_turn("three writers", 1)
 def test_each_of_three_writers_has_rows(world):
     """They are committed together, and what is noted of them is forgotten."""
     log = _log(world())
@@ -204,6 +205,7 @@ def test_the_server_is_killed_between_prepare_and_commit(world, served, mode):
 
 
 @follows("database.branch-lost")
+@pytest.mark.in_turn("branches that somebody rolled back", 1)
 def test_a_branch_that_somebody_has_rolled_back(world, served, monkeypatch):
     """It is never taken for committed: the query stops until its rows, if it had any, are given up by hand."""
     monkeypatch.setattr(branches, "_LOOKS", 2)
@@ -252,6 +254,7 @@ def test_a_server_that_prepares_no_transactions(world, served, monkeypatch):
     _all_once(made)
 
 
+@pytest.mark.in_turn("branches that wait", 1)
 def test_a_branch_that_waits_for_another_one(world, served, impatient, caplog):
     """Two writers in each other's way would wait for ever: one writes instead."""
     made = world(create_table=False)
@@ -366,6 +369,7 @@ def _sleeper(made, monkeypatch):
     return wakes_up
 
 
+@pytest.mark.in_turn("sleepers that decide", 1)
 def test_a_sleeper_decides_between_two_tries_of_its_successor(world, served, monkeypatch):
     """The successor has looked for branches in its first try; then it finds its record committed, but not these."""
     made = world(check_rows_up_to=0)
@@ -382,6 +386,7 @@ def test_a_sleeper_decides_between_two_tries_of_its_successor(world, served, mon
     _all_once(made)
 
 
+@pytest.mark.in_turn("branches whose journal is lost", 1)
 def test_branches_of_a_dead_driver_whose_journal_is_lost(world, served, impatient):
     """They have locks on keys of the batch that comes again, which is tried before it is recorded."""
     made = world(create_table=False)

@@ -15,7 +15,7 @@ from tests.advice.following import Advice, follows
 from tests.e2e.harness import accept_token, assert_each_once, assert_refused, content, forget_commit, ids_of, run_here
 from tests.e2e.job import ROWS_PER_FILE
 
-pytestmark = [pytest.mark.spark, pytest.mark.in_turn("accidents of files", 5)]
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn("accidents of files", 4)]
 ALL_IN_ONE = 1000
 # Each is spelled in another way in a URL than in a path.
 ODD = ("a b", "50%", "p%20q", "h#x", "ümlaut", "plus+", "日本")

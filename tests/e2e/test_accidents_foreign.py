@@ -19,7 +19,7 @@ from tests.e2e.harness import (
 )
 from tests.e2e.job import start
 
-pytestmark = [pytest.mark.spark, pytest.mark.in_turn("accidents of other writers", 5)]
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn("accidents of other writers", 4)]
 STRANGERS = [range(10_000, 10_005), range(10_005, 10_010), range(10_010, 10_015)]
 
 

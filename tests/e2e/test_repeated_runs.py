@@ -223,7 +223,7 @@ def _split(columns: str) -> list[str]:
     return found
 
 
-@pytest.mark.in_turn("rows in other files", 4)
+@pytest.mark.in_turn("rows in other files", 3)
 @pytest.mark.parametrize("by", SHAPES)
 def test_the_same_rows_in_other_files_are_skipped_and_other_rows_are_not(spark, ground, by):
     """When what a run reads was first compared,

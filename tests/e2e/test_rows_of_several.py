@@ -110,7 +110,7 @@ def an_older_copy(spark, ground, function, files: int = 2, **more) -> None:
     one_name(ground, files)
 
 
-@pytest.mark.in_turn("rows of several", 3)
+@pytest.mark.in_turn("rows of several", 2)
 @pytest.mark.parametrize("name", COMBINING)
 def test_rows_that_may_be_of_several_are_not_filtered(spark, ground, name):
     """Of an old and a new file's rows one was kept, and filtered or written with what the old ones gave. Formerly new

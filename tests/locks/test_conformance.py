@@ -42,6 +42,7 @@ def _holder(processes, place, target):
     return child, mine, mine.recv()
 
 
+@pytest.mark.in_turn("many processes and a lock", 3)
 def test_sixteen_processes_never_overlap(place, processes):
     """Each adds one to an unprotected counter, several times. The sum is exact, and the tokens only grow."""
     (place.folder / "counter").write_text("0")
@@ -57,6 +58,7 @@ def test_sixteen_processes_never_overlap(place, processes):
     assert tokens == sorted(set(tokens)) and len(tokens) == RACERS * times
 
 
+@pytest.mark.in_turn("killed holders", 2)
 def test_a_killed_holder_is_followed_by_the_next(place, processes):
     """The holder gets SIGKILL. The next one gets the lock when the lease has ended, with a greater token, and never
     before. Only flock frees it at once."""
@@ -69,6 +71,7 @@ def test_a_killed_holder_is_followed_by_the_next(place, processes):
     assert waited >= place.lease_s - 1.1, "the database counts whole seconds"
 
 
+@pytest.mark.in_turn("paused holders", 2)
 def test_a_paused_holder_is_fenced(place, processes):
     """The holder gets SIGSTOP for longer than its lease.
     The next one has the lock then, and the sleeper's check fails. flock waits for the sleeper."""
@@ -96,6 +99,7 @@ def test_a_paused_holder_is_fenced(place, processes):
                 place.lock(lock_acquire_timeout_ms=200).acquire()
 
 
+@pytest.mark.in_turn("holders that check", 2)
 def test_check_keeps_the_lock_for_longer_than_one_lease(place):
     """A holder that checks in time is never followed, however long it takes."""
     lock = place.lock(**place.short)
@@ -114,6 +118,7 @@ def test_check_keeps_the_lock_for_longer_than_one_lease(place):
         assert place.lease_s and lasted > place.lease_s - 1.1, "a lease that had just begun anew was not respected"
 
 
+@pytest.mark.in_turn("clocks and leases", 2)
 def test_no_clock_of_ours_ends_a_lease(place):
     """A process whose clock is an hour ahead, or behind, takes nothing from a live holder, and keeps what it has."""
     for shift in (3_600_000, -3_600_000):

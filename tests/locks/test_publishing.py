@@ -35,6 +35,7 @@ def _ids(table) -> list[int]:
     return open_table(local_file_io(), table, for_writing=False).snapshots.ids()
 
 
+@pytest.mark.in_turn("writers that race under a lock", 2)
 def test_writers_that_race_lose_no_commit_under_a_lock(place, processes):
     """Three processes write to one table in a store whose rename replaces:
     every row is there once, and snapshot ids have no hole."""
@@ -70,6 +71,7 @@ def _other_commits(table, settings):
     return other
 
 
+@pytest.mark.in_turn("holders that slept before", 2)
 def test_a_holder_that_slept_before_its_check_replaces_nothing(two):
     """It has the lock and has seen that the number is free.
     When it wakes up the number is another's, and it takes the next one."""
@@ -93,6 +95,7 @@ def test_a_holder_that_slept_before_its_check_replaces_nothing(two):
 
 
 @follows("publish.lock-lost")
+@pytest.mark.in_turn("holders that slept after", 2)
 def test_a_holder_that_slept_after_its_check_says_so_and_nobody_goes_on_silently(two):
     """This is the window that no lock can close: it replaces the other writer's snapshot. Its own outcome is unknown,
     and the other writer publishes again."""
@@ -117,6 +120,7 @@ def test_a_holder_that_slept_after_its_check_says_so_and_nobody_goes_on_silently
     assert _counted(table) == {**{("other", n): 1 for n in range(6)}, **{("sleeper", n): 1 for n in range(4)}}
 
 
+@pytest.mark.in_turn("writers killed under a lock", 2)
 def test_a_writer_killed_under_the_lock_is_followed_and_publishes_at_its_restart(two):
     """It gets SIGKILL right before the creation, while it holds the lock. Another writer goes on after the lease, and
     the restart publishes the rest."""
@@ -130,6 +134,7 @@ def test_a_writer_killed_under_the_lock_is_followed_and_publishes_at_its_restart
     assert _ids(table) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.in_turn("what is created under a lock", 2)
 def test_epochs_records_and_schemas_are_created_under_the_lock_as_well(two, processes):
     """Four processes race for the same names, which the store would write over:
     each name is won once, and keeps its winner's bytes."""

@@ -10,7 +10,7 @@ from tests.sabotage.defects import DEFECTS
 from tests.sabotage.run import try_out
 
 ROOT = Path(__file__).resolve().parents[2]
-IN_THE_GATE = 3
+IN_THE_GATE = 2
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)

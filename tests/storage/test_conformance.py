@@ -56,7 +56,7 @@ def _race(made, names):
     assert [e.name for e in io.entries(f"{made.root}/race") if e.name.startswith(".")] == []
 
 
-@pytest.mark.in_turn("races of processes for names", 3)
+@pytest.mark.in_turn("races of processes for names", 2)
 @pytest.mark.parametrize("kind", ["local", *REMOTE, SECOND_S3, *DATABASES])
 def test_of_many_racing_processes_one_wins(kind, request):
     """Eight processes race for 40 names."""
@@ -145,6 +145,7 @@ def test_names_of_every_kind(store):
     assert [io.read(f"{root}/n/final/{name}").decode() for name in names] == names
 
 
+@pytest.mark.in_turn("long listings", 6)
 def test_a_long_listing_is_whole(store):
     """It has more entries than an object store lists at once. Deleting the folder leaves none."""
     io, root = store
@@ -156,6 +157,7 @@ def test_a_long_listing_is_whole(store):
     assert io.entries(f"{root}/l") == io.names(f"{root}/l") == []
 
 
+@pytest.mark.in_turn("outputs of a size", 10)
 @pytest.mark.parametrize("size", [0, 10, 40_000_000])
 def test_an_output_is_whole_once_it_is_closed(store, size):
     """It is written in pieces of any size, and ``tell`` counts."""

@@ -51,6 +51,7 @@ def test_a_defect_is_found_on_walks_that_come_to_it():
     assert found.walk and 0 < found.comes < _FIRST_WALKS
 
 
+@pytest.mark.in_turn("walks that show a defect", 70)
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_walk_that_shows_a_defect_ends_well_without_it(name):
     """The name is that of a defect."""

@@ -14,13 +14,16 @@ from tests.walks.several_walker import KINDS as OF_SEVERAL
 from tests.walks.shown import SHOWN
 from tests.walks.walking import ELSEWHERE, ON_S3, SEVERAL, draw, outcome, shrink, tell, walk_all
 
-IN_THE_GATE, IN_THE_SOAK = 330, 20_000
+IN_THE_GATE, IN_THE_SOAK = 250, 20_000
 # How many walks over several tables the gate has.
-OF_SEVERAL_IN_THE_GATE = 120
+OF_SEVERAL_IN_THE_GATE = 90
 # How many walks on S3 the gate has: of one table, and of several.
-ON_S3_IN_THE_GATE = {"": 50, SEVERAL: 25}
+ON_S3_IN_THE_GATE = {"": 40, SEVERAL: 20}
 # How many walks into each destination that is no table of Paimon, and of a kind whose commits take long.
-ELSEWHERE_IN_THE_GATE, OF_LAKES_IN_THE_GATE = 60, {"delta": 12, "iceberg": 12, "fanout": 16}
+ELSEWHERE_IN_THE_GATE, OF_LAKES_IN_THE_GATE = 48, {"delta": 10, "iceberg": 10, "fanout": 12}
+# So many kinds of events, of those that are drawn seldom, may be missing among the walks of a gate.
+_MISSED = 2
+_ALL = {"": {name for name in KINDS if name not in NOT_YET}, SEVERAL: set(OF_SEVERAL)}
 _PIECE = 250
 # One walk again, alone: STREAMSINK_WALK=<seed>-<number>.
 ONE = os.environ.get("STREAMSINK_WALK")
@@ -283,14 +286,14 @@ def test_walks_of_accidents(seed):
     seeds = [ONE] if ONE else [f"{seed}-{number}" for number in range(IN_THE_GATE)]
     wrong, counts = walk_all(seeds)
     _report(wrong, counts)
-    assert ONE or {name for name in KINDS if name not in NOT_YET} == set(counts)
+    assert ONE or len(_ALL[""] - set(counts)) <= _MISSED
 
 
 def test_walks_of_accidents_to_several_tables(seed):
     """The same holds for queries into several tables, of which each row belongs to one."""
     wrong, counts = walk_all([f"{SEVERAL}{seed}-{number}" for number in range(OF_SEVERAL_IN_THE_GATE)])
     _report(wrong, counts)
-    assert set(OF_SEVERAL) == set(counts)
+    assert len(_ALL[SEVERAL] - set(counts)) <= _MISSED
 
 
 def test_walks_of_accidents_on_s3(seed):
@@ -324,6 +327,7 @@ def test_walks_of_accidents_for_long(seed, tables):
             counts += some_counts
     print(f"RESULT walks: {number} of {tables or 'one table'}, wrong {len(wrong)}, seed {seed}")
     _report(wrong, counts)
+    assert number < IN_THE_SOAK or _ALL.get(tables, set()) <= set(counts)
 
 
 def test_a_walk_is_the_same_each_time(seed):

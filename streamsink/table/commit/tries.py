@@ -141,8 +141,9 @@ class Tries:
             return self.unanswered[-1].error
         return Retryable(
             f"{self._table.root}: other writers won the snapshot number in every try (tries: {policy.retries + 1}, "
-            f"commit.timeout: {policy.timeout_ms:g} ms). What was pre-committed is safe in the journal and is "
-            "published at the next start. With many writers raise commit_max_retries",
+            f"commit.timeout: {policy.timeout_ms:g} ms). Nothing of this commit is visible. What a query has recorded "
+            "is safe in its journal and is published at its next start; a call of maintenance can be made again. With "
+            "many writers raise commit_max_retries",
             kind="commit.retries",
         )
 
