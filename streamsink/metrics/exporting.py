@@ -151,8 +151,8 @@ def _parts(address: str) -> tuple[str, int]:
 
 def _no_address(address: str, why: str) -> Misuse:
     return Misuse(
-        f"the address of the metrics is {address!r}{why}, expected HOST:PORT with a host of this machine and a port that "
-        "this user may open, such as '127.0.0.1:9464', or port 0 for a free one. Nothing was started",
+        f"the address of the metrics is {address!r}{why}, expected HOST:PORT with a host of this machine and a port "
+        "that this user may open, such as '127.0.0.1:9464', or port 0 for a free one. Nothing was started",
         kind="metrics.address",
     )
 
@@ -193,8 +193,9 @@ class TextFile:
     """
 
     def __init__(self, metrics: Metrics, path: "str | os.PathLike[str]", every_ms: int = DEFAULT_EVERY_MS):
-        """path: of the file, whose name ends with '.prom', in a folder that is there. Raises Misuse otherwise, and where
-        this process writes other metrics there. Another object for the same metrics takes the place of the earlier one.
+        """path: of the file, whose name ends with '.prom', in a folder that is there. Raises Misuse otherwise, and
+        where this process writes other metrics there. Another object for the same metrics takes the place of the
+        earlier one.
         """
         self.path = os.path.abspath(os.fspath(path))
         if not self.path.endswith(".prom") or not os.path.isdir(os.path.dirname(self.path)):

@@ -141,7 +141,7 @@ def test_a_state_that_is_no_state_is_told_and_the_rest_is_there(root, number, na
     assert document["files"]["sum"]["rows"] == 30
     is_told = number == 2 and name == "sources"  # of older ones nobody reads the positions
     is_told |= "damaged" in document["history"]["counts"] or "problem" in document["queries"]
-    assert is_told and f'<h1><bdi>{root}' in page(document)
+    assert is_told and f"<h1><bdi>{root}" in page(document)
 
 
 @pytest.mark.parametrize("name", ["delta_manifest_list", "base_manifest_list"])
