@@ -57,7 +57,7 @@ OF_BATCHES = (
     Defect("of several listeners one that fails hides the event from the others", "events/listeners.py:Listeners._tell",
            "if isinstance(failed, _DEATHS):", "if True:", (_EVENTS,)),
     Defect("rows of a snapshot whose record cannot be marked are never counted", "protocol/run/publish_queue.py:PublishQueue.mark",
-           "            for each in done:\n                left", "            for each in ():\n                left", ("tests/metrics/test_listener.py",)),
+           "            for each in done:\n                behind", "            for each in ():\n                behind", ("tests/metrics/test_listener.py",)),
     # -- admission
     Defect("rows of an overlap are taken for new", "protocol/admission/admit_by_source.py:admit_by_position",
            "if not relation.overlap:", "if True:", (_ADMISSION,)),

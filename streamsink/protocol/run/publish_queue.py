@@ -194,8 +194,8 @@ class PublishQueue:
             self._journal.mark_all([(record, mine[2].where) for mine in done for record in mine[1]], soon=soon)
         except BaseException:
             for each in done:
-                left = [e for e in self.pending() if e.committable.state.sequence > each[0].state.sequence]
-                self._emit(published_event(path, application, each, len(left), took))
+                behind = [e for e in self.pending() if e.committable.state.sequence > each[0].state.sequence]
+                self._emit(published_event(path, application, each, len(behind), took))
             raise
         for each in done:
             if each[2].base_replaced:
