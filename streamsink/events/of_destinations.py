@@ -73,24 +73,29 @@ class OffsetsNotCommitted(Event):
 
 @dataclass(frozen=True)
 class TablePublished(Event):
-    """One of several tables has its part of a checkpoint; ``CheckpointPublished`` follows when all of them have."""
+    """One of several tables has its part of a checkpoint; ``CheckpointPublished`` follows when all of them have.
+
+    again: whether it had it before this start, which publishes the rest. Then it was told before, as a rule.
+    """
 
     checkpoint_id: int
     snapshot_id: int
     rows: int
     files: int
+    again: bool = False
 
 
 @dataclass(frozen=True)
 class RowsDeadLettered(Event):
     """Rows that did not fit are visible in the dead-letter table.
 
-    target: the name of the table that they were meant for; '' when no rule covers it.
+    target: the name of the table that they were meant for; '' when no rule covers it. again: as of ``TablePublished``.
     """
 
     checkpoint_id: int
     target: str
     rows: int
+    again: bool = False
 
 
 @dataclass(frozen=True)

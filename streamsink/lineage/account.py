@@ -61,8 +61,9 @@ class Written:
 
     def add(self, event: Any) -> None:
         """event: CheckpointPublished, or TablePublished, which does not tell bytes."""
-        self.rows += event.rows
-        self.files += event.files
+        is_new = not getattr(event, "again", False)
+        self.rows += event.rows if is_new else 0
+        self.files += event.files if is_new else 0
         size = getattr(event, "bytes", None)
         self.size = None if size is None or self.size is None else self.size + size
         self.version = str(event.snapshot_id) if event.snapshot_id > 0 else self.version

@@ -51,6 +51,11 @@ def _of(name: str, scale: float = 1.0) -> Feed:
     return lambda event: getattr(event, name) * scale
 
 
+def _of_new(name: str) -> Feed:
+    """The value of that field, unless it was there before and was counted then."""
+    return lambda event: 0.0 if event.again else getattr(event, name)
+
+
 def _length(name: str) -> Feed:
     return lambda event: float(len(getattr(event, name)))
 
@@ -125,7 +130,7 @@ OF_THE_SINK = (
            "Flink and Paimon numBytesOut, Flink numBytesSend", {_PUBLISHED: _of("bytes")}),
     Metric("num_files_out", COUNTER, "Data files that were made visible.", _SINK, "", {_PUBLISHED: _of("files")}),
     Metric("num_records_out_errors", COUNTER, "Rows that did not fit, and are visible in the dead-letter table.", _SINK,
-           "Flink numRecordsOutErrors, numRecordsSendErrors", {events.RowsDeadLettered: _of("rows")}),
+           "Flink numRecordsOutErrors, numRecordsSendErrors", {events.RowsDeadLettered: _of_new("rows")}),
     Metric("current_send_time_seconds", GAUGE, "Time in which the rows of the last batch were written.", _SINK,
            "Flink currentSendTime", {events.BatchWritten: _seconds("write_ms")}),
     Metric("committables", COUNTER, "Checkpoints that were recorded: from the record on it will be published.",
@@ -217,13 +222,13 @@ OF_STARTS = (
 _TABLES = "Each table of several, and dead letters"
 OF_TABLES = (
     Metric("table_records_out", COUNTER, "Rows that were made visible in this one of several tables.", _TABLES, "",
-           {events.TablePublished: _of("rows")}),
+           {events.TablePublished: _of_new("rows")}),
     Metric("table_files_out", COUNTER, "Data files that were made visible in this one of several tables.", _TABLES, "",
-           {events.TablePublished: _of("files")}),
+           {events.TablePublished: _of_new("files")}),
     Metric("table_last_snapshot_id", GAUGE, "The last snapshot of this query in this one of several tables.", _TABLES,
            "", {events.TablePublished: _of("snapshot_id")}),
     Metric("dead_letters", COUNTER, "Dead letters by the table that they were meant for.", _TABLES, "",
-           {events.RowsDeadLettered: _of("rows")}, (*OF_QUERY, "target"), lambda event: (event.target,)),
+           {events.RowsDeadLettered: _of_new("rows")}, (*OF_QUERY, "target"), lambda event: (event.target,)),
 )
 
 _BESIDE = "Compaction and maintenance beside the query"

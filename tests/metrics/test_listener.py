@@ -1,17 +1,23 @@
 """What the metrics say after events, of real batches without Spark where the events matter."""
 
 import errno
+from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
-from streamsink import events
+from streamsink import events, faults
 from streamsink.clock import Clock
+from streamsink.errors import RestoredThenFailed
 from streamsink.metrics import Metrics
 from streamsink.metrics.families import BY_NAME, METRICS, OF_QUERY
 from streamsink.metrics.registry import MOST_SERIES, OTHER, Distribution, Registry
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
+from streamsink.testing.faults import InjectedCrash, arm, crash
+from tests.crash.letters_world import LettersWorld
+from tests.crash.many_world import ManyWorld
 from tests.crash.world import memory_world
 from tests.protocol.query import Query
 
@@ -249,3 +255,28 @@ def test_rows_are_counted_once_where_a_mark_cannot_be_written(way, caplog):
     assert "another writer" not in caplog.text  # there is none
     assert value(metrics, "committables", *of) == value(metrics, "successful_committables", *of) == 3
     assert value(metrics, "pending_committables", *of) == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "step"), [(ManyWorld, "tables.before_table"), (LettersWorld, "commit.before_filter")], ids=["many", "one"]
+)
+def test_what_a_start_finds_in_some_of_the_tables_is_not_counted_again(make, step):
+    """A publishing ends between two tables, and the program starts the query again: rows and dead letters of the first
+    table were counted before."""
+    world, metrics = make(), Metrics()
+    arm(step, 2, crash)
+    try:
+        with pytest.raises(InjectedCrash):
+            world.run()
+    finally:
+        faults.arm(None)
+    with suppress(RestoredThenFailed):
+        world.run()
+    for event in world.events if make is LettersWorld else world.driver.events:
+        metrics(event)
+    rows = Counter(name for name, _, _ in world.rows())
+    counted = {f"{world.root}/{name}": count for name, count in rows.items() if make is ManyWorld or name == "rejected"}
+    families = {family.metric.name: family.values for family in metrics.collect()}
+    assert {of[0]: int(each) for of, each in families["table_records_out"].items() if each} == counted
+    assert sum(families["num_records_out_errors"].values()) == sum(families["dead_letters"].values())
+    assert sum(families["dead_letters"].values()) == rows["rejected"] > 0

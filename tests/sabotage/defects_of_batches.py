@@ -58,6 +58,8 @@ OF_BATCHES = (
            "if isinstance(failed, _DEATHS):", "if True:", (_EVENTS,)),
     Defect("rows of a snapshot whose record cannot be marked are never counted", "protocol/run/publish_queue.py:PublishQueue.mark",
            "            for each in done:\n                behind", "            for each in ():\n                behind", ("tests/metrics/test_listener.py",)),
+    Defect("what a start finds in some of the tables is counted again", "metrics/families.py:_of_new",
+           "0.0 if event.again else ", "", ("tests/metrics/test_listener.py",)),
     # -- admission
     Defect("rows of an overlap are taken for new", "protocol/admission/admit_by_source.py:admit_by_position",
            "if not relation.overlap:", "if True:", (_ADMISSION,)),

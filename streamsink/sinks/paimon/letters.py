@@ -107,13 +107,14 @@ class TableCommitter(PaimonCommitter):
         if not has:
             with self.letters.unless_replaced(part["name"]):
                 done = committer.publish(mine, expect=part["previous"], restored=restored, fence=fence)
-            where, files = done.where, len(mine.files)
+            where, has, size = done.where, done.attempts == 0, (mine.rows, len(mine.files))
             self._emit(
-                events.TablePublished(table.root, application, done.checkpoint_id, done.snapshot_id, mine.rows, files)
+                events.TablePublished(table.root, application, done.checkpoint_id, done.snapshot_id, *size, again=has)
             )
         fault_point("letters.published")
         root = self._table.root
-        self._emit(events.RowsDeadLettered(root, application, checkpoint_id, root.rpartition("/")[2], mine.rows))
+        target = root.rpartition("/")[2]
+        self._emit(events.RowsDeadLettered(root, application, checkpoint_id, target, mine.rows, again=has))
         return where if isinstance(where, Mark) else committer.where_is(mine)
 
     def is_readable(self, committable: Committable) -> bool:

@@ -364,9 +364,8 @@ class ManyTables(_Tables, Committer):
                 tables[entry["name"]] = done.where
             told.append((member, done))
             root, name = member.table.root, self.place.application
-            self._emit(
-                events.TablePublished(root, name, done.checkpoint_id, done.snapshot_id, mine.rows, len(mine.files))
-            )
+            what = (done.checkpoint_id, done.snapshot_id, mine.rows, len(mine.files))
+            self._emit(events.TablePublished(root, name, *what, again=done.attempts == 0))
             fault_point("tables.table_published")
         self._settled = committable
         tell_dead_letters(self._emit, self.place, committable)
