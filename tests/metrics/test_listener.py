@@ -71,7 +71,7 @@ def test_the_metrics_of_real_batches_add_up():
 
 
 def test_dead_letters_are_counted_apart():
-    """They are no rows of the table, and are told by the table that they were meant for and by the one that has them."""
+    """They are no rows of the table; both the table that they were meant for and the one that has them tell them."""
     world, metrics = LettersWorld(), Metrics()
     world.run()
     for event in world.events:
