@@ -61,8 +61,8 @@ class Catalog(ABC):
     def put(self, named: Named, schema: TableSchema, *, dry_run: bool = False) -> str:
         """Let the catalog have the table with these columns: REGISTERED, UPDATED, or UNCHANGED when it has it already.
 
-        dry_run: change nothing, and say what would be done. Idempotent. An entry that is another table is left as it is, and
-        raises Misuse ``catalog.other-table``.
+        dry_run: change nothing, and say what would be done. Idempotent. An entry that is another table is left as
+        it is, and raises Misuse ``catalog.other-table``.
         """
 
     def check_new(self, named: Named, schema: TableSchema) -> None:
