@@ -18,7 +18,7 @@ from streamsink.table.table import open_table
 from streamsink.testing.counting import count_calls
 from streamsink.testing.driver import SparkCheckpoint
 from tests.cli.conftest import said
-from tests.cli.lakes import driver, dying
+from tests.cli.lakes import driver, dying, make_letters
 from tests.report.conftest import report_on
 from tests.report.lakes import long_past, small
 
@@ -88,6 +88,16 @@ def test_a_name_that_was_retired_and_is_used_again_has_published_nothing_twice(r
     retire(str(root), "streamsink")
     driver(root).run(local_file_io(False), SparkCheckpoint("q2"), [10, 20])
     assert _kinds(report_on(root, findings=False)) == {"retired": 1}
+
+
+def test_dead_letters_are_told_at_the_table_whose_rows_did_not_fit(tmp_path):
+    """And in their own table's report the query is the writer."""
+    make_letters(tmp_path)
+    document, letters = report_on(tmp_path / "clicks"), report_on(tmp_path / "rejected")
+    assert _kinds(document) == {"dead-letters": 2}
+    [beside] = document["dead_letters"]
+    assert beside["path"] == str(tmp_path / "rejected") and beside["rows"] == letters["summary"]["rows"] == 4
+    assert letters["batches"]["commits"] == 2 and letters["dead_letters"] == []
 
 
 def test_a_branch_has_a_report_of_its_own(root):

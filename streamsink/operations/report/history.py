@@ -158,14 +158,14 @@ def _publisher(snapshot: Snapshot, path: str) -> tuple[str, Mapping[str, Any] | 
     """
     for key, text in (snapshot.properties or {}).items():
         name = key.removeprefix(PREFIX)
-        if name == key or not snapshot.commit_user.startswith(f"{name.partition('@')[0]}-"):
+        if name == key or not snapshot.commit_user.startswith(f"{name}-"):
             continue
         try:
             value = state_of_text(text)
             told = AppState.told(value)
         except (ValueError, KeyError, TypeError, OSError, zlib.error) as broken:
             raise Corrupt(f"{path}: its property {key} cannot be read", kind="snapshot.state") from broken
-        is_it = snapshot.commit_user.startswith(f"{name.partition('@')[0]}-{told.query}")
+        is_it = snapshot.commit_user.startswith(f"{name}-{told.query}")
         if is_it and snapshot.commit_identifier == told.checkpoint_id:
             return name, {**value, "query": told.query}
     return "", None

@@ -238,8 +238,8 @@ class _Page:
             rows = [
                 [text.name(each["path"]), text.name(each["application"]), text.count(each["rows"])] for each in letters
             ]
-            table = Table(["table beside this one", "application", ">rows now"], rows).html("Dead letters")
-            parts.append(f'<div class="box"><h3>Dead letters and tables beside this one</h3>{table}</div>')
+            table = Table(["table of dead letters", "application", ">rows now"], rows).html("Dead letters")
+            parts.append(f'<div class="box"><h3>Dead letters</h3>{table}</div>')
         return "".join(parts)
 
     def _pending(self, journals: Sequence[Mapping[str, Any]]) -> str:

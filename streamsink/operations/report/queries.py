@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,14 +10,14 @@ from streamsink.errors import Corrupt, StreamsinkError
 from streamsink.journal.file_journal import FileJournal
 from streamsink.operations.journals import applications_of, journals_at, look_at_journals
 from streamsink.operations.report.history import Happened, Seen
-from streamsink.protocol.committable import AppState
+from streamsink.protocol.committable import DEAD_LETTERS, AppState
 from streamsink.protocol.journal import Mark
 from streamsink.storage.file_io import FileIO
 from streamsink.table.history.lineage import was_replaced, was_rolled_back
 from streamsink.table.table import Table, is_table, open_table
 
-# In a state: what a sink carries on, and in it the tables that a query has written beside this one.
-_CARRIED, _HEADS = "carried", "heads"
+# In a state: what a sink carries on, and in it the tables for dead letters that a query has written beside this one.
+_CARRIED, _HEADS = "carried", "dead_letters"
 
 
 def applications(table: Table, seen: Sequence[Seen]) -> list[dict[str, Any]]:
@@ -117,8 +117,21 @@ def marks(table: Table) -> tuple[list[dict[str, Any]], list[Happened]]:
             written = table.file_io.modified_ms(os.path.join(journal.place, f"record-{sequence}.json"))
             if written is not None:
                 times.append({"application": name, "record": sequence, "from_ms": int(written), "to_ms": mark.at_ms})
-            happened += _of_mark(table, name, sequence, mark)
+            happened += [*_of_mark(table, name, sequence, mark), *_letters_of(journal, sequence, mark)]
     return times, happened
+
+
+def _letters_of(journal: FileJournal, sequence: int, mark: Mark) -> Iterator[Happened]:
+    """The rows of a record that did not fit, if there are some."""
+    try:
+        record = journal.load(sequence)
+    except StreamsinkError:
+        return  # a finding tells that this record is damaged
+    part = record.payload.get(DEAD_LETTERS) if record is not None else None
+    if record is not None and part is not None and part["files"]:
+        rows = sum(each["rows"] for each in part["files"])
+        text = f"{rows:,} rows of record {sequence} of '{record.application}' did not fit: '{part['name']}' has them."
+        yield Happened(mark.at_ms, mark.snapshot_id, "dead-letters", text)
 
 
 def _of_mark(table: Table, name: str, sequence: int, mark: Mark) -> list[Happened]:
@@ -140,12 +153,14 @@ def _of_mark(table: Table, name: str, sequence: int, mark: Mark) -> list[Happene
 
 
 def dead_letters(table: Table) -> list[dict[str, Any]]:
-    """The tables beside this one that have its queries' dead letters, or other rows of them, with their rows now."""
+    """The tables beside this one that have its queries' dead letters, with their rows now."""
     found: dict[str, dict[str, Any]] = {}
     for name, said in table.states.read(table.snapshots.latest()).by_application.items():
         heads = said.get(_CARRIED, {}).get(_HEADS, {})
         for beside in heads if isinstance(heads, dict) else ():
             path = f"{table.layout.main.rpartition('/')[0]}/{beside}"
+            if path == table.root:
+                continue
             found[path] = {"application": name, "path": path, "rows": _rows_of(table.file_io, path)}
     return [found[path] for path in sorted(found)]
 
