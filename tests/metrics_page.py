@@ -1,13 +1,15 @@
-"""The table of all metrics in docs/METRICS.md, made from the code: ``python -m tests.metrics_page`` writes it."""
+"""The tables in docs/METRICS.md, made from the code: ``python -m tests.metrics_page`` writes them."""
 
 import re
 from pathlib import Path
 
+import yaml
+
+from streamsink.metrics import ALERTS
 from streamsink.metrics.families import METRICS, OF_QUERY, Metric
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "METRICS.md"
-_BEGIN = "<!-- begin metrics -->"
-_END = "<!-- end metrics -->"
+_ALERTS = "| alert | severity | fires when | for |\n|---|---|---|---|\n"
 _HEAD = "| metric | kind | labels besides | as others know it | made of | what it is |\n|---|---|---|---|---|---|\n"
 
 
@@ -28,11 +30,21 @@ def _row(metric: Metric) -> str:
     return f"| {' | '.join(cells)} |\n".replace("|  |", "| |")
 
 
+def alerts() -> str:
+    """The rules for Prometheus, as they are shipped."""
+    rules = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"][0]["rules"]
+    rows = [(r["alert"], r["labels"]["severity"], f"`{' '.join(r['expr'].split())}`", r.get("for", "")) for r in rules]
+    return "\n" + _ALERTS + "".join(f"| {' | '.join(row)} |\n".replace("|  |", "| |") for row in rows)
+
+
 def page() -> str:
-    """The page with the table as the code has it now."""
+    """The page with its tables as the code has them now."""
     text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(_BEGIN)
-    return f"{before}{_BEGIN}\n{listed()}\n{_END}{rest.partition(_END)[2]}"
+    for name, made in {"metrics": listed(), "alerts": alerts()}.items():
+        begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}\n{made}\n{end}{rest.partition(end)[2]}"
+    return text
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class _Source:
     class Java:
         """How py4j knows what this is."""
 
-        implements = ["org.apache.spark.metrics.source.Source"]  # noqa: RUF012
+        implements = ["org.apache.spark.metrics.source.Source"]
 
 
 class JvmMetrics:

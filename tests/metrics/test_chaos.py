@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import re
 import sys
 import time
@@ -167,9 +166,6 @@ def test_a_run_of_accidents_is_seen(spark, kafka_broker, tmp_path, prometheus, a
         empty = [title for title, each in dashboard.queries() if not has_value(prometheus, each, begun)]
         assert empty == [], prometheus.url
     finally:
-        if directory := os.environ.get("STREAMSINK_KEEP_METRICS"):
-            with open(f"{directory}/metrics.txt", "w") as file:
-                file.write(streamsink.metrics.text(metrics))
         steady.stop()
         spark.streams.removeListener(listening)
         endpoint.close()

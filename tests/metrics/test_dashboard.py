@@ -8,7 +8,7 @@ import yaml
 
 from streamsink.metrics import ALERTS, DASHBOARD, Metrics, text
 from streamsink.metrics.families import METRICS
-from tests import dashboard
+from tests import dashboard, metrics_page
 from tests.conftest import unavailable
 from tests.crash.world import memory_world
 
@@ -121,6 +121,14 @@ def test_each_alert_fires_and_is_quiet_otherwise(promtool, tmp_path):
     file.write_text(json.dumps({"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": groups}))
     promtool("check", "rules", ALERTS)
     promtool("test", "rules", file)
+
+
+def test_the_configuration_of_the_page_is_one(promtool, tmp_path):
+    """promtool takes it, with the rules beside it."""
+    (config,) = re.findall(r"```yaml\n(.*?)```", metrics_page.PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / ALERTS.name).write_text(ALERTS.read_text())
+    (tmp_path / "prometheus.yml").write_text(config)
+    promtool("check", "config", "prometheus.yml", folder=tmp_path)
 
 
 def test_what_is_served_is_as_prometheus_wants_it(promtool):

@@ -10,6 +10,7 @@ from streamsink.metrics import Metrics
 from streamsink.metrics.families import BY_NAME, METRICS, OF_QUERY
 from streamsink.metrics.registry import MOST_SERIES, OTHER, Distribution, Registry
 from streamsink.protocol.positions import SourceRange
+from tests.crash.letters_world import BOUNDARIES, LettersWorld
 from tests.crash.world import memory_world
 from tests.protocol.query import Query
 
@@ -67,6 +68,19 @@ def test_the_metrics_of_real_batches_add_up():
     for step in ("admit", "wait", "write", "record", "publish"):
         assert sum(metrics.registry.distribution("step_duration_seconds", *of, step).counts) == 4
     assert sum(metrics.registry.distribution("commit_duration_seconds", *of).counts) == 4
+
+
+def test_dead_letters_are_counted_apart():
+    """They are no rows of the table; both the table that they were meant for and the one that has them tell them."""
+    world, metrics = LettersWorld(), Metrics()
+    world.run()
+    for event in world.events:
+        metrics(event)
+    of = (world.path, "streamsink")
+    letters = value(metrics, "dead_letters", *of, world.name)
+    assert letters == value(metrics, "num_records_out_errors", *of) > 0
+    assert value(metrics, "num_records_out", *of) + letters == BOUNDARIES[-1]
+    assert value(metrics, "table_records_out", f"{world.root}/{world.dead_letters}", "streamsink") == letters
 
 
 def test_what_is_pending_gets_older_until_it_is_published():

@@ -43,4 +43,4 @@ def told(of: tuple[str, str], batch_id: int, listener: events.Listener) -> Itera
 def _known_as(of: tuple[str, str]) -> tuple[str, str]:
     """The path and the name in the events of the run, which may have the name of an earlier version of this library."""
     run = runs.of(*of)
-    return of if run is None else (of[0], run.to.application)
+    return of if run is None else (run.to.to.path, run.to.application)
