@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from streamsink import events
 from streamsink.clock import Clock
@@ -53,6 +54,7 @@ class OpenLineage:
         job: str = "",
         parent: str | None = None,
         inputs: Sequence[tuple[str, str]] = (),
+        outputs: Mapping[str, tuple[str, str]] | None = None,
         interval_ms: int = 10_000,
     ):
         """config: of openlineage-python's client, such as {"transport": {"type": "http", "url": ...}}; without it the
@@ -60,7 +62,8 @@ class OpenLineage:
         default $OPENLINEAGE_NAMESPACE, or 'default'. job: its name; by default the names of the Spark application, of
         the streamsink application and of the destination. parent: what has started the query, as
         'namespace/job/run id'; by default $OPENLINEAGE_PARENT_ID. inputs: (namespace, name) of datasets that the query
-        reads and that Spark does not tell. interval_ms: the shortest time between two messages of a query that runs; 0
+        reads and that Spark does not tell. outputs: the same of what it writes, by the path that its sink has, in place
+        of the name that is made of it. interval_ms: the shortest time between two messages of a query that runs; 0
         for one after each publishing.
 
         Raises Misuse where the package is missing, or a value is wrong.
@@ -74,6 +77,7 @@ class OpenLineage:
             parent=_parent(parent if parent is not None else os.environ.get(_PARENT, "")),
             interval_ms=interval_ms,
             inputs=tuple(DatasetName(*each) for each in inputs),
+            outputs={path: DatasetName(*each) for path, each in (outputs or {}).items()},
         )
         self.sent = self.dropped = 0
         self._messages, self._client, self._owns_client = messages, made, client is None
@@ -205,9 +209,12 @@ def _parent(text: str) -> tuple[str, str, str] | None:
     if not text:
         return None
     parts = text.rsplit("/", 2)
-    if len(parts) != 3 or not all(parts):
-        raise _wrong("parent", text, "'namespace/job/run id', as $OPENLINEAGE_PARENT_ID has it")
-    return parts[0], parts[1], parts[2]
+    try:
+        namespace, job, run = parts
+        return namespace, job, str(UUID(run))
+    except ValueError as wrong:
+        what = "'namespace/job/run id' with a UUID for the run id, as $OPENLINEAGE_PARENT_ID has it"
+        raise _wrong("parent", text, what) from wrong
 
 
 def _wrong(name: str, found: object, expected: str) -> Misuse:

@@ -41,14 +41,16 @@ MOST_PARTITIONS = 1_000
 class Naming:
     """How the user wants jobs to be called. namespace, job: of the job; '' for the name of the Spark application, of
     the streamsink application and of the destination, with dots between. parent: namespace, job and run id of what has
-    started the query. interval_ms: the shortest time between two events of a query that runs.
+    started the query. interval_ms: the shortest time between two events of a query that runs. inputs: datasets that the
+    query reads besides. outputs: by path, what a dataset is called.
     """
 
     namespace: str
     job: str = ""
     parent: tuple[str, str, str] | None = None
     interval_ms: int = 0
-    inputs: Sequence[DatasetName] = field(default=())
+    inputs: Sequence[DatasetName] = ()
+    outputs: Mapping[str, DatasetName] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ class Subject:
 
 def message(told: Told, naming: Naming) -> Any:
     """The event, a ``RunEvent`` of the client library. ``told.run.about`` is what ``About`` of the listener says."""
-    of = Subject(told.run, told.run.about.facts, Destinations(told.run.about.sink, told.run.table))
+    to = Destinations(told.run.about.sink, told.run.table, naming.outputs)
+    of = Subject(told.run, told.run.about.facts, to)
     state, why = _ending(told, of)
     facets = _run_facets(told, of, naming)
     if why:

@@ -5,6 +5,7 @@ are those of the specification ("Naming Conventions"), and nothing here is chose
 """
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from streamsink.protocol.sink import Sink
@@ -91,7 +92,9 @@ class Destinations:
     the query writes.
     """
 
-    def __init__(self, sink: Sink | None, path: str):
+    def __init__(self, sink: Sink | None, path: str, given: Mapping[str, DatasetName] | None = None):
+        """path: of the sink. given: by path, names of the user's choice."""
+        self._given = given or {}
         self._one_by_one: dict[str, Sink] = {}
         self._hidden: set[str] = set()
         self._sink, self._path = sink, path
@@ -113,6 +116,8 @@ class Destinations:
 
     def name_of(self, path: str) -> DatasetName | None:
         """The dataset at this path; None where the path is that of several, or the sink's datasets are not known."""
+        if path in self._given:
+            return self._given[path]
         if path in self._hidden:
             return None
         sink = self._one_by_one.get(path)

@@ -95,6 +95,13 @@ def test_several_tables_have_those_that_were_written(tmp_path):
     assert to.name_of(f"{root}/orders") == ("file", f"{root}/orders") and to.layer_of(f"{root}/orders") == "paimon"
 
 
+def test_a_name_of_the_users_choice(tmp_path):
+    """It counts before every rule, also for a sink that has none."""
+    table = f"{tmp_path}/t"
+    to = Destinations(PaimonTable(table), table, {table: naming.DatasetName("hive://h:9083", "shop.orders")})
+    assert [to.name_of(path) for path in to.paths] == [("hive://h:9083", "shop.orders")]
+
+
 def test_a_sink_that_is_not_known_has_its_path():
     """Where that says what it is. A wrong name would join what does not belong together."""
     assert Destinations(None, "/lake/t").name_of("/lake/t") == ("file", "/lake/t")

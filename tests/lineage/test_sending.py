@@ -122,7 +122,8 @@ def test_the_end_of_the_process_is_told(collector):
 def test_wrong_values(package):
     """They are named when the listener is made, and what is expected is taken."""
     noop = {"transport": {"type": "noop"}}
-    for name, value, right in (("parent", "dag.task", f"a/b/{RUN}"), ("interval_ms", -1, 0)):
+    parent = f"airflow/eu/dag.task/{RUN}"
+    for name, value, right in (("parent", "dag", parent), ("parent", "a/b/c", parent), ("interval_ms", -1, 0)):
         with pytest.raises(Misuse) as refused:
             OpenLineage(config=noop, **{name: value})
         advice(refused.value, "openlineage.option").says(f"{name} is {value!r}", "Correct it")
