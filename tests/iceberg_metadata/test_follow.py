@@ -142,6 +142,7 @@ TYPES = {
 KEYS = [name for name in TYPES if name not in ("bytes", "double")]
 
 
+@pytest.mark.in_turn("types in Iceberg metadata", 3)
 @pytest.mark.parametrize("key", [*KEYS, None])
 def test_every_type_and_partitions_of_it(path, key):
     """Filters by each column find its rows: bounds and partitions are what Iceberg takes them for."""
