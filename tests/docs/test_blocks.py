@@ -3,12 +3,14 @@
 import ast
 import importlib.util
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from streamsink.metrics import ALERTS
 from tests.docs.blocks import ROOT, Block, blocks_of, pages, text_of
 from tests.docs.shell import commands, wrong
 from tests.docs.ways import PAGES, file_of, ways_of
@@ -109,11 +111,17 @@ def test_a_drawing_has_no_command(block: Block):
 
 @pytest.mark.parametrize("block", _of("data"))
 def test_data_are_what_their_program_takes(block: Block):
-    """Kubernetes' manifests by the fields that a Deployment must have; its labels must match its selector."""
+    """Kubernetes' manifests by the fields that a Deployment must have; its labels must match its selector. Prometheus'
+    settings name the rules that are shipped.
+    """
     if block.language == "json":
         json.loads(block.text)
         return
     for document in yaml.safe_load_all(block.text):
+        if "scrape_configs" in document:
+            assert document["rule_files"] == [os.path.basename(ALERTS)]
+            assert all({"job_name", "static_configs"} <= job.keys() for job in document["scrape_configs"])
+            continue
         assert {"apiVersion", "kind", "metadata", "spec"} <= document.keys(), block.where
         if document["kind"] == "Deployment":
             spec = document["spec"]

@@ -96,7 +96,7 @@ PAGES = {
     "docs/LINEAGE.md": Page(("by tests/lineage/test_page.py",)),
     "docs/LOCKS.md": Page(("run",)),
     "docs/MAINTENANCE.md": Page(("run", "run"), given="a_table_of_orders"),
-    "docs/METRICS.md": Page(("by tests/metrics/test_page.py", "shell", "by tests/metrics/test_page.py")),
+    "docs/METRICS.md": Page(("by tests/metrics/test_page.py", "shell", "data", "by tests/metrics/test_page.py")),
     "docs/PROTOCOL.md": Page(("drawing", "drawing")),
     "docs/REPORT.md": Page(("shell",)),
     "docs/TRACES.md": Page(("by tests/traces/test_page.py*",)),

@@ -33,6 +33,7 @@ def _beside(step, action) -> None:
     faults.arm(hook)
 
 
+@pytest.mark.in_turn("races of Iceberg metadata", 3)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("batches", [0, 1, 3])
 def test_another_writer_is_faster(path, step, batches, monkeypatch):
@@ -61,6 +62,7 @@ def _follow(query) -> None:
     Mirror(query.table(for_writing=True)).follow()
 
 
+@pytest.mark.in_turn("expiry beside Iceberg metadata", 1)
 @pytest.mark.parametrize("step", STEPS)
 def test_snapshots_expire_beside_a_commit(path, step):
     """Whoever comes last, none is named that is gone."""

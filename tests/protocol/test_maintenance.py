@@ -157,6 +157,24 @@ def test_a_store_that_fails_now_and_then_does_not_end_the_query(failures):
     assert care._thread is None or not care._thread.is_alive()
 
 
+def test_a_thread_that_cannot_be_had_fails_no_batch(monkeypatch):
+    """As while an interpreter ends. The next publishing begins it."""
+    world = memory_world(**ON)
+    world.run(boundaries=ENDS)
+    care = BackgroundCare(world.file_io(world.calls), lambda: [world.driver.root], SinkOptions(**ON))
+
+    def refuse(thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        care.published()
+    assert care._thread is None
+    care.published()
+    assert care._thread is not None
+    care.stop()
+
+
 @pytest.mark.parametrize("make", [ManyWorld, LettersWorld], ids=["many", "letters"])
 def test_all_tables_of_a_query_are_looked_after(make):
     """Those that it has written, and that of its dead letters."""

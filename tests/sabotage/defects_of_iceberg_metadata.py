@@ -19,6 +19,8 @@ OF_ICEBERG_METADATA = (
            "sum(each.live_rows for each in current) != snapshot.total_record_count", "False", (_RACES,)),
     Defect("Iceberg metadata of a dropped table is a base", f"{_MIRROR}:Mirror._is_of_this_table",
            "return not self._table.snapshots.exists(1)", "return True", (_FOLLOW,)),
+    Defect("Iceberg metadata of a table elsewhere is changed", f"{_MIRROR}:Mirror._earlier",
+           "if versions and self._folder.is_of_other_table(versions[-1], self._table.root):", "if False:", (_FOLLOW,)),
     Defect("Iceberg's hint goes back", f"{_MIRROR}:Mirror._show",
            "if self._table.snapshots.exists(number + 1):", "if False:", (_RACES,)),
     Defect("Iceberg metadata above the newest snapshot stays", f"{_MIRROR}:Mirror._show",

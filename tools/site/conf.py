@@ -46,10 +46,12 @@ def _with_navigation(app, docname, source):
     page = Path(app.srcdir, docname).parent
 
     def named(link):
-        """A page that the site does not have is named by its path in the checkout."""
+        """A page of the checkout that the site does not have is named by its path; one that is nowhere stays a link."""
         target = (page / link[2]).resolve()
-        inside = target.relative_to(Path(app.srcdir)).with_suffix("").as_posix()
-        return link[0] if inside in app.env.found_docs else f"{link[1]} (`{inside}.md`)"
+        if not target.is_file() or not target.is_relative_to(app.srcdir):
+            return link[0]
+        inside = target.relative_to(app.srcdir)
+        return link[0] if inside.with_suffix("").as_posix() in app.env.found_docs else f"{link[1]} (`{inside}`)"
 
     source[0] = _LINK.sub(named, source[0])
 

@@ -1,5 +1,6 @@
 """The files of a table's Iceberg metadata: where they are, and how they are written and read. Driver only."""
 
+import json
 import os
 import re
 from collections.abc import Iterable
@@ -65,6 +66,15 @@ class Folder:
         except (FileNotFoundError, Corrupt):
             return None
         return found if found.current.number == number else None
+
+    def is_of_other_table(self, number: int, root: str) -> bool:
+        """Whether the metadata of this number is of an Iceberg table that lies elsewhere than at this path."""
+        try:
+            said = json.loads(self._io.read(self.version(number)))
+            location = str(said["location"]).rstrip("/")
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return False
+        return not location.endswith(root.partition("://")[2] or root)
 
     def manifests(self, path: str) -> list[IcebergManifest]:
         """The manifests of this list. Only its name counts: the folder may be spelled in another way there.

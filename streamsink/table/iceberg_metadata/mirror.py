@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import Corrupt
+from streamsink.errors import Corrupt, Misuse
 from streamsink.faults import fault_point
 from streamsink.format.iceberg_manifest import IcebergManifest, write_list
 from streamsink.format.iceberg_metadata import IDENTITY, NAME_MAPPING, IcebergMetadata, IcebergSnapshot
@@ -153,8 +153,15 @@ class Mirror:
     def _earlier(self, number: int, known: IcebergMetadata | None, versions: list[int]) -> IcebergMetadata | None:
         """The metadata that there was, of this table; None where there is none that can be read.
 
-        known: that of this number, which is of another snapshot. What a dropped table has left is removed.
+        known: that of this number, which is of another snapshot. What a dropped table has left is removed. Raises
+        Misuse where the folder is that of another table: nothing in it is changed.
         """
+        if versions and self._folder.is_of_other_table(versions[-1], self._table.root):
+            raise Misuse(
+                f"{self._folder.path}: it holds the metadata of an Iceberg table that lies elsewhere than "
+                f"{self._table.root}. Nothing in it was changed. Give one of the two tables another name or place",
+                kind="table.not-empty",
+            )
         below = next((found for found in reversed(versions) if found < number), None)
         before = self._folder.metadata(below) if below is not None else None
         found = before or known or (self._folder.metadata(versions[-1]) if versions else None)

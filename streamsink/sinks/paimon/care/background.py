@@ -87,7 +87,11 @@ class BackgroundCare(Care):
             if self._thread is None and not self._is_stopping:
                 name = f"streamsink-maintenance {self._options.application}"
                 self._thread = threading.Thread(target=self._follow, name=name, daemon=True)
-                self._thread.start()
+                try:
+                    self._thread.start()
+                except RuntimeError as failed:  # the interpreter ends, or there is no thread to be had: a later call
+                    self._thread = None
+                    log.warning("maintenance in the background could not begin, and is tried again: %s", failed)
 
     def check(self) -> None:
         if self._error is not None:
