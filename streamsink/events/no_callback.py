@@ -31,6 +31,10 @@ class NoCallback:
         self._lock.acquire()
         self._holder = threading.get_ident()
 
+    def locked(self) -> bool:
+        """Whether a thread holds it."""
+        return self._lock.locked()
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._holder = None
         self._lock.release()
