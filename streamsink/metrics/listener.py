@@ -154,7 +154,7 @@ class Metrics:
         if query.is_bounded and not query.pending:
             self._queries.pop(of, None)
             for name in _AGES:
-                self.registry.remove(name, of)
+                self.registry.drop(name, of)
 
     def _progress(self, event: Any) -> None:
         """What Spark says by phase and by source."""

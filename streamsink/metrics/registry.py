@@ -111,7 +111,7 @@ class Registry:
             found = self._observed[name].get(_short(labels))
             return found.copy() if found is not None else None
 
-    def remove(self, name: str, labels: Labels) -> None:
+    def drop(self, name: str, labels: Labels) -> None:
         """Forget a gauge that has no value any more. Idempotent."""
         with self.lock:
             self._numbers[name].pop(_short(labels), None)

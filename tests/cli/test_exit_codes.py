@@ -110,4 +110,4 @@ def test_each_help_says_what_its_codes_mean():
     }
     assert [name for name, (text, is_confirmed) in helps.items() if is_confirmed and WITHOUT_YES not in text] == []
     says = {name for name, (text, _) in helps.items() if "Exit code: 1" in text or "Exit code: 3" in text}
-    assert says == {"pending", "verify", "doctor", "recover", "accept", "unlock", "retire", "replay", "demo"}
+    assert says == {"pending", "verify", "doctor", "recover", "accept", "unlock", "retire", "replay", "demo", "report"}

@@ -251,7 +251,7 @@ UNSUPPORTED = {
     "changelog-producer": "input",
     "merge-engine": "first-row",
     "data-file.external-paths": "file:///elsewhere",
-    "metadata.iceberg.storage": "table-location",
+    "metadata.iceberg.storage": "hive-catalog",
     "metastore.partitioned-table": "true",
     "type": "format-table",
     "query-auth.enabled": "true",

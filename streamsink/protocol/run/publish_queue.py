@@ -36,20 +36,15 @@ class PublishQueue:
     """
 
     def __init__(
-        self,
-        destination: Destination,
-        journal: Journal,
-        committer: Committer,
-        options: SinkOptions,
-        emit: Callable[[events.Event], None],
+        self, to: Destination, journal: Journal, committer: Committer, options: SinkOptions, emit: events.Listener
     ):
-        self._to = destination
+        self._to = to
         self._journal = journal
         self._committer = committer
         self._options = options
         self._emit = emit
         self._clock = Clock()
-        self._publishing = events.NoCallback(destination.path)
+        self._publishing = events.NoCallback(to.path)
         self.changed = threading.Condition()
         self._pending: list[QueuedRecord] = []
         self._published: AppState | None = None
@@ -107,10 +102,8 @@ class PublishQueue:
                 fault_point("group.before_publish")
                 tried_ms = self._clock.monotonic_ms()
                 outcome = self.publish(unit, records, expect=records[0].state.sequence - 1)
-                now_ms = self._clock.monotonic_ms()
-                finish = functools.partial(
-                    self._finish, unit, records, outcome, Took(now_ms - begun_ms, now_ms - tried_ms)
-                )
+                took = Took.now(self._clock, begun_ms, tried_ms)
+                finish = functools.partial(self._finish, unit, records, outcome, took)
                 if outcome.settle is None:
                     finish()
                 else:
@@ -189,37 +182,36 @@ class PublishQueue:
 
         Listeners are told also where marking fails: the start that marks them does not know that nobody was.
         """
-        path, application = self._to.path, self._options.application
+        of = self._to.path, self._options.application
         try:
             self._journal.mark_all([(record, mine[2].where) for mine in done for record in mine[1]], soon=soon)
         except BaseException:
             for each in done:
-                behind = [e for e in self.pending() if e.committable.state.sequence > each[0].state.sequence]
-                self._emit(published_event(path, application, each, len(behind), took))
+                self._emit(published_event(*of, each, len(self._behind(each[0])), took))
             raise
         for each in done:
             if each[2].base_replaced:
-                self._emit(events.SnapshotReplaced(path, application, each[2].snapshot_id - 1, ()))
+                self._emit(events.SnapshotReplaced(*of, each[2].snapshot_id - 1, ()))
             left = self._see_published(each[0])
             fault_point("commit.marked")
-            self._emit(published_event(path, application, each, left, took))
+            self._emit(published_event(*of, each, left, took))
 
     def _see_published(self, unit: Committable) -> int:
         """The unit is visible. Returns how many records are pending."""
         with self.changed:
             if self._published is None or self._published.sequence <= unit.state.sequence:
                 self._published = unit.state
-            self._pending = [e for e in self._pending if e.committable.state.sequence > unit.state.sequence]
+            self._pending = self._behind(unit)
             self.changed.notify_all()
             return len(self._pending)
 
+    def _behind(self, unit: Committable) -> list[QueuedRecord]:
+        return [entry for entry in self.pending() if entry.committable.state.sequence > unit.state.sequence]
+
     def _up_to(self, checkpoint_id: int | None) -> list[QueuedRecord]:
         entries = self.pending()
-        wanted = [
-            number
-            for number, entry in enumerate(entries, 1)
-            if checkpoint_id is None or entry.committable.state.checkpoint_id <= checkpoint_id
-        ]
+        ids = [entry.committable.state.checkpoint_id for entry in entries]
+        wanted = [number for number, each in enumerate(ids, 1) if checkpoint_id is None or each <= checkpoint_id]
         return entries[: wanted[-1]] if wanted else []
 
     # -- reconciliation --------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from streamsink.clock import Clock
 from streamsink.events import CheckpointPublished
 from streamsink.protocol.committable import Committable
 from streamsink.protocol.sink import Published
@@ -27,6 +28,12 @@ class Took(NamedTuple):
 
     commit_ms: float = 0.0
     publish_ms: float = 0.0
+
+    @classmethod
+    def now(cls, clock: Clock, begun_ms: float, tried_ms: float) -> "Took":
+        """Until now, since these instants of the clock (monotonic)."""
+        now_ms = clock.monotonic_ms()
+        return cls(now_ms - begun_ms, now_ms - tried_ms)
 
 
 def published_event(table: str, application: str, done: Done, pending: int, took: Took) -> CheckpointPublished:
