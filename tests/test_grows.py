@@ -1,6 +1,7 @@
 """What grows with the work, counted: a batch of many files, a source of many partitions, a table of many files, and a
 driver of many batches. Their times are in ``benchmarks/grows``."""
 
+import gc
 import sys
 from collections import Counter
 
@@ -96,18 +97,21 @@ def test_a_file_that_a_task_says_to_have_written_on_s3_and_that_is_not_there_is_
 
 
 def _calls_of_python(run) -> int:
-    """How many functions of Python ran."""
+    """How many functions of Python ran; no finalizers of what other tests have left."""
     count = 0
 
     def see(frame, event, argument):
         nonlocal count
         count += event == "call"
 
+    gc.collect()
+    gc.disable()
     sys.setprofile(see)
     try:
         run()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count
 
 
