@@ -10,6 +10,8 @@ export SPARK
 WALKS ?=
 export WALKS
 ARCHIVE ?= dist/streamsink.zip
+# make dist URL=https://...: where the public repository is
+URL ?=
 
 BOOTSTRAP = $(PYTHON) tools/bootstrap.py
 # with BROKERS the job reads from Kafka and needs Spark's Kafka jars; without, it makes its own records
@@ -21,7 +23,7 @@ PYTEST = $(BOOTSTRAP) exec --for test -- -m pytest
 WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadfile
 
-.PHONY: run streamsink run-postgres run-kafka run-iceberg chaos archive test test-fast soak sabotage bench accidents env clean
+.PHONY: run streamsink run-postgres run-kafka run-iceberg chaos archive dist test test-fast soak sabotage bench accidents env clean
 
 run:
 	$(JOB) $(ARGS)
@@ -51,6 +53,10 @@ run-iceberg:
 # the library alone, as spark-submit --py-files takes it: for executors that have not installed it
 archive:
 	mkdir -p $(dir $(ARCHIVE)) && $(PYTHON) -m zipfile -c $(ARCHIVE) streamsink/
+
+# what a package index takes (sdist, wheel), checked, and a bill of materials: docs/RELEASING.md
+dist:
+	$(BOOTSTRAP) exec --for test -- tools/dist.py --url '$(URL)' $(ARGS)
 
 test:
 	$(PYTEST) $(PARALLEL) $(ARGS)

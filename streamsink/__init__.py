@@ -204,20 +204,23 @@ def create_table(
     *,
     comment: str | None = None,
     store_options: Mapping[str, str] | None = None,
+    catalog: Mapping[str, str] | None = None,
 ) -> str:
     """Create an append table, and return its absolute path.
 
-    schema: a Spark StructType, a pyarrow.Schema, or DDL text. options: Paimon's table options. Raises Misuse when the
-    path holds something else, or the schema needs a feature that is not supported here.
+    schema: a Spark StructType, a pyarrow.Schema, or DDL text. options: Paimon's table options. catalog: as of
+    ``SinkOptions``. Raises Misuse when the path, or the name in the catalog, is something else's, or the schema needs a
+    feature that is not supported here; Retryable when the catalog does not answer. Then nothing was written.
     """
+    from streamsink.operations.cataloged import create_in_catalog
     from streamsink.storage.stores import store_of
-    from streamsink.table.creation import create
 
     if type(schema).__module__.startswith("pyspark."):
         from streamsink.spark.types import to_fields
 
         schema = to_fields(cast("StructType", schema))
-    return create(store_of(path, store_options), schema, partition_by, options or {}, comment)
+    store = store_of(path, store_options)
+    return create_in_catalog(store, schema, partition_by, options or {}, comment=comment, catalog=catalog)
 
 
 def starting_offsets(

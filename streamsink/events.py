@@ -209,6 +209,38 @@ class Maintained(Event):
 
 
 @dataclass(frozen=True)
+class TableRegistered(Event):
+    """A catalog has the table with the columns that it has now. Emitted when that has changed something there.
+
+    path: of the table. catalog: the server. name: of the table there. change: 'registered' or 'updated'.
+    """
+
+    path: str
+    catalog: str
+    name: str
+    change: str
+
+
+@dataclass(frozen=True)
+class TableNotRegistered(Event):
+    """A catalog does not have the table as it is, and nothing of the query depends on it.
+
+    path, catalog, name: as of ``TableRegistered``. why: the error. failures: in a row; it is told of the first one, and
+    of one for another reason. retry_ms: the next try comes with the first publishing after so long; None when there is
+    no further one before the columns change or the query starts again, because somebody has to do something.
+    """
+
+    level = logging.WARNING
+
+    path: str
+    catalog: str
+    name: str
+    why: str
+    failures: int
+    retry_ms: int | None
+
+
+@dataclass(frozen=True)
 class DestinationBehind(Event):
     """A destination of a fan-out could not be given what is recorded for it, and the query goes on without it.
 

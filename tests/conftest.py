@@ -249,6 +249,14 @@ def hive_metastore(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def paimon_rest(tmp_path_factory):
+    """Paimon's REST catalog for all tests of a process; tests take databases of their own."""
+    from tests.services.paimon_rest import PaimonRest
+
+    yield from _serving(PaimonRest(tmp_path_factory.mktemp("paimon-rest")))
+
+
+@pytest.fixture(scope="session")
 def iceberg_rest(tmp_path_factory):
     """A REST catalog of Iceberg tables for all tests of a process; tests take namespaces of their own."""
     from tests.services.iceberg_rest import IcebergRest

@@ -1,6 +1,7 @@
 """What is built is what is there:
 the wheel and the sdist, and the README's lines run on the wheel without the checkout."""
 
+import email
 import os
 import re
 import subprocess
@@ -15,10 +16,12 @@ import pytest
 
 import streamsink
 from tests.e2e.kafka_data import send
+from tools import dist
 from tools.venvs import pip_for
 
 ROOT = Path(__file__).resolve().parent.parent
 _ROWS = 20
+URL = "https://example.org/streamsink"
 
 
 def _library() -> set[str]:
@@ -32,12 +35,9 @@ def _library() -> set[str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Path:
-    """The folder with both. They are built from a copy, because a build leaves folders beside what it builds."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
-    for name in {"pyproject.toml", "README.md", "LICENSE"} | _library():
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        (source / name).write_bytes((ROOT / name).read_bytes())
-    subprocess.run([sys.executable, "-m", "build", "--outdir", out, source], check=True, capture_output=True, text=True)
+    """The folder with both, as ``make dist`` builds them and ``twine check --strict`` lets them pass."""
+    out = tmp_path_factory.mktemp("dist")
+    assert len(dist.build(out, URL)) == 2
     return out
 
 
@@ -54,6 +54,43 @@ def test_the_wheel_has_the_library_and_nothing_else(built):
     assert any(name.endswith("/LICENSE") for name in names) and "streamsink/py.typed" in names
 
 
+def test_an_index_is_told_what_it_wants(built):
+    """And the README has no link into a folder that an index does not show."""
+    with zipfile.ZipFile(_only(built, ".whl")) as wheel:
+        [name] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = email.message_from_bytes(wheel.read(name))
+    assert (metadata["License-Expression"], metadata["Description-Content-Type"]) == ("Apache-2.0", "text/markdown")
+    pages = dict(each.split(", ") for each in metadata.get_all("Project-URL"))
+    assert pages.keys() == {"Homepage", "Documentation", "Changelog", "Issues"} and pages["Homepage"] == URL
+    kinds = {each.partition(" ::")[0] for each in metadata.get_all("Classifier")}
+    assert {"Development Status", "Intended Audience", "Operating System", "Topic", "Typing"} <= kinds
+    links = re.findall(r"\]\(([^)\s]+)\)", metadata.get_payload())
+    assert [link for link in links if not link.startswith(("http", "#"))] == [] and len(links) > 20
+    assert f"{URL}/raw/v{dist.version()}/docs/benchmarks.svg" in links
+    assert f"{URL}/blob/v{dist.version()}/docs/GUIDE.md#on-a-cluster" in links
+
+
+@pytest.mark.soak
+def test_the_bill_of_materials_has_what_the_library_leads_to_and_no_tool_of_its_tests():
+    said = dist.bill_of_materials()
+    scopes = {each["name"].lower(): each["scope"] for each in said["components"]}
+    assert {scopes[name] for name in ("pyspark", "py4j", "pyarrow", "fastavro", "click")} == {"required"}
+    assert {scopes[name] for name in ("boto3", "botocore", "pymetastore", "deltalake")} == {"optional"}
+    assert not {"pytest", "mypy", "ruff", "twine", "build"} & scopes.keys()
+    assert said["bomFormat"] == "CycloneDX" and said["metadata"]["component"]["version"] == dist.version()
+
+
+def test_the_changelog_has_the_usual_form():
+    """Versions from the newest to the oldest, each with its date, and groups that people look for."""
+    heads = re.findall(r"^(#{2,}) (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    versions = [text for level, text in heads if level == "##"]
+    assert versions[0] == "[Unreleased]" and all(
+        re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", each) for each in versions[1:]
+    )
+    groups = {text for level, text in heads if level == "###"}
+    assert groups <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
 def test_the_version_is_the_one_that_the_library_says():
     """Tasks compare the driver's with their own."""
     assert f'\nversion = "{streamsink.__version__}"\n' in (ROOT / "pyproject.toml").read_text()
@@ -62,7 +99,7 @@ def test_the_version_is_the_one_that_the_library_says():
 def test_the_sdist_can_be_built_again(built):
     with tarfile.open(_only(built, ".tar.gz")) as sdist:
         names = {name.partition("/")[2] for name in sdist.getnames()}
-    assert {"pyproject.toml", "README.md", "LICENSE"} | _library() <= names
+    assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md"} | _library() <= names
     assert not {name for name in names if name.startswith(("tests", "jobs", "benchmarks", "tools"))}
 
 

@@ -29,6 +29,7 @@ ROOMS = [
     ["clock", "faults", "options", "events"],
     ["protocol", "format", "storage"],
     ["protocol.admission", "journal", "locks"],
+    ["catalogs"],
     ["protocol.run", "table", "sinks"],
     ["table.read"],
     ["table.history"],

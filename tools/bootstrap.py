@@ -70,7 +70,7 @@ def test_environment() -> tuple[str, java.Java, dict[str, str]]:
         pypaimon = pool.submit(venvs.ensure_pypaimon)
         python, found = prepare("test")
         test_conf = pool.submit(sparkconf.test_conf, python)
-        for kind in ("broker", "hdfs", "s3proxy"):
+        for kind in ("broker", "hdfs", "s3proxy", "paimon-rest"):
             jars.jars(kind, python)
         conf = test_conf.result()
     conf_file = checkout_cache() / f"{Path(python).parent.parent.name}-spark-conf.json"

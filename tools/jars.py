@@ -3,7 +3,8 @@
 `jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")`
 a Kafka broker, `jars("hdfs")` an HDFS cluster, `jars("s3proxy")` an S3 server, `jars("iceberg")`, `jars("delta")`,
 `jars("hudi")` and `jars("paimon-spark")` the sinks that the benchmarks compare with, `jars("s3a")` what they need to
-write to S3, `jars("jdbc")` what Java needs to reach the tests' databases. A registry does not always hold every version
+write to S3, `jars("jdbc")` what Java needs to reach the tests' databases, `jars("paimon-rest")` the REST catalog of
+Paimon's own tests. A registry does not always hold every version
 of everything: the Kafka source needs Spark's token provider, which some mirrors have in other versions only. So the
 plain coordinate is tried first, and then the two separately; `Resolved.way` says which way was taken.
 """
@@ -34,6 +35,8 @@ BROKER = (
 HDFS = "org.apache.hadoop:hadoop-client-minicluster:3.4.2,javax.xml.bind:jaxb-api:2.3.1,org.slf4j:slf4j-simple:1.7.36"
 # A second S3 server for tests: objects as files.
 S3PROXY = "org.gaul:s3proxy:4.1.0"
+# Paimon's server is in the jar of its tests, which has a classifier; it is made of the second one's HTTP server.
+PAIMON_REST = ("org.apache.paimon:paimon-core:1.4.2", "com.squareup.okhttp3:mockwebserver:4.12.0")
 # They run in a JVM of their own, beside no jar of Spark's.
 STANDALONE = {"hdfs": HDFS, "s3proxy": S3PROXY}
 # For the Spark minor version at hand. Iceberg's runtime holds all that it needs.
@@ -56,7 +59,7 @@ S3A_READER, SDK_BUNDLE = (
 )
 # Hadoop's version -> (the SDK's that it was built with, its reader's).
 SDKS = {"3.4.1": ("2.24.6", ""), "3.4.2": ("2.29.52", "1.2.1"), "3.5.0": ("2.35.4", "1.3.1")}
-KINDS = ("kafka", "paimon", "broker", "s3a", *STANDALONE, *OTHERS)
+KINDS = ("kafka", "paimon", "broker", "s3a", "paimon-rest", *STANDALONE, *OTHERS)
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_{scala}"
 TOKEN_PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_{scala}"
 # Spark minor version -> (newest connector, newest token provider) known to be published widely; the provider's API did
@@ -79,6 +82,10 @@ IVY_SETTINGS = """<ivysettings>
   <resolvers><ibiblio name="central" m2compatible="true"/></resolvers>
 </ivysettings>
 """
+
+# Spark's resolver asks for no classifier. So the jars of tests are resolved with this pattern, and in a cache of their
+# own, where they have the names of the others.
+_WHOLE, _TESTS = 'm2compatible="true"', "[organisation]/[module]/[revision]/[module]-[revision]-tests.[ext]"
 
 # Runs under the interpreter that has PySpark. Starts Spark's launcher only, no context: it resolves the packages and
 # sets spark.jars.
@@ -121,10 +128,15 @@ def pyspark_of(python: str) -> tuple[str, Path]:
     return version, Path(folder) / "jars"
 
 
-def _submit_args(packages: str, excluded: str) -> str:
-    ivy = cache_dir() / "ivy"
+def _submit_args(packages: str, excluded: str, of_tests: bool = False) -> str:
+    ivy = cache_dir() / ("ivy-tests" if of_tests else "ivy")
     settings = os.environ.get("STREAMSINK_IVY_SETTINGS")
-    if not settings:
+    if of_tests:
+        text = Path(settings).read_text() if settings else IVY_SETTINGS
+        settings = str(cache_dir() / "ivysettings-tests.xml")
+        text = text.replace(_WHOLE, f'{_WHOLE} usepoms="false" pattern="{_TESTS}"')
+        write_atomically(Path(settings), text)
+    elif not settings:
         settings = str(cache_dir() / "ivysettings.xml")
         write_atomically(Path(settings), IVY_SETTINGS)
     args = ["--master", "local[1]", "--driver-java-options", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
@@ -134,10 +146,11 @@ def _submit_args(packages: str, excluded: str) -> str:
     return shlex.join([*args, "pyspark-shell"])
 
 
-def _resolve_once(python: str, packages: str, excluded: str) -> list[str]:
+def _resolve_once(python: str, packages: str, excluded: str, of_tests: bool = False) -> list[str]:
     # Arguments or settings of the caller's own submit must not leak into this one.
     env = {key: value for key, value in os.environ.items() if key not in ("SPARK_CONF_DIR", "SPARK_HOME")}
-    env |= {"PYSPARK_SUBMIT_ARGS": _submit_args(packages, excluded), "JAVA_HOME": find_java((python, "-m", "pip")).home}
+    env |= {"PYSPARK_SUBMIT_ARGS": _submit_args(packages, excluded, of_tests)}
+    env["JAVA_HOME"] = find_java((python, "-m", "pip")).home
     command = [python, "-c", LAUNCH]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
     line = next((line for line in done.stdout.splitlines() if line.startswith("JARS=")), None)
@@ -153,10 +166,10 @@ def _resolve_once(python: str, packages: str, excluded: str) -> list[str]:
     raise SetupError(failure)
 
 
-def _resolve(python: str, packages: str, excluded: str = "") -> list[str]:
+def _resolve(python: str, packages: str, excluded: str = "", of_tests: bool = False) -> list[str]:
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            return _resolve_once(python, packages, excluded)
+            return _resolve_once(python, packages, excluded, of_tests)
         except NotPublished:
             raise
         except (SetupError, subprocess.TimeoutExpired) as failure:
@@ -232,6 +245,9 @@ def _resolve_kind(kind: str, python: str) -> Resolved:
         return Resolved(_resolve(python, STANDALONE[kind]), f"plain: {STANDALONE[kind]}")
     if kind == "s3a":
         return _s3a(python, shipped)
+    if kind == "paimon-rest":
+        found = _resolve(python, PAIMON_REST[0], of_tests=True) + _resolve(python, PAIMON_REST[1])
+        return Resolved(found, f"the jar of tests of {PAIMON_REST[0]}, and {PAIMON_REST[1]}")
     if kind != "broker":
         coordinate = PAIMON if kind == "paimon" else OTHERS[kind].format(minor=_minor(spark), scala=_scala(shipped))
         return Resolved(_beyond(_resolve(python, coordinate), shipped), f"plain: {coordinate}")
@@ -255,6 +271,8 @@ def resolve(kind: str, python: str = sys.executable) -> Resolved:
         wanted = [spark, STANDALONE[kind]]
     if kind == "s3a":
         wanted = [spark, S3A, S3A_READER, SDKS]
+    if kind == "paimon-rest":
+        wanted = [spark, PAIMON_REST]
     key = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:10]
     entry = cache_dir() / f"jars-{kind}-{spark}-{key}.json"
     if found := _remembered(entry):

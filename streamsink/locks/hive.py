@@ -5,35 +5,14 @@ ids only grow and serve as fencing tokens. The length of a lease is the metastor
 measured by its clock. Only plain Thrift is supported, no SASL.
 """
 
-import contextlib
-import getpass
 import socket
 from collections.abc import Callable
 from typing import Any
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse, Retryable
+from streamsink.locks.hive_client import HiveClient, user
 from streamsink.locks.lock import UNAVAILABLE, Lease, Lock, LockTerms
-
-CALL_TIMEOUT_MS = 10_000
-
-
-def _client() -> tuple[Any, ...]:
-    """The generated client and its types, and Thrift's modules. Raises: Misuse if they are not installed."""
-    try:
-        from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
-
-        # Thrift has no type hints.
-        from thrift import Thrift  # type: ignore[import-untyped]
-        from thrift.protocol import TBinaryProtocol  # type: ignore[import-untyped]
-        from thrift.transport import TSocket, TTransport  # type: ignore[import-untyped]
-    except ImportError as missing:
-        raise Misuse(
-            "a lock in a Hive Metastore needs the package 'pymetastore', which is not installed: "
-            "pip install 'streamsink[hive]'",
-            kind="lock.driver",
-        ) from missing
-    return ThriftHiveMetastore, ttypes, Thrift, TSocket, TTransport, TBinaryProtocol
 
 
 class HiveLock(Lock):
@@ -44,10 +23,15 @@ class HiveLock(Lock):
     ):
         super().__init__(terms, clock, ids)
         _, self._database, self._table = terms.lock_id.rsplit(".", 2)
-        self._host, self._port = host, port
-        self._service, self._types, self._thrift, self._sockets, self._transports, self._protocols = _client()
-        self._transport: Any = None
-        self._client: Any = None
+        try:
+            self._client = HiveClient(host, port)
+        except ImportError as missing:
+            raise Misuse(
+                "a lock in a Hive Metastore needs the package 'pymetastore', which is not installed: "
+                "pip install 'streamsink[hive]'",
+                kind="lock.driver",
+            ) from missing
+        self._types = self._client.types
         self._request: int | None = None  # id of our request, whether it is waiting or granted
         self._asked = False  # whether the metastore may have a request of ours, even if its reply was lost
 
@@ -118,7 +102,7 @@ class HiveLock(Lock):
         component = types.LockComponent(
             type=types.LockType.EXCLUSIVE, level=types.LockLevel.TABLE, dbname=self._database, tablename=self._table
         )
-        return types.LockRequest(component=[component], user=_user(), hostname=socket.gethostname(), agentInfo=owner)
+        return types.LockRequest(component=[component], user=user(), hostname=socket.gethostname(), agentInfo=owner)
 
     def _shown(self) -> list[Any]:
         request = self._types.ShowLocksRequest(dbname=self._database, tablename=self._table)
@@ -130,42 +114,16 @@ class HiveLock(Lock):
 
     def _forget(self) -> None:
         self._request, self._asked = None, False
-        self._disconnect()
+        self._client.close()
 
     def _call(self, action: Callable[[Any], Any], gone: Any = None) -> Any:
-        """The metastore's answer, or ``gone`` if it does not know the lock any more. Connects if necessary."""
+        """The metastore's answer, or ``gone`` if it does not know the lock any more."""
+        unknown = self._types.NoSuchLockException
         try:
-            if self._client is None:
-                self._connect()
-            return action(self._client)
-        except self._types.NoSuchLockException:
+            return self._client.call(action, answers=(unknown,))
+        except unknown:
             return gone
-        except (self._thrift.TException, OSError, EOFError) as failed:
-            self._disconnect()
+        except self._client.broken as failed:
             raise Retryable(
-                f"lock {self.lock_id}: hive://{self._host}:{self._port}: {type(failed).__name__}: {failed}",
-                kind=UNAVAILABLE,
+                f"lock {self.lock_id}: hive://{self._client.url}: {type(failed).__name__}: {failed}", kind=UNAVAILABLE
             ) from failed
-        except BaseException:
-            self._disconnect()  # a late reply must not be taken for that of the next call
-            raise
-
-    def _connect(self) -> None:
-        channel = self._sockets.TSocket(self._host, self._port)
-        channel.setTimeout(CALL_TIMEOUT_MS)
-        self._transport = self._transports.TBufferedTransport(channel)
-        self._client = self._service.Client(self._protocols.TBinaryProtocol(self._transport))
-        self._transport.open()
-
-    def _disconnect(self) -> None:
-        if self._transport is not None:
-            with contextlib.suppress(OSError):
-                self._transport.close()
-        self._client = self._transport = None
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # in a container, a user id may have no name
-        return "streamsink"

@@ -263,6 +263,17 @@ class LockOptions:
 
 
 @dataclass(frozen=True)
+class CatalogOptions:
+    """A catalog in which the table is known by its name: [CATALOGS.md](CATALOGS.md)."""
+
+    catalog: Mapping[str, str] = option({}, secret=True)
+    """Keep the table registered in a catalog, from which Hive, Spark, Flink and Trino take its place and columns:
+    properties as of Paimon's `CREATE CATALOG`, such as `{"metastore": "hive", "uri": "thrift://host:9083"}`. No batch
+    waits for the catalog, and none fails by it. `{}`: the table is known by its path only.
+    """
+
+
+@dataclass(frozen=True)
 class StoreOptions:
     """Where bytes lie."""
 

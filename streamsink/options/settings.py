@@ -63,3 +63,4 @@ class Settings(TypedDict, total=False):
     lock_password_env: str | None
     lock_lease_ms: int
     lock_acquire_timeout_ms: int
+    catalog: Mapping[str, str]

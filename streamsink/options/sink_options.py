@@ -9,6 +9,7 @@ from streamsink.options.groups import (
     ASYNC,
     MODE_OVERWRITE,
     AdmissionOptions,
+    CatalogOptions,
     CommitOptions,
     CompactionOptions,
     IdentityOptions,
@@ -34,6 +35,7 @@ GROUPS = (
     CompactionOptions,
     CommitOptions,
     LockOptions,
+    CatalogOptions,
     StoreOptions,
 )
 
@@ -41,6 +43,7 @@ GROUPS = (
 @dataclass(frozen=True)
 class SinkOptions(
     StoreOptions,
+    CatalogOptions,
     LockOptions,
     CommitOptions,
     CompactionOptions,
@@ -81,6 +84,7 @@ class SinkOptions(
         check_declared(table, self)
         check_texts(table, "store_options", self.store_options, of="store")
         check_texts(table, "table_options", self.table_options, of="table")
+        check_texts(table, "catalog", self.catalog, of="catalog")
         if self.publish_interval_ms and self.publish_every_batches == 1:
             expected = "0 while publish_every_batches is 1, which publishes every batch; give both"
             refuse(table, "publish_interval_ms", self.publish_interval_ms, expected)

@@ -381,7 +381,7 @@ OF_TABLES = frozenset(
         for declared in dataclasses.fields(group)
     }
     | {"mode", "overwrite_partition", "target_file_bytes", "max_open_writers", "writer_memory_bytes", "large_batches"}
-    | {"publish_as", "maintenance", "maintenance_interval_ms"}
+    | {"publish_as", "maintenance", "maintenance_interval_ms", "catalog"}
 )
 
 

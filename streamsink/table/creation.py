@@ -1,11 +1,12 @@
 """Creating a table explicitly, from an Arrow schema, DDL text, or fields."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
 from streamsink.errors import Misuse
 from streamsink.format.arrow_types import from_arrow_schema
+from streamsink.format.schema import TableSchema
 from streamsink.format.types import DataField, parse_ddl
 from streamsink.options import names_of
 from streamsink.storage.store_failures import told_of
@@ -19,10 +20,13 @@ def create(
     partition_by: Sequence[str] = (),
     options: Mapping[str, str] | None = None,
     comment: str | None = None,
+    *,
+    checking: Callable[[TableSchema], None] = lambda schema: None,
 ) -> str:
     """Create the table and return its absolute path.
 
-    schema: see ``fields_of``. partition_by: names of its partition columns. options: the table's options.
+    schema: see ``fields_of``. partition_by: names of its partition columns. options: the table's options. checking:
+    called with the schema before anything is written; it may raise.
     Raises Misuse, naming the column where one is at fault, also when the path holds a table already.
     """
     root, file_io = store.root, store.open()
@@ -33,6 +37,7 @@ def create(
         wanted = new_schema(fields_of(schema), keys, _options(options), comment)
     except Misuse as refused:
         raise Misuse(f"{root}: {refused}. Nothing was written", kind=refused.kind) from refused
+    checking(wanted)
     with told_of(root):
         create_table(file_io, root, wanted)
     return root

@@ -3,6 +3,7 @@
 from tests.sabotage.defects_of_batches import OF_BATCHES
 from tests.sabotage.defects_of_branches import OF_BRANCHES
 from tests.sabotage.defects_of_care import OF_CARE
+from tests.sabotage.defects_of_catalogs import OF_CATALOGS
 from tests.sabotage.defects_of_commands import OF_COMMANDS
 from tests.sabotage.defects_of_compaction import OF_COMPACTION
 from tests.sabotage.defects_of_delta import OF_DELTA
@@ -17,6 +18,7 @@ from tests.sabotage.defects_of_tables import OF_TABLES
 DEFECTS = (
     OF_BATCHES
     + OF_CARE
+    + OF_CATALOGS
     + OF_BRANCHES
     + OF_COMPACTION
     + OF_COMMANDS

@@ -59,12 +59,12 @@ class HiveMetastore(Server):
         return [find_java().java, *JVM, *options, "-cp", f"{conf}:{jars}/*", "py4j.GatewayServer", str(self._ports[1])]
 
     def answers(self):
-        if not _listens(self._ports[1]):
+        if not listens(self._ports[1]):
             return False
         if not self._made:
             self._made = True
             self._make()
-        return _listens(self.port)
+        return listens(self.port)
 
     def stop(self):
         self.kill()  # Its data are written when a call returns; an orderly end of a bare JVM does no more.
@@ -109,7 +109,7 @@ def _reap(store) -> None:
         store.performTimeOuts()
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     try:
         socket.create_connection((LOOPBACK, port), 2).close()
     except OSError:
@@ -148,7 +148,7 @@ class _SchemaMaker(HiveMetastore):
         (self.data_dir / "metastore_db").parent.mkdir(parents=True, exist_ok=True)
 
     def answers(self):
-        return _listens(self._ports[1])
+        return listens(self._ports[1])
 
     def make_schema(self) -> None:
         gateway = JavaGateway(gateway_parameters=_gateway_parameters(self._ports[1]))

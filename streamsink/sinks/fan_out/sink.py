@@ -38,7 +38,7 @@ from streamsink.storage.stores import DATABASES, Store, journal_place, table_pat
 _OF_ONE = frozenset(
     {declared.name for group in (TableOptions, CommitOptions, LockOptions) for declared in dataclasses.fields(group)}
     | {"application", "target_file_bytes", "max_open_writers", "writer_memory_bytes"}
-    | {"maintenance", "maintenance_interval_ms"}
+    | {"maintenance", "maintenance_interval_ms", "catalog"}
 )
 
 
@@ -48,9 +48,10 @@ class FanOut(Sink):
 
     sinks: the destinations, by name. journal: the place of the record that they share, as sinks in Flink's form take
     it; it is how messages call the fan-out. Sinks of that form which have no journal of their own get a folder in it.
-    options: by name of a destination, options of its own: those that say how a table is made, committed and locked,
-    sizes of files, and ``application``, where the destination shall know the query under another name. may_lag: by name
-    of a destination that may stay behind when it fails, how many records may be pending for it when a batch begins.
+    options: by name of a destination, options of its own: those that say how a table is made, committed, locked and
+    registered, sizes of files, and ``application``, where the destination shall know the query under another name.
+    may_lag: by name of a destination that may stay behind when it fails, how many records may be pending for it when a
+    batch begins.
     """
 
     sinks: Mapping[str, Sink]

@@ -16,6 +16,7 @@ from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.sink import OF_TABLES, Destination, Sink
 from streamsink.sinks.paimon.care.background import care_of, check_care, check_tags
+from streamsink.sinks.paimon.care.registering import Registering, cares_of
 from streamsink.sinks.paimon.letters import TableAndLetters, TableCommitter
 from streamsink.sinks.paimon.many_tables import ManyTables
 from streamsink.sinks.paimon.opened import OpenTable, OpenTables
@@ -106,15 +107,22 @@ def open_one(
     fields: Callable[[], Sequence[DataField]],
     *,
     emit: Callable[[events.Event], None] = lambda event: None,
+    registering: Registering | None = None,
 ) -> OpenTable:
     """The table at ``path``, which is created when there is none and the query is at its beginning.
 
-    batch_id: of the batch that comes. fields(): columns of a new table. Raises Misuse before anything is written.
+    batch_id: of the batch that comes. fields(): columns of a new table. registering: where the caller registers other
+    tables as well. Raises Misuse before anything is written.
     """
+    registering = registering or Registering(path, options, emit)
+    registering.look(path)
     file_io = under_lock(file_io, path, options)
     with file_io.proving():
-        table = check_tags(_open_or_create(file_io, path, options, batch_id, fields), options)
+        table = _open_or_create(file_io, path, options, batch_id, fields, registering=registering)
+        check_tags(table, options)
     _check_partitions(table, options)
+    registering.register(table)
+    registering.follow(lambda: [table])
     keep = options.on_rollback == ON_ROLLBACK_REPUBLISH
     deleting = functools.partial(delete_unrecorded, file_io, functools.partial(_table_at, file_io, table))
     retain = options.journal_retain
@@ -122,7 +130,7 @@ def open_one(
         file_io, path, options.application, retain, keep_staging=keep, deleting=deleting, of_table=True
     )
     to = Destination(path, table.table_id, is_table=True)
-    care = care_of(file_io, lambda: [path], options, emit)
+    care = cares_of(care_of(file_io, lambda: [path], options, emit), registering)
     return OpenTable(TableCommitter(table, options, emit=emit), journal, to, options, file_io, table, care=care)
 
 
@@ -154,13 +162,18 @@ def open_with_letters(
     if application is not None:
         opened = open_many(file_io, routing, replace(options, application=application), emit)
         return replace(opened, dead_letters=letters)
-    one = open_one(file_io, path, options, at[1], fields, emit=emit)
+    registering = Registering(path, options, emit)
+    for root in (path, f"{routing.root}/{letters}"):
+        registering.look(root)
+    one = open_one(file_io, path, options, at[1], fields, emit=emit, registering=registering)
     one.committer.letters.look_after(letters)
     names = FinalNames.of(one.file_io, one.journal, options)
     both = TableAndLetters(one.table, one.committer, routing.root, letters)
     tables = RoutedTables(both, routing, options, names)
     both_paths = (path, f"{routing.root}/{letters}")
     care = care_of(one.file_io, lambda: [p for p in both_paths if is_table(one.file_io, p)], options, emit)
+    registering.follow(tables.opened)
+    care = cares_of(care, registering)
     return OpenTables(one.committer, one.journal, one.to, options, one.file_io, tables, dead_letters=letters, care=care)
 
 
@@ -172,6 +185,9 @@ def open_many(
     for key, rule in routing.rules.items():
         if rule.options.create:
             check_care(f"{path}/{key}", rule.options.table_options, options)
+    registering = Registering(path, options, emit, several=True)
+    for root in routing.roots():
+        registering.look(root)
     place = open_place(file_io, path, options.application, IdSource().new_id)
     file_io.soon(file_io.sweep_probes)
     deleting = functools.partial(delete_unrecorded, file_io, functools.partial(_table_at, file_io, None))
@@ -184,6 +200,8 @@ def open_many(
     committer.expect_tables(tables.existing)
     to = Destination(path, place.journal_id, is_table=True)
     care = care_of(file_io, lambda: [m.table.root for m in list(committer.members.values())], options, emit)
+    registering.follow(tables.opened)
+    care = cares_of(care, registering)
     return OpenTables(committer, journal, to, options, file_io, tables, care=care)
 
 
@@ -209,7 +227,13 @@ def _check_partitions(table: Table, options: SinkOptions) -> None:
 
 
 def _open_or_create(
-    file_io: FileIO, path: str, options: SinkOptions, batch_id: int, fields: Callable[[], Sequence[DataField]]
+    file_io: FileIO,
+    path: str,
+    options: SinkOptions,
+    batch_id: int,
+    fields: Callable[[], Sequence[DataField]],
+    *,
+    registering: Registering,
 ) -> Table:
     if not options.create or not file_io.is_distant and is_table(file_io, path):
         return open_table(file_io, path, for_writing=True)
@@ -227,4 +251,6 @@ def _open_or_create(
             kind="table.gone",
         )
     check_care(path, options.table_options, options)
-    return create_table(file_io, path, new_schema(fields(), options.partition_by, options.table_options))
+    schema = new_schema(fields(), options.partition_by, options.table_options)
+    registering.check_new(path, schema)
+    return create_table(file_io, path, schema)

@@ -68,11 +68,15 @@ class RoutedTables:
             with self._io.asking(of_being_tables(map(absolute, paths.values()))):
                 return [(name, path) for name, path in sorted(paths.items()) if is_table(self._io, absolute(path))]
 
-    def roots(self) -> list[str]:
-        """Paths of the tables that are open: another table that a rule would take is somebody else's. From any thread,
-        which asks the store nothing.
+    def opened(self) -> list[Table]:
+        """The tables that are open: another table that a rule would take is somebody else's. From any thread, which
+        asks the store nothing.
         """
-        return [self._to.member(name, "").table.root for name in list(self._to.members)]
+        return [self._to.member(name, "").table for name in list(self._to.members)]
+
+    def roots(self) -> list[str]:
+        """Paths of the tables that are open, as ``opened``."""
+        return [table.root for table in self.opened()]
 
     def spec(self, checkpoint: Checkpoint, data: Sequence[DataField], positions: Sequence[DataField]) -> RoutedSpec:
         """What the writers of a batch need.

@@ -93,6 +93,11 @@ class Routing:
         """Names of the tables that have a rule for exactly this name."""
         return [name for name in self.rules if not _is_pattern(name)]
 
+    def roots(self) -> list[str]:
+        """Absolute paths of the tables that have a name of their own here, with that for dead letters."""
+        named = [self.path_of(name) for name in self.listed()] + ([self.dead_letters] if self.dead_letters else [])
+        return [os.path.join(self.root, path) for path in named]
+
     def _hides(self, name: str) -> bool:
         """Whether a table of this name would have the path of a listed table, or contain it."""
         paths = [self.path_of(other) for other in self.listed()]

@@ -1,0 +1,130 @@
+"""Several tables, dead letters and tables without a query in a real Hive Metastore."""
+
+import os
+import uuid
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+import streamsink
+from streamsink.errors import Misuse, Retryable
+from streamsink.events import TableNotRegistered, TableRegistered
+from streamsink.options import SinkOptions
+from streamsink.sink import FanOut, FileSink, PaimonTable
+from streamsink.storage.file_io import local_file_io
+from streamsink.table.routed.rules import ROUTE, Routing
+from streamsink.testing.driver import SparkCheckpoint
+from streamsink.testing.many_driver import LettersDriver, ManyTablesDriver
+from tests.catalogs.world import NARROW, Door, Query, columns, found
+
+SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int32()), (ROUTE, pa.string())])
+
+
+@pytest.fixture
+def place(hive_metastore, tmp_path):
+    """(uri, name of a database, its folder)"""
+    database = f"d{uuid.uuid4().hex[:12]}"
+    return f"thrift://127.0.0.1:{hive_metastore.port}", database, f"{tmp_path}/{database}.db"
+
+
+def run(kind, routing, options, names, ends, n=1):
+    def rows(start, end):
+        numbers = range(start, end)
+        routes = [names[number % len(names)] for number in numbers]
+        return pa.record_batch([list(numbers), [n] * len(routes), routes], schema=SCHEMA)
+
+    driver = kind(routing.root, SCHEMA, rows, routing, options)
+    driver.run(local_file_io(False), SparkCheckpoint(str(uuid.uuid4())), ends)
+    return driver
+
+
+def told(driver, kind) -> list[str]:
+    return sorted(event.name for event in driver.events if isinstance(event, kind))
+
+
+def test_each_of_several_tables_is_registered(place):
+    """Also one that a pattern lets come into being, when it is published."""
+    uri, database, folder = place
+    options = SinkOptions.of(folder, {"catalog": {"metastore": "hive", "uri": uri}})
+    routing = Routing.of(folder, {"orders": {}, "more_*": {}}, options, dead_letters=None, unrouted="fail")
+    driver = run(ManyTablesDriver, routing, options, ["orders", "more_x"], [4, 6])
+    assert told(driver, TableRegistered) == [f"{database}.more_x", f"{database}.orders"]
+    for name in ("orders", "more_x"):
+        assert columns(found(uri, database, name)) == [("id", "bigint"), ("n", "int")]
+
+
+def test_a_listed_table_with_another_s_name_is_an_error_at_the_start(place):
+    uri, database, folder = place
+    streamsink.create_table(f"{folder}/elsewhere", "x INT", catalog=_as(uri, "orders"))
+    options = SinkOptions.of(folder, {"catalog": {"metastore": "hive", "uri": uri}})
+    routing = Routing.of(folder, {"orders": {}}, options, dead_letters=None, unrouted="fail")
+    with pytest.raises(Misuse) as refused:
+        run(ManyTablesDriver, routing, options, ["orders"], [2])
+    assert refused.value.kind == "catalog.other-table" and os.listdir(folder) == ["elsewhere"]
+
+
+def test_a_table_of_a_pattern_with_another_s_name_is_told(place):
+    """Rows have come for it, and no batch fails by a catalog."""
+    uri, database, folder = place
+    streamsink.create_table(f"{folder}/elsewhere", "x INT", catalog=_as(uri, "more_x"))
+    options = SinkOptions.of(folder, {"catalog": {"metastore": "hive", "uri": uri}})
+    routing = Routing.of(folder, {"more_*": {}}, options, dead_letters=None, unrouted="fail")
+    driver = run(ManyTablesDriver, routing, options, ["more_x", "more_y"], [4, 6])
+    assert told(driver, TableNotRegistered) == [f"{database}.more_x"]
+    assert told(driver, TableRegistered) == [f"{database}.more_y"]
+    assert streamsink.read_arrow(f"{folder}/more_x").num_rows == 3
+
+
+def test_a_table_for_dead_letters_is_registered_beside_its_table(place):
+    uri, database, folder = place
+    streamsink.create_table(f"{folder}/orders", "id BIGINT, n TINYINT")
+    options = SinkOptions.of(folder, {"catalog": {"metastore": "hive", "uri": uri, "table": "sales"}})
+    routing = Routing.of(folder, {"orders": {}}, options, dead_letters="rejected", unrouted="fail")
+    run(LettersDriver, routing, options, ["orders"], [4])
+    assert found(uri, database, "sales").sd.location == f"file:{folder}/orders"
+    assert found(uri, database, "rejected") is None, "it comes with its first row"
+    options = replace(options, application="b")
+    run(LettersDriver, routing, options, ["orders"], [4], n=1000)
+    assert found(uri, database, "rejected").sd.location == f"file:{folder}/rejected"
+    assert streamsink.read_arrow(f"{folder}/rejected").num_rows == 4
+
+
+def test_a_table_of_a_fan_out_is_registered(place, tmp_path):
+    """By an option of that destination alone; the other one has no use for it."""
+    uri, database, folder = place
+    to = FanOut(
+        {"table": PaimonTable(f"{folder}/orders"), "files": FileSink(f"{tmp_path}/files")},
+        journal=f"{tmp_path}/journal",
+        options={"table": {"catalog": _as(uri)}},
+    )
+    query = Query(tmp_path, uri, catalog={})
+    query.options = {"partition_by": ()}
+    query.writing(NARROW).destination = lambda: to
+    query.run(2, 4)
+    assert told(query.driver, TableRegistered) == [f"{database}.orders"] and found(uri, database, "orders")
+    assert streamsink.read_arrow(f"{folder}/orders").num_rows == 4
+
+
+def test_a_table_is_created_and_registered_without_a_query(place):
+    uri, database, folder = place
+    path = streamsink.create_table(f"{folder}/orders", "id BIGINT", comment="all", catalog=_as(uri))
+    entry = found(uri, database, "orders")
+    assert entry.sd.location == f"file:{path}" and entry.parameters["comment"] == "all"
+
+
+def test_a_table_is_not_created_where_its_name_is_taken_or_unknown(place, hive_metastore):
+    uri, database, folder = place
+    streamsink.create_table(f"{folder}/orders", "id BIGINT", catalog=_as(uri))
+    with pytest.raises(Misuse, match="a Paimon table at file:.*Nothing was written") as refused:
+        streamsink.create_table(f"{folder}/other", "id BIGINT", catalog=_as(uri, "orders"))
+    assert refused.value.kind == "catalog.other-table"
+    door = Door(hive_metastore.port).open()
+    door.close()
+    with pytest.raises(Retryable, match="Nothing was written"):
+        streamsink.create_table(f"{folder}/other", "id BIGINT", catalog=_as(door.uri))
+    assert os.listdir(folder) == ["orders"]
+
+
+def _as(uri, table=None) -> dict:
+    return {"metastore": "hive", "uri": uri, **({"table": table} if table else {})}

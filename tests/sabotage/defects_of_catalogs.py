@@ -1,0 +1,35 @@
+"""Defects of the registration in catalogs: a name that leads elsewhere, and a catalog that gets in a query's way."""
+
+from tests.sabotage.defect import Defect
+
+_HIVE, _SEVERAL, _RULES = "tests/catalogs/test_hive.py", "tests/catalogs/test_several.py", "tests/catalogs/test_properties.py"
+_REST = "tests/catalogs/test_rest.py"
+_REGISTRATION, _CARE = "catalogs/registration.py", "sinks/paimon/care/registering.py"
+
+OF_CATALOGS = (
+    Defect("another table under the name is taken for this one", f"{_REGISTRATION}:Registration.look",
+           'other_than(named, found) if found else ""', '""', (_HIVE,)),
+    Defect("another table under the name is written over", "catalogs/hive.py:HiveCatalog._update",
+           "other_than(named, self._entry(found))", '""', (_SEVERAL,)),
+    Defect("the place of an entry is not looked at", "catalogs/catalog.py:other_than",
+           "_place(entry.location) != _place(named.location)", "False", (_RULES,)),
+    Defect("a new table is made although nobody knows whether its name is free", f"{_CARE}:Registering.check_new",
+           "raise unanswered(self._unanswered) from self._unanswered", "pass", (_HIVE,)),
+    Defect("a catalog that is away ends a start of a table that is there", f"{_CARE}:Registering.look",
+           "self._properties is not None and self._properties.required", "True", (_HIVE,)),
+    Defect("what a catalog refuses ends the query", f"{_REGISTRATION}:Registration.register",
+           "self._failed(failed)", "raise", (_HIVE,)),
+    Defect("each batch asks the catalog", f"{_REGISTRATION}:Registration.is_due", "schema.id == self._done", "False", (_HIVE,)),
+    Defect("what has failed is never tried again", f"{_REGISTRATION}:Registration.is_due",
+           "self._clock.monotonic_ms() - self._failed_ms >= RETRY_MS", "False", (_HIVE,)),
+    Defect("new columns do not reach the catalog", "catalogs/hive.py:HiveCatalog._update",
+           "there == hive_table.as_stored(columns)", "bool(there)", (_HIVE,)),
+    Defect("an update throws away what others have written", "catalogs/hive.py:HiveCatalog._update",
+           "{**parameters, **wanted}", "dict(wanted)", (_HIVE,)),
+    Defect("a table that a REST catalog commits is written by its folder", "catalogs/rest.py:_entry",
+           'not found.get("isExternal")', "False", (_REST,)),
+    Defect("other columns in a REST catalog count as these", "catalogs/rest.py:RestCatalog._check_same",
+           "_columns(found.get(\"schema\")) != _columns(json.loads(schema.to_json()))", "False", (_REST,)),
+    Defect("who comes second fails", "catalogs/hive.py:HiveCatalog._put",
+           "suppress(self._types.AlreadyExistsException)", "suppress()", (_HIVE,)),
+)
