@@ -1,5 +1,6 @@
 """The files of a table's Iceberg metadata: where they are, and how they are written and read. Driver only."""
 
+import json
 import os
 import re
 from collections.abc import Iterable
@@ -12,18 +13,23 @@ from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 
 _VERSION = re.compile(r"v([0-9]+)\.metadata\.json")
+_OTHER = re.compile(r"[^.].*\.metadata\.json(\.gz)?|v[0-9]+\.gz\.metadata\.json")
 _HINT = "version-hint.text"
 _MANIFEST, _TEMPORARY = ".avro", ".tmp"
 
 
 class Folder:
-    """The folder of the metadata. Each round that makes metadata has names of its own for its manifests."""
+    """The folder of the metadata. Each round that makes metadata has names of its own for its manifests.
+
+    others: names of metadata files as Paimon's writers never call one, as of the last ``versions``.
+    """
 
     def __init__(self, file_io: FileIO, path: str):
         self._io = file_io
         self.path = path
         self._round = IdSource().new_id()
         self._manifests = self._lists = 0
+        self.others: list[str] = []
 
     def begin_round(self) -> None:
         """Other names from here on."""
@@ -54,8 +60,21 @@ class Folder:
 
     def versions(self) -> list[int]:
         """The numbers of all metadata files, in ascending order. This lists the folder."""
-        found = (_VERSION.fullmatch(name) for name in self._io.names(self.path))
-        return sorted(int(match[1]) for match in found if match)
+        names = self._io.names(self.path)
+        self.others = sorted(name for name in names if _OTHER.fullmatch(name) and not _VERSION.fullmatch(name))
+        return sorted(int(match[1]) for name in names if (match := _VERSION.fullmatch(name)))
+
+    def is_of_iceberg(self, number: int) -> bool:
+        """Whether the metadata file of this number was made by a writer of Iceberg: no snapshot has Paimon's numbers.
+
+        False for one that is torn.
+        """
+        try:
+            said = json.loads(self._io.read(self.version(number)))
+            numbers = [(each["snapshot-id"], each.get("sequence-number")) for each in said.get("snapshots") or ()]
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+            return False
+        return all(one != other for one, other in numbers)
 
     def metadata(self, number: int) -> IcebergMetadata | None:
         """The metadata of this number; None where there is none, or none that can be read or belongs there."""

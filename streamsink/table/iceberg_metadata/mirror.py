@@ -23,6 +23,7 @@ from streamsink.table.history.retained import tags
 from streamsink.table.iceberg_metadata.changes import APPEND, Counts, Delta, Manifests
 from streamsink.table.iceberg_metadata.expiry import named_by, only_needed_by, retained
 from streamsink.table.iceberg_metadata.folder import Folder
+from streamsink.table.iceberg_metadata.origin import has_one_of, identity, is_here, is_of, of_this_table, stranger
 from streamsink.table.table import Table
 
 # So many snapshots are gone through one by one; with more between, the metadata is made from the newest one alone.
@@ -74,8 +75,10 @@ class Mirror:
         None where what the metadata names cannot be read. Raises OSError.
         """
         there = self._folder.files()  # before what is named: what comes meanwhile is not among them
-        named = set[str]()
-        for number in self._folder.versions():
+        named, versions = set[str](), self._folder.versions()
+        if self._folder.others:
+            return []
+        for number in versions:
             metadata = self._folder.metadata(number)
             if metadata is None:
                 return []
@@ -118,18 +121,11 @@ class Mirror:
     def _follow(self, newest: Snapshot) -> None:
         number, versions = newest.id, self._folder.versions()
         known = self._folder.metadata(number) if number in versions else None
-        if known is not None and self._is_made_of(known, newest):
+        if known is not None and is_here(known, self._table.root) and self._is_made_of(known, newest):
             self._show(number, versions)  # whoever made it may have died before
             return
-        self._folder.begin_round()
         before = self._earlier(number, known, versions)
-        with self._folder.group() as group:
-            manifests = Manifests(self._table, self._folder, self._options, group)
-            made = self._made_on(before, newest, manifests, group=group) if before else None
-            is_on = made is not None
-            made = made or self._made_anew(newest, before, manifests, group=group)
-            group.sync_dir(self._folder.path)
-            group.flush()
+        made, is_on = self._written(before, newest)
         fault_point("iceberg.files_written")
         if known is not None or number in versions:
             self._folder.replace(number, made.to_json())  # of a history that was rolled back, or not readable
@@ -147,30 +143,33 @@ class Mirror:
         if metadata.current.summary.get(IDENTITY) is None:
             with suppress(Corrupt, FileNotFoundError):
                 rows = sum(each.live_rows for each in self._folder.manifests(metadata.current.manifest_list))
-                return rows == newest.total_record_count
-        return _is_of(metadata.current, newest)
+                return rows == newest.total_record_count and is_of(metadata.current, newest)
+        return is_of(metadata.current, newest)
 
     def _earlier(self, number: int, known: IcebergMetadata | None, versions: list[int]) -> IcebergMetadata | None:
         """The metadata that there was, of this table; None where there is none that can be read.
 
-        known: that of this number, which is of another snapshot. What a dropped table has left is removed.
+        known: that of this number, which is of another snapshot. What a dropped table has left is removed, and what came
+        with a copy of the table's folder. Raises Misuse for what is another table's.
         """
+        if self._folder.others:
+            raise stranger(self._table, self._folder, f"metadata of another writer ({self._folder.others[0]})")
         below = next((found for found in reversed(versions) if found < number), None)
         before = self._folder.metadata(below) if below is not None else None
         found = before or known or (self._folder.metadata(versions[-1]) if versions else None)
-        if found is not None and not self._is_of_this_table(found):
+        if found is None:
+            for each in versions:
+                if self._folder.is_of_iceberg(each):
+                    raise stranger(self._table, self._folder, "the metadata of a table of Iceberg's own")
+            return None
+        is_at_home = is_here(found, self._table.root)
+        if not is_at_home and not self._options.is_in_table and not has_one_of(found, self._table):
+            raise stranger(self._table, self._folder, f"the metadata of the table {found.location}")
+        if not is_at_home or not of_this_table(found, self._table):
             self._folder.clear()
             versions[:] = []
             return None
         return found
-
-    def _is_of_this_table(self, metadata: IcebergMetadata) -> bool:
-        """False where the table was created anew: it has its first snapshots, and none of those of the metadata."""
-        for each in reversed(metadata.snapshots):
-            snapshot = self._table.snapshots.load(each.number)
-            if snapshot is not None and _is_of(each, snapshot):
-                return True
-        return not self._table.snapshots.exists(1)
 
     def _show(self, number: int, versions: Sequence[int]) -> None:
         """Let readers begin here, unless the table has gone on; then drop what is not read any more."""
@@ -187,6 +186,23 @@ class Mirror:
             self._folder.drop(self._folder.version(found) for found in versions if found < number - kept)
 
     # -- making ----------------------------------------------------------------------------------------------------
+
+    def _written(self, before: IcebergMetadata | None, newest: Snapshot) -> tuple[IcebergMetadata, bool]:
+        """The metadata of the newest snapshot, whose manifests are durable, and whether it is on top of ``before``."""
+        self._folder.begin_round()
+        try:
+            with self._folder.group() as group:
+                manifests = Manifests(self._table, self._folder, self._options, group)
+                made = self._made_on(before, newest, manifests, group=group) if before else None
+                is_on = made is not None
+                made = made or self._made_anew(newest, before, manifests, group=group)
+                group.sync_dir(self._folder.path)
+                group.flush()
+        except Exception:  # what fails with each batch would fill the folder
+            with suppress(Exception):
+                self._folder.drop_round()
+            raise
+        return made, is_on
 
     def _made_on(
         self, before: IcebergMetadata, newest: Snapshot, manifests: Manifests, *, group: FlushGroup
@@ -219,7 +235,7 @@ class Mirror:
         """The snapshots behind the one of this metadata, if it is of the table's history and they are all there."""
         first = before.current.number
         base = self._table.snapshots.load(first)
-        if base is None or newest.id - first > MOST_BEHIND or not _is_of(before.current, base):
+        if base is None or newest.id - first > MOST_BEHIND or not is_of(before.current, base):
             return None
         if [dict(each) for each in before.spec] != partition_spec(self._table.latest_schema()):
             return None
@@ -276,22 +292,8 @@ class Mirror:
 
     def _with_tags(self, metadata: IcebergMetadata) -> IcebergMetadata:
         there = {each.number: each.summary.get(IDENTITY) for each in metadata.snapshots}
-        found = [tag for tag in tags(self._table) if there.get(tag.snapshot.id, "") in (None, _identity(tag.snapshot))]
+        found = [tag for tag in tags(self._table) if there.get(tag.snapshot.id, "") in (None, identity(tag.snapshot))]
         return replace(metadata, tags={tag.name: tag.snapshot.id for tag in found})
-
-
-def _identity(snapshot: Snapshot) -> str:
-    """What tells a snapshot from another one of its number, as Paimon's Java writer has it."""
-    return snapshot.uuid or f"{snapshot.commit_user}:{snapshot.commit_identifier}:{snapshot.time_millis}"
-
-
-def _is_of(found: IcebergSnapshot, snapshot: Snapshot) -> bool:
-    """Whether the snapshot was made from this one of Paimon, which has the same number.
-
-    Released Java writers do not say it. What they have made is believed, and counted before anything is made on it.
-    """
-    identity = found.summary.get(IDENTITY)
-    return identity is None or identity == _identity(snapshot)
 
 
 def _summary(
@@ -315,4 +317,4 @@ def _summary(
         "total-equality-deletes": 0,
     }
     said = {key: text for key, text in (snapshot.properties or {}).items() if not key.startswith(_OWN)}
-    return {key: str(value) for key, value in made.items()} | said | {IDENTITY: _identity(snapshot)}
+    return {key: str(value) for key, value in made.items()} | said | {IDENTITY: identity(snapshot)}
