@@ -27,12 +27,20 @@ def makes_iceberg(options: Mapping[str, str]) -> bool:
 
 
 def check_iceberg(schema: TableSchema) -> None:
-    """Raises Misuse ``table.unsupported-option`` or ``table.unsupported-column`` for what cannot be made.
+    """Raises Misuse ``table.unsupported-option`` for options that are not honoured.
 
     A table without these options passes.
     """
     if makes_iceberg(schema.options):
         IcebergOptions.of("", schema.options)
+
+
+def check_iceberg_types(schema: TableSchema) -> None:
+    """Before a schema of ours is written: raises Misuse ``table.unsupported-column`` for what cannot be described.
+
+    What another program has put into a table ends no query: the metadata of such a table is not made.
+    """
+    if makes_iceberg(schema.options):
         check_types(schema)
 
 
@@ -40,9 +48,10 @@ def check_iceberg(schema: TableSchema) -> None:
 class IcebergOptions:
     """How the metadata of one table is made.
 
-    folder: where, as an absolute path. is_in_table: whether that is within the table's own folder. codec: of manifests and lists, by Avro's name. legacy: whether lists have the
-    names that Iceberg 1.4 knew. least_merged, most_apart: of how many small manifests one is made when they have the
-    target size together, and in any case. versions_kept: how many old metadata files stay; None for all of them.
+    folder: where, as an absolute path. is_in_table: whether that is within the table's own folder. codec: of manifests
+    and lists, by Avro's name. legacy: whether lists have the names that Iceberg 1.4 knew. least_merged, most_apart: of
+    how many small manifests one is made when they have the target size together, and in any case. versions_kept: how
+    many old metadata files stay; None for all of them.
     """
 
     folder: str

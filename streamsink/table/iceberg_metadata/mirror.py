@@ -9,14 +9,18 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
+from streamsink import shell
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import Corrupt
+from streamsink.errors import Corrupt, Misuse
 from streamsink.faults import fault_point
 from streamsink.format.iceberg_manifest import IcebergManifest, write_list
 from streamsink.format.iceberg_metadata import IDENTITY, NAME_MAPPING, IcebergMetadata, IcebergSnapshot
+from streamsink.format.iceberg_names import name_mapping
 from streamsink.format.iceberg_options import IcebergOptions, makes_iceberg
-from streamsink.format.iceberg_types import iceberg_schema, name_mapping, partition_spec
+from streamsink.format.iceberg_types import changed_type, iceberg_schema, is_described, partition_spec
+from streamsink.format.schema import TableSchema
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.history.retained import tags
@@ -149,8 +153,8 @@ class Mirror:
     def _earlier(self, number: int, known: IcebergMetadata | None, versions: list[int]) -> IcebergMetadata | None:
         """The metadata that there was, of this table; None where there is none that can be read.
 
-        known: that of this number, which is of another snapshot. What a dropped table has left is removed, and what came
-        with a copy of the table's folder. Raises Misuse for what is another table's.
+        known: that of this number, which is of another snapshot. What a dropped table has left is removed, and what
+        came with a copy of the table's folder. Raises Misuse for what is another table's.
         """
         if self._folder.others:
             raise stranger(self._table, self._folder, f"metadata of another writer ({self._folder.others[0]})")
@@ -229,6 +233,8 @@ class Mirror:
         except (Corrupt, FileNotFoundError):
             return None
         snapshots = retained(self._table, (*before.snapshots, *named[1:]), self._clock.now_ms())
+        if not all(is_described(self._table.schemas.load(each.schema_id)) for each in snapshots[:-1]):
+            return None
         return self._metadata(newest, snapshots, before)
 
     def _chain(self, before: IcebergMetadata, newest: Snapshot) -> list[Snapshot] | None:
@@ -274,14 +280,16 @@ class Mirror:
     ) -> IcebergMetadata:
         latest = self._table.latest_schema()
         schemas = [self._table.schemas.load(number) for number in range(latest.id + 1)]
-        mapping = name_mapping(latest, [schema for schema in schemas if not makes_iceberg(schema.options)])
+        self._check_types(newest, schemas)
+        mapping, is_of_all = self._mapping(newest, schemas)
+        snapshots = snapshots if is_of_all else snapshots[-1:]
         highest = max(field.id for schema in schemas for field in schema.fields)
         made = IcebergMetadata(
             before.uuid if before else IdSource().new_id(),
             before.location if before else self._table.root,
             max(self._clock.now_ms(), *(each.time_ms for each in snapshots)),
             max(highest, before.last_column_id if before else 0),
-            tuple(iceberg_schema(schema) for schema in schemas),
+            tuple(iceberg_schema(schema) for schema in schemas if schema is latest or is_described(schema)),
             tuple(partition_spec(latest)),
             tuple(snapshots),
             {},
@@ -289,6 +297,28 @@ class Mirror:
             latest.id,
         )
         return self._with_tags(made)
+
+    def _mapping(self, newest: Snapshot, schemas: Sequence[TableSchema]) -> tuple[list[dict[str, Any]], bool]:
+        """The mapping of names, and whether it holds for earlier snapshots too. Raises as ``name_mapping``."""
+        without = [each for each in reversed(schemas) if not makes_iceberg(each.options)]
+        others = [each for each in reversed(schemas) if makes_iceberg(each.options)]
+        try:
+            return name_mapping(schemas[-1], without, others), True
+        except Misuse:  # two columns had one name: are there files of both?
+            found = {entry.file.schema_id for entry in self._table.manifests.entries_of(newest)}
+            return name_mapping(schemas[-1], [each for each in without if each.id in found], others), False
+
+    def _check_types(self, newest: Snapshot, schemas: Sequence[TableSchema]) -> None:
+        """Raises Misuse where the snapshot has files of a schema from which readers do not read a column of today."""
+        changed = {each.id: said for each in schemas if (said := changed_type(each, schemas[-1]))}
+        found = {e.file.schema_id for e in self._table.manifests.entries_of(newest)} if changed else set()
+        for number in found & changed.keys():
+            raise Misuse(
+                f"{self._table.root}: {changed[number]}, and readers of Iceberg do not read the one as the other: they "
+                "would miss rows. Rewrite the files from before, by streamsink.maintenance.compact(path, full=True) "
+                f"{shell.in_a_shell('compact', self._table.root, '--full', '--yes')}",
+                kind="table.unsupported-column",
+            )
 
     def _with_tags(self, metadata: IcebergMetadata) -> IcebergMetadata:
         there = {each.number: each.summary.get(IDENTITY) for each in metadata.snapshots}

@@ -52,8 +52,8 @@ def has_one_of(metadata: IcebergMetadata, table: Table) -> bool:
 def stranger(table: Table, folder: Folder, what: str) -> Misuse:
     """The error where the folder has metadata of another table, which nobody may touch. what: it is, in words."""
     return Misuse(
-        f"{folder.path} holds {what}, expected the metadata of the Paimon table {table.root}, or nothing. It is left as "
-        "it is, and none is made for this table. If nobody needs it, remove that folder; else give one of the two "
+        f"{folder.path} holds {what}, expected the metadata of the Paimon table {table.root}, or nothing. It is left "
+        "as it is, and none is made for this table. If nobody needs it, remove that folder; else give one of the two "
         "tables another name, or let this one have its metadata elsewhere, by metadata.iceberg.storage-location",
         kind="table.unsupported-option",
     )
