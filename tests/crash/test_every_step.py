@@ -11,8 +11,8 @@ from tests.crash.world import ADOPTED, WAYS, World, ends_right, memory_world
 # Steps that a run without an earlier crash does not reach.
 _ONLY_AFTER_A_CRASH = {"restore.before_publish"}
 # Steps of a query into several tables are tried in test_many_tables.py, those of dead letters in test_many_letters.py,
-# those of a fan-out in tests/sinks/test_fan_out.py.
-_SINGLE = {step for step in faults.STEPS if not step.startswith(("tables.", "letters.", "fan-out."))}
+# those of a fan-out in tests/sinks/test_fan_out.py, those of Iceberg's metadata in tests/iceberg_metadata.
+_SINGLE = {step for step in faults.STEPS if not step.startswith(("tables.", "letters.", "fan-out.", "iceberg."))}
 _OF_SPARK = {"spark.written"}
 # Steps that the plain way never takes, and the others' that a run takes.
 _GROUP = {"group.queued", "group.stopping"}

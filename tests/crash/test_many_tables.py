@@ -23,7 +23,7 @@ _ELSEWHERE = {
     "spark.written",
     "letters.before_publish",
     "letters.published",
-    *(step for step in faults.STEPS if step.startswith("fan-out.")),
+    *(step for step in faults.STEPS if step.startswith(("fan-out.", "iceberg."))),
 }
 # A run has about 1,500 calls; each test of the default run tries every so-manieth, beginning somewhere else each time.
 _STRIDE = 97

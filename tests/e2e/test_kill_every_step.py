@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 # Steps of a query into several tables are tried in test_many_tables.py, those of dead letters in
 # crash/test_many_letters.py, and those of a fan-out in test_fan_out.py.
-SINGLE = [step for step in STEPS if not step.startswith(("tables.", "letters.", "fan-out."))]
+SINGLE = [step for step in STEPS if not step.startswith(("tables.", "letters.", "fan-out.", "iceberg."))]
 # Only a start that finds a checkpoint pending reaches these: a kill here, just before, leaves one.
 NEEDS = {"restore.before_publish": "precommit.saved"}
 # A step at the start of a run is reached for the first time, a step in a batch for the second: one batch gets through

@@ -7,7 +7,8 @@ import pytest
 
 from streamsink import faults
 from streamsink.table.table import is_table, open_table
-from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.crashing import CrashingCalls, dies_at
+from tests.crash.many_world import ManyWorld, check_complete
 from tests.crash.sweeps import deaths, deaths_at_steps
 from tests.crash.world import WAYS, World, ends_right, memory_world
 from tests.iceberg_metadata.mirrored import AT_TABLE, check_named
@@ -42,7 +43,7 @@ def _ends_right(world: World, what: str) -> None:
     [
         (False, 24),
         (True, 6),
-        pytest.param(False, 1, marks=pytest.mark.soak),
+        pytest.param(False, 2, marks=pytest.mark.soak),
         pytest.param(True, 1, marks=pytest.mark.soak),
     ],
 )
@@ -60,7 +61,7 @@ def test_death_at_calls(power, stride, rng):
 @pytest.mark.parametrize("way", sorted(set(WAYS) - {"plain"}))
 def test_death_at_calls_of_grouped_and_asynchronous_publishing(way):
     world = memory_world(table_options=OPTIONS, **WAYS[way])
-    for left in deaths(world, False)[::3]:
+    for left in deaths(world, False)[::6]:
         left.put_back(world, False)
         _ends_right(world, str(left))
 
@@ -105,3 +106,17 @@ def test_no_batch_fails_because_of_the_metadata(error, caplog):
     assert not _table(world).file_io.exists(f"{world.driver.root}/metadata/version-hint.text")
     ends_right(world, "refused")
     check_named(_table(world), f"{world.driver.root}/metadata")
+
+
+@pytest.mark.parametrize("step", sorted(step for step in faults.STEPS if step.startswith("iceberg.")))
+def test_death_while_one_of_several_tables_gets_its_metadata(step, rng):
+    """The start of a query into many tables, dead letters among them, catches up in each."""
+    world = ManyWorld(table_options=OPTIONS)
+    occurrence = rng.randint(1, 8)
+    assert dies_at(step, occurrence, world.calls, world.run)
+    world.die()
+    world.run()
+    check_complete(world.rows())
+    for name in world.tables:
+        if name != "strict":  # which its owner has made, without the option
+            check_named(world.table(name), f"{world.root}/{name}/metadata")

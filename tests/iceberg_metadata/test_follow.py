@@ -142,6 +142,7 @@ TYPES = {
 KEYS = [name for name in TYPES if name not in ("bytes", "double")]
 
 
+@pytest.mark.in_turn("types in Iceberg metadata", 3)
 @pytest.mark.parametrize("key", [*KEYS, None])
 def test_every_type_and_partitions_of_it(path, key):
     """Filters by each column find its rows: bounds and partitions are what Iceberg takes them for."""
@@ -297,6 +298,17 @@ def test_a_rollback_of_paimon_that_deletes_snapshots(path):
     check(path)
     assert metadata_of(folder_of(path))["table-uuid"] == uuid
     assert [name for name in os.listdir(folder_of(path)) if name.endswith(".json")] == ["v3.metadata.json"]
+
+
+def test_a_number_that_has_come_again_while_nobody_made_metadata(path, monkeypatch):
+    """The snapshot of that number is another one, of as many rows."""
+    Query(path).write(3)
+    table = Query(path).table()
+    table.file_io.delete(table.layout.snapshot(3))
+    table.file_io.replace(table.layout.latest_hint, b"2", "x")
+    _hide(path, monkeypatch, Query(path, row=lambda n: (n, "other"), application="other"), 1)
+    Query(path, application="third").write()
+    check(path)
 
 
 def test_commits_of_others_are_caught_up_with_one_by_one_or_all_at_once(path, monkeypatch):

@@ -11,7 +11,7 @@ from streamsink.format.iceberg_manifest import DELETED, read_entries, read_list
 from streamsink.format.iceberg_values import partition_columns
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.iceberg_metadata.mirror import Mirror
-from streamsink.table.table import open_table
+from streamsink.table.table import new_schema, open_table
 from tests.compat.arrow_writer import ArrowSink
 from tests.compat.java import JavaPaimon
 from tests.compat.rows import columns, random_rows, to_arrow
@@ -66,7 +66,7 @@ def _followed(path, copy) -> None:
 _OURS = {"properties", "snapshot-log", "last-updated-ms", "table-uuid", "location"}
 
 
-@pytest.mark.in_turn("Iceberg metadata of Java", 1)
+@pytest.mark.soak
 @pytest.mark.parametrize("partition_by", [[], ["p", "d"]], ids=["plain", "partitioned"])
 def test_what_we_write_is_what_java_writes(java, path, rng, partition_by):
     """Each field of the metadata, of the lists and of the manifests, after appends, an overwrite and a compaction."""
@@ -108,7 +108,7 @@ def _entries(path, snapshot) -> list:
     return found
 
 
-@pytest.mark.in_turn("Iceberg metadata of Java", 1)
+@pytest.mark.soak
 @pytest.mark.parametrize("partition_by", [[], ["p", "d"]], ids=["plain", "partitioned"])
 def test_both_write_in_turn(java, path, rng, partition_by):
     """Each goes on from what the other one has left, also where files go."""
@@ -130,3 +130,12 @@ def test_both_write_in_turn(java, path, rng, partition_by):
             sink.write(to_arrow(random_rows(rng, fields, 1), fields), fields)
             check(path)
     assert len(metadata_of(folder_of(path))["snapshots"]) >= 10  # none was made anew
+
+
+def test_files_of_sparks_own_writer_are_for_other_tables(path):
+    """They say no ids of nested fields."""
+    from streamsink.spark.rows.parquet_job import can_write
+
+    fields = columns("id BIGINT, p STRING")
+    for options in ({}, AT_TABLE):
+        assert can_write(fields, new_schema(fields, (), options), local_file_io(False)) is (not options)

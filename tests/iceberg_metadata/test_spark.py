@@ -3,13 +3,16 @@
 import dataclasses
 import datetime
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from streamsink import maintenance
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.read.scan import read_arrow
 from streamsink.table.table import open_table
-from tests.iceberg_metadata.mirrored import AT_TABLE, STORAGE, Query, check, folder_of, metadata_of, rows_of
+from tests.compat.spark_writer import run_query
+from tests.iceberg_metadata.mirrored import AT_TABLE, STORAGE, Query, check, folder_of, iceberg, metadata_of, rows_of
 from tests.iceberg_metadata.spark_reader import read_all
 from tests.iceberg_metadata.test_follow import MERGED_OFTEN, TYPES, evolving
 
@@ -24,8 +27,6 @@ def test_spark_reads_row_for_row(tmp_path, spark_settings):
     """Every type, partitions of most of them, columns that were added and widened, overwrites, compaction, expiry,
     files without ids, a rollback, and earlier snapshots by their number and by a time.
     """
-    import pyarrow as pa
-
     warehouse = tmp_path / "iceberg"
     requests, expected = [], []
 
@@ -91,3 +92,18 @@ def _named_by_columns(folder) -> Query:
 
 def _time(ms) -> str:
     return datetime.datetime.fromtimestamp(ms / 1000, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+@pytest.mark.parametrize("large_batches", ["auto", "spark", "tasks"])
+def test_large_batches_say_the_ids_of_their_columns(spark, tmp_path, large_batches):
+    """In whichever way they are to be written, tasks write them; and the driver small ones."""
+    path = str(tmp_path / "shop.db" / "orders")
+    schema = pa.schema([("id", pa.int64()), ("a", pa.list_(pa.int64())), ("m", pa.map_(pa.string(), pa.int32()))])
+    rows = [pa.table({"id": [n], "a": [[n, None]], "m": [[("k", n)]]}, schema=schema) for n in range(3)]
+    options = {"table_options": AT_TABLE, "large_batches": large_batches}
+    run_query(spark, tmp_path, path, rows[:2], driver_max_rows=0, **options)
+    run_query(spark, tmp_path, path, rows, **options)
+    check(path)
+    for task in iceberg(folder_of(path)).scan().plan_files():
+        file = pq.ParquetFile(task.file.file_path).schema_arrow
+        assert file.field("a").type.value_field.metadata[b"PARQUET:field_id"] == b"536871936"

@@ -8,6 +8,7 @@ from tests.sabotage.defects_of_commands import OF_COMMANDS
 from tests.sabotage.defects_of_compaction import OF_COMPACTION
 from tests.sabotage.defects_of_delta import OF_DELTA
 from tests.sabotage.defects_of_fan_out import OF_FAN_OUT
+from tests.sabotage.defects_of_iceberg_metadata import OF_ICEBERG_METADATA
 from tests.sabotage.defects_of_lakes import OF_LAKES
 from tests.sabotage.defects_of_queries import OF_QUERIES
 from tests.sabotage.defects_of_restores import OF_RESTORES
@@ -24,6 +25,7 @@ DEFECTS = (
     + OF_COMMANDS
     + OF_DELTA
     + OF_FAN_OUT
+    + OF_ICEBERG_METADATA
     + OF_LAKES
     + OF_QUERIES
     + OF_RESTORES

@@ -23,7 +23,16 @@ from tests.storage.memory_s3 import MemoryS3Calls
 
 ALL_KINDS = ("files", "table", "lines", "own")
 # Steps of a batch that no fan-out passes, or only with other options.
-_ELSEWHERE = ("tables.", "letters.", "spark.", "task.", "group.queued", "group.stopping", "restore.before_publish")
+_ELSEWHERE = (
+    "tables.",
+    "letters.",
+    "spark.",
+    "iceberg.",
+    "task.",
+    "group.queued",
+    "group.stopping",
+    "restore.before_publish",
+)
 _STEPS = [step for step in faults.STEPS if not step.startswith(_ELSEWHERE)]
 
 

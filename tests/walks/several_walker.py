@@ -55,7 +55,7 @@ _OF_A_TABLE = {
     "own_rollback": 2,
 }
 KINDS: dict[str, Kind] = {name: OF_ONE_TABLE[name] for name in _SAME}
-_STEPS = [step for step in STEPS if not step.startswith(("letters.", "spark.", "fan-out."))]
+_STEPS = [step for step in STEPS if not step.startswith(("letters.", "spark.", "fan-out.", "iceberg."))]
 _OPTIONS = (
     {"restore": "restore-and-continue"},
     {"restore": "restore-and-fail"},

@@ -18,7 +18,7 @@ _SAME = (
     *("lose_journal", "lose_identity"),
 )
 KINDS: dict[str, Kind] = {name: OF_ONE_TABLE[name] for name in _SAME}
-_STEPS = [step for step in STEPS if not step.startswith(("tables.", "letters.", "spark."))]
+_STEPS = [step for step in STEPS if not step.startswith(("tables.", "letters.", "spark.", "iceberg."))]
 _OPTIONS = (
     {"restore": "restore-and-continue"},
     {"restore": "restore-and-fail"},
