@@ -62,6 +62,7 @@ SMALL = {
     "streamsink/iceberg.py": "the name under which users import the sink, as streamsink/kafka.py is",
     "streamsink/kafka.py": "the name under which users import the sink, as streamsink/sink.py is for authors",
     "streamsink/maintenance/__init__.py": "the names under which users call what its modules have",
+    "streamsink/maintenance/repairing.py": "a procedure that opens a catalog, which no other of them does",
     "streamsink/protocol/run_inputs.py": "pure rules that the admission of runs and Spark's side share",
     "streamsink/table/commit/changes.py": "what a commit changes, shared by its parts, by commands and by sinks",
     "streamsink/shell.py": "how messages name commands, which every room imports",

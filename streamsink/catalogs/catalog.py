@@ -58,10 +58,11 @@ class Catalog(ABC):
         """What the catalog has under this name; None when there is nothing, or no such database."""
 
     @abstractmethod
-    def put(self, named: Named, schema: TableSchema) -> str:
+    def put(self, named: Named, schema: TableSchema, *, dry_run: bool = False) -> str:
         """Let the catalog have the table with these columns: REGISTERED, UPDATED, or UNCHANGED when it has it already.
 
-        Idempotent. An entry that is another table is left as it is, and raises Misuse ``catalog.other-table``.
+        dry_run: change nothing, and say what would be done. Idempotent. An entry that is another table is left as
+        it is, and raises Misuse ``catalog.other-table``.
         """
 
     def check_new(self, named: Named, schema: TableSchema) -> None:

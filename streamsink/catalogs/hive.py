@@ -49,8 +49,8 @@ class HiveCatalog(Catalog):
         found = self._asking(named, lambda ask: self._table(ask, named))
         return None if found is None else self._entry(found)
 
-    def put(self, named: Named, schema: TableSchema) -> str:
-        return self._asking(named, lambda ask: self._put(ask, named, schema))
+    def put(self, named: Named, schema: TableSchema, *, dry_run: bool = False) -> str:
+        return self._asking(named, lambda ask: self._put(ask, named, schema, dry_run))
 
     def check_new(self, named: Named, schema: TableSchema) -> None:
         hive_table.check_columns(named.root, schema)
@@ -60,11 +60,13 @@ class HiveCatalog(Catalog):
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _put(self, ask: Ask, named: Named, schema: TableSchema) -> str:
+    def _put(self, ask: Ask, named: Named, schema: TableSchema, dry_run: bool) -> str:
         for _ in range(_ATTEMPTS):
             found = self._table(ask, named)
             if found is not None:
-                return self._update(ask, found, named, schema)
+                return self._update(ask, found, named, schema, dry_run=dry_run)
+            if dry_run:
+                return REGISTERED
             with suppress(self._types.AlreadyExistsException):  # another program was first: what has it made?
                 self._have_database(ask, named)
                 ask(lambda client: client.create_table(self._new_table(named, schema)))
@@ -73,7 +75,7 @@ class HiveCatalog(Catalog):
             f"{named.root}: {self.where} says that {named} is there, and that it is not", kind="catalog.unavailable"
         )
 
-    def _update(self, ask: Ask, found: Any, named: Named, schema: TableSchema) -> str:
+    def _update(self, ask: Ask, found: Any, named: Named, schema: TableSchema, *, dry_run: bool) -> str:
         other = other_than(named, self._entry(found))
         if other:
             raise Misuse(f"{named.root}: {self.where} has {other} under the name {named}", kind="catalog.other-table")
@@ -85,6 +87,8 @@ class HiveCatalog(Catalog):
         there = hive_table.as_stored((each.name, each.type, each.comment) for each in found.sd.cols or ())
         if there == hive_table.as_stored(columns) and wanted.items() <= parameters.items():
             return UNCHANGED
+        if dry_run:
+            return UPDATED
         found.parameters = {**parameters, **wanted}
         self._describe(found.sd, named, columns)
         keeps = str(parameters.get("DO_NOT_UPDATE_STATS", "")).lower() == "true"

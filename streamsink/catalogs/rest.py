@@ -37,12 +37,14 @@ class RestCatalog(Catalog):
         found = self._table(named, self._databases(named))
         return None if found is None else _entry(found)
 
-    def put(self, named: Named, schema: TableSchema) -> str:
+    def put(self, named: Named, schema: TableSchema, *, dry_run: bool = False) -> str:
         databases = self._databases(named)
         for _ in range(_ATTEMPTS):
             found = self._table(named, databases)
             if found is not None:
                 return self._check_same(found, named, schema)
+            if dry_run:
+                return REGISTERED
             self._have_database(named, databases)
             wanted = json.loads(schema.to_json())
             options = {**wanted["options"], "path": named.location}

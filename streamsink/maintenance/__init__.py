@@ -18,6 +18,7 @@ from streamsink.maintenance.expiry import (
     remove_orphan_files,
     trigger_tag_automatic_creation,
 )
+from streamsink.maintenance.repairing import repair
 
 __all__ = [
     "branches",
@@ -33,6 +34,7 @@ __all__ = [
     "expire_tags",
     "fast_forward",
     "remove_orphan_files",
+    "repair",
     "rollback_to",
     "trigger_tag_automatic_creation",
 ]

@@ -218,6 +218,25 @@ def test_a_metastore_that_goes_away_never_ends_a_query(door, tmp_path, monkeypat
     assert [name for name, _ in columns(query.in_metastore())] == ["id", "part", "note"]
 
 
+def test_a_thread_that_cannot_be_had_fails_no_batch(uri, tmp_path, monkeypatch):
+    """As while an interpreter ends. The next publishing registers."""
+    query = Query(tmp_path, uri)
+    query.run(3)
+    query.writing(WIDE)
+    driven = query.start()
+
+    def refuse(thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        query.batch(driven, 5)
+    assert len(query.in_metastore().sd.cols) == 2
+    query.batch(driven, 7)
+    driven.close()
+    assert len(query.in_metastore().sd.cols) == 3 and query.rows() == list(range(7))
+
+
 def test_batches_ask_the_catalog_nothing(door, tmp_path):
     """A start asks twice; nothing else does as long as the columns stay."""
     query = Query(tmp_path, door.uri)

@@ -8,12 +8,15 @@ import pyarrow as pa
 import pytest
 
 import streamsink
+from streamsink import maintenance
 from streamsink.errors import Misuse, Retryable
 from streamsink.events import TableNotRegistered, TableRegistered
+from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.sink import FanOut, FileSink, PaimonTable
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.routed.rules import ROUTE, Routing
+from streamsink.table.table import open_table
 from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.many_driver import LettersDriver, ManyTablesDriver
 from tests.catalogs.world import NARROW, Door, Query, columns, found
@@ -124,6 +127,36 @@ def test_a_table_is_not_created_where_its_name_is_taken_or_unknown(place, hive_m
     with pytest.raises(Retryable, match="Nothing was written"):
         streamsink.create_table(f"{folder}/other", "id BIGINT", catalog=_as(door.uri))
     assert os.listdir(folder) == ["orders"]
+
+
+def test_a_table_is_registered_by_hand_and_its_entry_brought_up_to_date(place):
+    """A dry run says what would be done, and does not do it."""
+    uri, database, folder = place
+    path = streamsink.create_table(f"{folder}/orders", "id BIGINT")
+    for dry_run in (True, False):
+        assert maintenance.repair(path, catalog=_as(uri), dry_run=dry_run) == "registered"
+        assert (found(uri, database, "orders") is None) is dry_run
+    table = open_table(local_file_io(False), path, for_writing=True)
+    table.evolve(parse_ddl("id BIGINT, note STRING"), add_columns=True, widen_types=False)
+    for dry_run in (True, False):
+        assert maintenance.repair(path, catalog=_as(uri), dry_run=dry_run) == "updated"
+        assert len(found(uri, database, "orders").sd.cols) == (1 if dry_run else 2)
+    assert maintenance.repair(path, catalog=_as(uri)) == ""
+
+
+def test_what_a_repair_cannot_do_it_says(place, hive_metastore):
+    uri, _, folder = place
+    path = streamsink.create_table(f"{folder}/orders", "id BIGINT", catalog=_as(uri))
+    other = streamsink.create_table(f"{folder}/other", "id BIGINT")
+    with pytest.raises(Misuse, match="'catalog' is {}, expected the properties"):
+        maintenance.repair(path)
+    with pytest.raises(Misuse, match=f"a Paimon table at file:{path}.*Nothing was written") as refused:
+        maintenance.repair(other, catalog=_as(uri, "orders"))
+    assert refused.value.kind == "catalog.other-table"
+    door = Door(hive_metastore.port).open()
+    door.close()
+    with pytest.raises(Retryable, match="does not answer.*Nothing was written"):
+        maintenance.repair(path, catalog=_as(door.uri))
 
 
 def _as(uri, table=None) -> dict:

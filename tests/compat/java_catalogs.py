@@ -66,6 +66,9 @@ class JavaCatalog:
         return self._jvm.org.apache.paimon.catalog.Identifier.create(database, table)
 
 
-def java_hive(java: JavaPaimon, uri: str, warehouse, kind: str = "managed") -> JavaCatalog:
+def java_hive(
+    java: JavaPaimon, uri: str, warehouse, kind: str = "managed", in_properties: str = "false"
+) -> JavaCatalog:
     """HiveCatalog over this metastore."""
-    return JavaCatalog(java, {"metastore": "hive", "uri": uri, "warehouse": f"file:{warehouse}", "table.type": kind})
+    given = {"metastore": "hive", "uri": uri, "warehouse": f"file:{warehouse}", "table.type": kind}
+    return JavaCatalog(java, {**given, "location-in-properties": in_properties})

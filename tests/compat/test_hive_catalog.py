@@ -75,6 +75,21 @@ def test_the_entry_is_the_one_that_java_makes(java, uri, tmp_path, schema, kind)
     theirs.close()
 
 
+def test_a_location_among_the_parameters_is_where_java_has_it(java, uri, tmp_path):
+    database = f"d{uuid.uuid4().hex[:12]}"
+    theirs, schema = java_hive(java, uri, tmp_path, in_properties="true"), schema_of("id BIGINT, a INT", ("a",))
+    theirs.create(database, "theirs", schema)
+    root = f"{tmp_path}/{database}.db/ours"
+    create_table(local_file_io(False), root, schema)
+    HiveCatalog([_address(uri)], root, in_properties=True).put(Named(root, database, "ours"), schema)
+    made = [facts(found(uri, database, name), "nowhere") for name in ("theirs", "ours")]
+    for name, each in zip(("theirs", "ours"), made):
+        assert each["parameters"].pop("paimon_location") == f"file:{tmp_path}/{database}.db/{name}"
+        each["sd.location"] = each["sd.location"].replace(name, "<name>")
+    assert made[0] == made[1]
+    theirs.close()
+
+
 def _address(uri) -> tuple[str, int]:
     host, port = uri.removeprefix("thrift://").split(":")
     return host, int(port)

@@ -90,7 +90,10 @@ class Registering(Care):
             if due and self._thread is None and not self._is_stopping:
                 name = f"streamsink-catalog {self._application}"
                 self._thread = threading.Thread(target=self._run, args=(due,), name=name, daemon=True)
-                self._thread.start()
+                try:
+                    self._thread.start()
+                except RuntimeError:  # the interpreter ends, or there is no thread to be had: a later call, or start
+                    self._thread = None
 
     def stop(self) -> None:
         with self._changed:
