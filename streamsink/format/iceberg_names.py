@@ -75,16 +75,17 @@ class _Names:
             return self.mapped(place)
         inner = depth + 1
         if isinstance(t, ArrayType):
-            return [self._part(element_id(field_id, inner), _ELEMENT, t.element, field_id, inner, place)]
+            return [self._part(element_id(field_id, inner), _ELEMENT, t.element, (field_id, inner), place)]
         if isinstance(t, MapType):
             return [
-                self._part(key_id(field_id, inner), _KEY, t.key, field_id, inner, place),
-                self._part(value_id(field_id, inner), _VALUE, t.value, field_id, inner, place),
+                self._part(key_id(field_id, inner), _KEY, t.key, (field_id, inner), place),
+                self._part(value_id(field_id, inner), _VALUE, t.value, (field_id, inner), place),
             ]
         return []
 
-    def _part(self, own: int, name: str, t: DataType, field_id: int, depth: int, place: _Place) -> dict[str, Any]:
-        return _with_parts({"field-id": own, "names": [name]}, self._parts(t, field_id, depth, (*place, name)))
+    def _part(self, own: int, name: str, t: DataType, at: tuple[int, int], place: _Place) -> dict[str, Any]:
+        """An element, a key or a value. at: the column's id, and how deep in it this is."""
+        return _with_parts({"field-id": own, "names": [name]}, self._parts(t, *at, (*place, name)))
 
 
 def _with_parts(made: dict[str, Any], parts: list[dict[str, Any]]) -> dict[str, Any]:

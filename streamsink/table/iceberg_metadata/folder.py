@@ -15,6 +15,7 @@ from streamsink.storage.flush_group import FlushGroup
 _VERSION = re.compile(r"v([0-9]+)\.metadata\.json")
 _OTHER = re.compile(r"[^.].*\.metadata\.json(\.gz)?|v[0-9]+\.gz\.metadata\.json")
 _HINT = "version-hint.text"
+_MOST_DIGITS = 20  # of a number of a snapshot
 _MANIFEST, _TEMPORARY = ".avro", ".tmp"
 
 
@@ -72,9 +73,10 @@ class Folder:
         try:
             said = json.loads(self._io.read(self.version(number)))
             numbers = [(each["snapshot-id"], each.get("sequence-number")) for each in said.get("snapshots") or ()]
-        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+            is_whole = bool(said["location"])
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return False
-        return all(one != other for one, other in numbers)
+        return is_whole and all(one != other for one, other in numbers)
 
     def metadata(self, number: int) -> IcebergMetadata | None:
         """The metadata of this number; None where there is none, or none that can be read or belongs there."""
@@ -125,7 +127,7 @@ class Folder:
             text = self._io.read(self.within(_HINT)).strip()
         except FileNotFoundError:
             return -1
-        return int(text) if text.isdigit() else -1
+        return int(text) if text.isdigit() and len(text) < _MOST_DIGITS else -1
 
     def move_hint(self, number: int) -> None:
         """Let readers begin with the metadata file of this number."""

@@ -9,25 +9,22 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
-from streamsink import shell
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import Corrupt, Misuse
+from streamsink.errors import Corrupt, StreamsinkError
 from streamsink.faults import fault_point
 from streamsink.format.iceberg_manifest import IcebergManifest, write_list
 from streamsink.format.iceberg_metadata import IDENTITY, NAME_MAPPING, IcebergMetadata, IcebergSnapshot
-from streamsink.format.iceberg_names import name_mapping
-from streamsink.format.iceberg_options import IcebergOptions, makes_iceberg
-from streamsink.format.iceberg_types import changed_type, iceberg_schema, is_described, partition_spec
-from streamsink.format.schema import TableSchema
+from streamsink.format.iceberg_options import IcebergOptions
+from streamsink.format.iceberg_types import is_described, partition_spec
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.history.retained import tags
 from streamsink.table.iceberg_metadata.changes import APPEND, Counts, Delta, Manifests
+from streamsink.table.iceberg_metadata.columns import columns_of
 from streamsink.table.iceberg_metadata.expiry import named_by, only_needed_by, retained
 from streamsink.table.iceberg_metadata.folder import Folder
-from streamsink.table.iceberg_metadata.origin import has_one_of, identity, is_here, is_of, of_this_table, stranger
+from streamsink.table.iceberg_metadata.origin import check_ours, identity, is_here, is_of, of_this_table
 from streamsink.table.table import Table
 
 # So many snapshots are gone through one by one; with more between, the metadata is made from the newest one alone.
@@ -156,20 +153,11 @@ class Mirror:
         known: that of this number, which is of another snapshot. What a dropped table has left is removed, and what
         came with a copy of the table's folder. Raises Misuse for what is another table's.
         """
-        if self._folder.others:
-            raise stranger(self._table, self._folder, f"metadata of another writer ({self._folder.others[0]})")
         below = next((found for found in reversed(versions) if found < number), None)
         before = self._folder.metadata(below) if below is not None else None
         found = before or known or (self._folder.metadata(versions[-1]) if versions else None)
-        if found is None:
-            for each in versions:
-                if self._folder.is_of_iceberg(each):
-                    raise stranger(self._table, self._folder, "the metadata of a table of Iceberg's own")
-            return None
-        is_at_home = is_here(found, self._table.root)
-        if not is_at_home and not self._options.is_in_table and not has_one_of(found, self._table):
-            raise stranger(self._table, self._folder, f"the metadata of the table {found.location}")
-        if not is_at_home or not of_this_table(found, self._table):
+        check_ours(found, versions, self._table, self._folder, is_in_table=self._options.is_in_table)
+        if found is not None and not (is_here(found, self._table.root) and of_this_table(found, self._table)):
             self._folder.clear()
             versions[:] = []
             return None
@@ -202,8 +190,8 @@ class Mirror:
                 made = made or self._made_anew(newest, before, manifests, group=group)
                 group.sync_dir(self._folder.path)
                 group.flush()
-        except Exception:  # what fails with each batch would fill the folder
-            with suppress(Exception):
+        except (StreamsinkError, OSError, ValueError):  # what fails with each batch would fill the folder
+            with suppress(OSError):
                 self._folder.drop_round()
             raise
         return made, is_on
@@ -278,47 +266,21 @@ class Mirror:
     def _metadata(
         self, newest: Snapshot, snapshots: Sequence[IcebergSnapshot], before: IcebergMetadata | None
     ) -> IcebergMetadata:
-        latest = self._table.latest_schema()
-        schemas = [self._table.schemas.load(number) for number in range(latest.id + 1)]
-        self._check_types(newest, schemas)
-        mapping, is_of_all = self._mapping(newest, schemas)
-        snapshots = snapshots if is_of_all else snapshots[-1:]
-        highest = max(field.id for schema in schemas for field in schema.fields)
+        columns = columns_of(self._table, newest)
+        snapshots = snapshots if columns.is_of_all else snapshots[-1:]
         made = IcebergMetadata(
             before.uuid if before else IdSource().new_id(),
             before.location if before else self._table.root,
             max(self._clock.now_ms(), *(each.time_ms for each in snapshots)),
-            max(highest, before.last_column_id if before else 0),
-            tuple(iceberg_schema(schema) for schema in schemas if schema is latest or is_described(schema)),
-            tuple(partition_spec(latest)),
+            max(columns.highest_id, before.last_column_id if before else 0),
+            columns.schemas,
+            tuple(partition_spec(columns.latest)),
             tuple(snapshots),
             {},
-            {NAME_MAPPING: json.dumps(mapping)},
-            latest.id,
+            {NAME_MAPPING: json.dumps(columns.mapping)},
+            columns.latest.id,
         )
         return self._with_tags(made)
-
-    def _mapping(self, newest: Snapshot, schemas: Sequence[TableSchema]) -> tuple[list[dict[str, Any]], bool]:
-        """The mapping of names, and whether it holds for earlier snapshots too. Raises as ``name_mapping``."""
-        without = [each for each in reversed(schemas) if not makes_iceberg(each.options)]
-        others = [each for each in reversed(schemas) if makes_iceberg(each.options)]
-        try:
-            return name_mapping(schemas[-1], without, others), True
-        except Misuse:  # two columns had one name: are there files of both?
-            found = {entry.file.schema_id for entry in self._table.manifests.entries_of(newest)}
-            return name_mapping(schemas[-1], [each for each in without if each.id in found], others), False
-
-    def _check_types(self, newest: Snapshot, schemas: Sequence[TableSchema]) -> None:
-        """Raises Misuse where the snapshot has files of a schema from which readers do not read a column of today."""
-        changed = {each.id: said for each in schemas if (said := changed_type(each, schemas[-1]))}
-        found = {e.file.schema_id for e in self._table.manifests.entries_of(newest)} if changed else set()
-        for number in found & changed.keys():
-            raise Misuse(
-                f"{self._table.root}: {changed[number]}, and readers of Iceberg do not read the one as the other: they "
-                "would miss rows. Rewrite the files from before, by streamsink.maintenance.compact(path, full=True) "
-                f"{shell.in_a_shell('compact', self._table.root, '--full', '--yes')}",
-                kind="table.unsupported-column",
-            )
 
     def _with_tags(self, metadata: IcebergMetadata) -> IcebergMetadata:
         there = {each.number: each.summary.get(IDENTITY) for each in metadata.snapshots}

@@ -5,7 +5,9 @@ Iceberg's own table of this name.
 """
 
 import os
+from collections.abc import Sequence
 
+from streamsink import shell
 from streamsink.errors import Misuse
 from streamsink.format.iceberg_metadata import IDENTITY, IcebergMetadata, IcebergSnapshot
 from streamsink.format.snapshot import Snapshot
@@ -49,14 +51,29 @@ def has_one_of(metadata: IcebergMetadata, table: Table) -> bool:
     return False
 
 
-def stranger(table: Table, folder: Folder, what: str) -> Misuse:
-    """The error where the folder has metadata of another table, which nobody may touch. what: it is, in words."""
-    return Misuse(
-        f"{folder.path} holds {what}, expected the metadata of the Paimon table {table.root}, or nothing. It is left "
-        "as it is, and none is made for this table. If nobody needs it, remove that folder; else give one of the two "
-        "tables another name, or let this one have its metadata elsewhere, by metadata.iceberg.storage-location",
-        kind="table.unsupported-option",
-    )
+def check_ours(
+    found: IcebergMetadata | None, versions: Sequence[int], table: Table, folder: Folder, *, is_in_table: bool
+) -> None:
+    """Raises Misuse where the folder has metadata of another table, which nobody may touch.
+
+    found: what can be read of it. versions: its numbers. is_in_table: whether the folder is the table's own, so that
+    what it has came with a copy of the table.
+    """
+    what = ""
+    if folder.others:
+        what = f"metadata of another writer ({folder.others[0]})"
+    elif found is None and any(folder.is_of_iceberg(each) for each in versions):
+        what = "the metadata of a table of Iceberg's own"
+    elif found is not None and not is_in_table and not is_here(found, table.root) and not has_one_of(found, table):
+        what = f"the metadata of the table {found.location}"
+    if what:
+        raise Misuse(
+            f"{folder.path} holds {what}, expected the metadata of the Paimon table {table.root}, or nothing. It is "
+            "left as it is, and none is made for this table. If nobody needs it, remove that folder; else give one of "
+            "the two tables another name, or let this one have its metadata elsewhere, by the table's option "
+            f"metadata.iceberg.storage-location {shell.set_option(table.root, 'metadata.iceberg.storage-location')}",
+            kind="table.unsupported-option",
+        )
 
 
 def _place(location: str) -> str:
