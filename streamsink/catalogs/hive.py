@@ -1,6 +1,7 @@
 """A Hive Metastore as a catalog of Paimon tables, which writes there what Paimon's own HiveCatalog does."""
 
 import functools
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -169,7 +170,8 @@ class HiveCatalog(Catalog):
 
     def _asking(self, named: Named, action: Callable[[Ask], _Answer]) -> _Answer:
         """What ``action`` returns for the first server that answers."""
-        types, last = self._types, None
+        types = self._types
+        last: Exception | None = None
         answers = (types.NoSuchObjectException, types.AlreadyExistsException)
         for client in self._clients:
             try:
@@ -178,7 +180,7 @@ class HiveCatalog(Catalog):
                 raise Misuse(
                     f"{named.root}: {self.where} refuses the table {named}: {_said(refused)}", kind="catalog.refused"
                 ) from refused
-            except client.broken as failed:
+            except (*client.broken, ValueError, struct.error) as failed:  # also an answer that no metastore gives
                 last = failed
             finally:
                 client.close()
