@@ -1,7 +1,9 @@
 """Columns that others change, and files that say no ids: readers of Iceberg see the same values, or nothing new."""
 
 import dataclasses
+import decimal
 import glob
+import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +13,7 @@ from streamsink import maintenance
 from streamsink.errors import Misuse
 from streamsink.format.types import parse_ddl
 from streamsink.operations.table_options import change
-from tests.iceberg_metadata.mirrored import AT_TABLE, SCHEMA, STORAGE, Query, check, folder_of, hinted
+from tests.iceberg_metadata.mirrored import AT_TABLE, SCHEMA, STORAGE, Query, check, folder_of, hinted, iceberg
 
 OFF = {STORAGE: "disabled"}
 NUMBERS = pa.schema([("id", pa.int32()), ("v", pa.int32())])
@@ -45,8 +47,6 @@ def test_a_type_that_readers_of_iceberg_do_not_widen_moves_nothing_until_old_fil
     query.write()
     assert hinted(folder_of(query.path)) == 5
     from pyiceberg.expressions import EqualTo
-
-    from tests.iceberg_metadata.mirrored import iceberg
 
     assert iceberg(folder_of(query.path)).scan(row_filter=EqualTo("v", "5000")).to_arrow().num_rows == 1
 
@@ -126,6 +126,20 @@ def _renamed(t):
     return dataclasses.replace(t, value=_renamed(t.value)) if isinstance(t, MapType) else t
 
 
+def test_partition_columns_that_avro_would_call_alike(tmp_path):
+    """Two decimals of one shape, and names that differ only in letters that Avro does not have."""
+    digits = [decimal.Decimal(sign + "9" * 5).scaleb(-2) for sign in ("", "-")]
+    kinds = {"d": pa.decimal128(5, 2), "e": pa.decimal128(5, 2), "a b": pa.string(), "a_x20b": pa.string()}
+    schema = pa.schema([("id", pa.int64()), *kinds.items()])
+    query = Query(
+        str(tmp_path / "orders"), schema, lambda n: (n, digits[n % 2], digits[0], "v", "w"), partition_by=tuple(kinds)
+    )
+    query.write(2)
+    check(query.path)
+    maintenance.compact(query.path, full=True)
+    check(query.path)
+
+
 def test_files_of_others_that_say_no_ids_are_read_by_the_names_of_their_time(tmp_path):
     """As pypaimon writes them, also with the option set."""
     query = Query(
@@ -143,8 +157,6 @@ def test_files_of_others_that_say_no_ids_are_read_by_the_names_of_their_time(tmp
 
 def test_a_name_given_twice_stops_the_metadata_until_files_without_ids_are_rewritten(tmp_path, caplog):
     """And nothing is left of what was tried with each batch."""
-    import os
-
     query = Query(str(tmp_path / "orders"), NUMBERS, lambda n: (n, n), partition_by=(), table_options=OFF)
     query.write()
     _alter(query, _with("v", id=2))

@@ -221,7 +221,7 @@ class Mirror:
         except (Corrupt, FileNotFoundError):
             return None
         snapshots = retained(self._table, (*before.snapshots, *named[1:]), self._clock.now_ms())
-        if not all(is_described(self._table.schemas.load(each.schema_id)) for each in snapshots[:-1]):
+        if not all(is_described(self._table.schemas.load(number)) for number in {each.schema_id for each in snapshots}):
             return None
         return self._metadata(newest, snapshots, before)
 
