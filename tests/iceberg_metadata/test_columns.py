@@ -13,6 +13,8 @@ from streamsink import maintenance
 from streamsink.errors import Misuse
 from streamsink.format.types import parse_ddl
 from streamsink.operations.table_options import change
+from streamsink.table.care.expire_snapshots import Retention, expire
+from streamsink.table.care.removal import Needed
 from tests.iceberg_metadata.mirrored import AT_TABLE, SCHEMA, STORAGE, Query, check, folder_of, hinted, iceberg
 
 OFF = {STORAGE: "disabled"}
@@ -42,6 +44,8 @@ def test_a_type_that_readers_of_iceberg_do_not_widen_moves_nothing_until_old_fil
     query.write()
     assert hinted(folder_of(query.path)) == 2
     assert any("'v' was of type INT and is of type STRING" in line.getMessage() for line in caplog.records)
+    held = expire(query.table(for_writing=True), Retention(1, 1, 0), Needed)
+    assert held.snapshots == () and "Iceberg metadata" in (held.held or ""), "readers are led to their files"
     maintenance.compact(query.path, full=True)
     assert query.table().snapshots.latest().id == hinted(folder_of(query.path)) == 4
     query.write()
@@ -164,6 +168,7 @@ def test_a_name_given_twice_stops_the_metadata_until_files_without_ids_are_rewri
     query.write(3)
     assert any("another column of this name" in line.getMessage() for line in caplog.records)
     assert os.listdir(folder_of(query.path)) == []
+    assert expire(query.table(for_writing=True), Retention(2, 2, 0), Needed).snapshots == (1, 2), "none names them"
     maintenance.compact(query.path, full=True)
     check(query.path)
     query.write(2)

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
@@ -77,6 +77,16 @@ class Folder:
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return False
         return is_whole and all(one != other for one, other in numbers)
+
+    def may_name(self, numbers: Collection[int]) -> bool:
+        """Whether readers may find one of these snapshots of the table; also where a metadata file cannot be read."""
+        for version in self.versions():
+            found = self.metadata(version)
+            if found is None and not self.is_of_iceberg(version):
+                return True
+            if found is not None and any(each.number in numbers for each in found.snapshots):
+                return True
+        return False
 
     def metadata(self, number: int) -> IcebergMetadata | None:
         """The metadata of this number; None where there is none, or none that can be read or belongs there."""
