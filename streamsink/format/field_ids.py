@@ -9,25 +9,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from streamsink.format.iceberg_types import element_id, key_id, value_id
 from streamsink.format.types import ArrayType, DataField, DataType, MapType, RowType
 
-_BASE, _DEPTHS = (2**31 - 1) // 4, 1 << 10
 _KEY = b"PARQUET:field_id"
-
-
-def element_id(field_id: int, depth: int) -> int:
-    """Of the elements of an array. depth: 1 in the column itself, and one more in each array or map."""
-    return _BASE + field_id * _DEPTHS + depth
-
-
-def key_id(field_id: int, depth: int) -> int:
-    """Of the keys of a map. depth: as above."""
-    return _BASE - field_id * _DEPTHS - depth
-
-
-def value_id(field_id: int, depth: int) -> int:
-    """Of the values of a map. depth: as above."""
-    return element_id(field_id, depth)
 
 
 def with_field_ids(schema: pa.Schema, fields: Sequence[DataField]) -> pa.Schema:

@@ -16,15 +16,6 @@ import pyarrow as pa
 from streamsink.errors import Corrupt
 from streamsink.format.avro_file import DECODING_ERRORS, SYNC_INTERVAL, unreadable
 
-#: What ``metadata.iceberg.manifest-compression`` may be -> Avro's name of the codec.
-CODECS = {
-    "snappy": "snappy",
-    "zstd": "zstandard",
-    "zstandard": "zstandard",
-    "deflate": "deflate",
-    "null": "null",
-    "none": "null",
-}
 _HEADER = fastavro.parse_schema(
     {
         "type": "record",

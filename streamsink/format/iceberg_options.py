@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from streamsink import shell
 from streamsink.errors import Misuse
-from streamsink.format.iceberg_avro import CODECS
 from streamsink.format.iceberg_types import check_types
 from streamsink.format.schema import TableSchema
 
@@ -19,6 +18,15 @@ _LEAST_MERGED, _MOST_APART = "metadata.iceberg.compaction.min.file-num", "metada
 _DELETES, _KEPT = "metadata.iceberg.delete-after-commit.enabled", "metadata.iceberg.previous-versions-max"
 _AT_TABLE, _OF_CATALOG = "table-location", "catalog-location"
 _DATABASE = ".db"
+#: What ``metadata.iceberg.manifest-compression`` may be -> Avro's name of the codec, as ``iceberg_avro`` writes it.
+CODECS = {
+    "snappy": "snappy",
+    "zstd": "zstandard",
+    "zstandard": "zstandard",
+    "deflate": "deflate",
+    "null": "null",
+    "none": "null",
+}
 
 
 def makes_iceberg(options: Mapping[str, str]) -> bool:

@@ -7,7 +7,6 @@ the keys and values of maps, get ids of which Paimon's schema does not speak (``
 from typing import Any
 
 from streamsink.errors import Misuse
-from streamsink.format.field_ids import element_id, key_id, value_id
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import TIMESTAMP_ROOTS, ArrayType, AtomicType, DataField, DataType, MapType, RowType
 
@@ -30,6 +29,22 @@ _PLAIN = {
 }
 _TIMES = {"TIMESTAMP": "timestamp", "TIMESTAMP_LTZ": "timestamptz"}
 _LEAST_PRECISION, _MOST_PRECISION = 3, 6
+_BASE, _DEPTHS = (2**31 - 1) // 4, 1 << 10
+
+
+def element_id(field_id: int, depth: int) -> int:
+    """Of the elements of an array. depth: 1 in the column itself, and one more in each array or map."""
+    return _BASE + field_id * _DEPTHS + depth
+
+
+def key_id(field_id: int, depth: int) -> int:
+    """Of the keys of a map. depth: as above."""
+    return _BASE - field_id * _DEPTHS - depth
+
+
+def value_id(field_id: int, depth: int) -> int:
+    """Of the values of a map. depth: as above."""
+    return element_id(field_id, depth)
 
 
 def check_types(schema: TableSchema) -> None:

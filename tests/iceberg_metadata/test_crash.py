@@ -6,6 +6,9 @@ What readers of Iceberg see between the death and the start is the table as of a
 import pytest
 
 from streamsink import faults
+from streamsink.sinks.paimon.care.needed import needed_of_all
+from streamsink.table.care.orphan_files import remove_orphans
+from streamsink.table.iceberg_metadata.following import Following
 from streamsink.table.table import is_table, open_table
 from streamsink.testing.crashing import CrashingCalls, dies_at
 from tests.crash.many_world import ManyWorld, check_complete
@@ -120,3 +123,20 @@ def test_death_while_one_of_several_tables_gets_its_metadata(step, rng):
     for name in world.tables:
         if name != "strict":  # which its owner has made, without the option
             check_named(world.table(name), f"{world.root}/{name}/metadata")
+
+
+def test_what_dead_writers_have_left_is_an_orphan():
+    """When it is old enough; what the metadata names stays."""
+    world = memory_world(table_options=OPTIONS)
+    for step in ("iceberg.files_written", "iceberg.metadata_made"):
+        assert dies_at(step, 1, world.calls, world.run)
+        world.die()
+    world.run()
+    table = open_table(world.file_io(world.calls), world.driver.root, for_writing=True)
+    left = {path for path, _ in Following(table).unnamed()}
+    assert left and remove_orphans(table, needed_of_all(table)).paths == ()
+    for file in world.calls._names.values():
+        file.modified_ms -= 2 * 86_400_000
+    assert set(remove_orphans(table, needed_of_all(table)).paths) == left
+    check_named(table, f"{world.driver.root}/metadata")
+    assert Following(table).unnamed() == []

@@ -1,7 +1,6 @@
 """Iceberg's metadata of a table has the rows of its newest snapshot, whatever was committed, as pyiceberg reads it."""
 
 import dataclasses
-import datetime
 import decimal
 import json
 import os
@@ -27,7 +26,6 @@ from tests.iceberg_metadata.mirrored import (
     iceberg,
     metadata_of,
     named_files,
-    rows_of,
 )
 
 MERGED_OFTEN = {"metadata.iceberg.compaction.min.file-num": "2", "metadata.iceberg.compaction.max.file-num": "3"}
@@ -123,75 +121,6 @@ def _ids(file):
     return [int(number) for number in said] if all(said) else None
 
 
-TYPES = {
-    "flag": (pa.bool_(), lambda n: n % 2 == 0),
-    "tiny": (pa.int8(), lambda n: n % 100 - 50),
-    "small": (pa.int16(), lambda n: -n),
-    "whole": (pa.int32(), lambda n: n - 5),
-    "large": (pa.int64(), lambda n: n << 40),
-    "single": (pa.float32(), lambda n: n / 4),
-    "double": (pa.float64(), lambda n: float("nan") if n == 3 else -n / 8),
-    "text": (pa.string(), lambda n: None if n % 4 == 1 else "é" * n + "x"),
-    "bytes": (pa.binary(), lambda n: bytes([n])),
-    "day": (pa.date32(), lambda n: datetime.date(1969, 12, 25) + datetime.timedelta(n)),
-    "price": (pa.decimal128(9, 2), lambda n: decimal.Decimal(n - 4) / 4),
-    "sum": (pa.decimal128(30, 3), lambda n: decimal.Decimal(-n) * 10**20),
-    "at_ms": (pa.timestamp("ms"), lambda n: datetime.datetime(1969, 12, 31, 23, 59, 58, n * 1000)),
-    "at": (pa.timestamp("us", tz="UTC"), lambda n: datetime.datetime(2026, 1, 1, 0, 0, n, 7)),
-}
-KEYS = [name for name in TYPES if name not in ("bytes", "double")]
-
-
-@pytest.mark.in_turn("types in Iceberg metadata", 3)
-@pytest.mark.parametrize("key", [*KEYS, None])
-def test_every_type_and_partitions_of_it(path, key):
-    """Filters by each column find its rows: bounds and partitions are what Iceberg takes them for."""
-    schema = pa.schema([(name, kind) for name, (kind, _) in TYPES.items()])
-    query = Query(path, schema, lambda n: [make(n) for _, make in TYPES.values()], partition_by=(key,) if key else ())
-    query.write(2)
-    check(path)
-    found = iceberg(folder_of(path))
-    rows = rows_of(found.scan().to_arrow())
-    for name in KEYS if key is None else [key]:
-        number = list(TYPES).index(name)
-        for value in {row[number] for row in rows[::3]}:
-            some = found.scan(row_filter=_equal(name, value)).to_arrow()
-            assert rows_of(some) == [row for row in rows if row[number] == value], (name, value)
-
-
-def _equal(name, value):
-    from pyiceberg.expressions import EqualTo, IsNull
-
-    if isinstance(value, datetime.datetime):
-        value = value.isoformat() + ("" if value.tzinfo is None else "")
-    return IsNull(name) if value is None else EqualTo(name, value)
-
-
-@pytest.mark.parametrize("kind", [pa.time32("ms"), pa.timestamp("ns"), pa.timestamp("s"), pa.list_(pa.time32("ms"))])
-def test_a_type_that_iceberg_does_not_have_is_refused_before_anything_is_written(path, kind):
-    """It names the column and the option."""
-    query = Query(path, pa.schema([("id", pa.int64()), ("t", kind)]), lambda n: (n, None), partition_by=())
-    with pytest.raises(Misuse, match=r"'t' has a part of type .*metadata\.iceberg\.storage") as refused:
-        query.write()
-    assert refused.value.kind == "table.unsupported-column" and not os.path.exists(path)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({STORAGE: "hive-catalog"}, "hive-catalog"),
-        ({STORAGE: "rest-catalog"}, "rest-catalog"),
-        ({"metadata.iceberg.format-version": "3"}, "format-version"),
-        ({"metadata.iceberg.manifest-compression": "xz"}, "manifest-compression"),
-        ({"metadata.iceberg.previous-versions-max": "some"}, "previous-versions-max"),
-    ],
-)
-def test_options_that_are_not_honoured_are_refused_by_name(path, options, said):
-    with pytest.raises(Misuse, match=said) as refused:
-        Query(path, table_options=options).write()
-    assert refused.value.kind == "table.unsupported-option" and not os.path.exists(path)
-
-
 def test_a_catalog_has_the_metadata_in_its_own_folder(tmp_path):
     """<warehouse>/iceberg/<database>/<table>, as Iceberg's Hadoop catalogs have it; a table elsewhere is refused."""
     options = {STORAGE: "hadoop-catalog", "metadata.iceberg.manifest-legacy-version": "true"}
@@ -215,6 +144,35 @@ def test_a_table_that_is_created_anew_has_metadata_of_its_own(tmp_path):
         if number == 3:
             local_file_io(False).delete_tree(path)
     assert set(os.listdir(folder)) == named_files(folder)
+
+
+def test_the_metadata_of_another_iceberg_table_is_left_alone(tmp_path, caplog):
+    """A Hadoop catalog may have a table of this name already. The rows are written, and the log says what to do."""
+    folder = tmp_path / "iceberg" / "shop" / "orders" / "metadata"
+    folder.mkdir(parents=True)
+    said = {"format-version": 2, "location": str(folder.parent), "current-snapshot-id": 77}
+    for number in (1, 9):
+        (folder / f"v{number}.metadata.json").write_text(json.dumps(said))
+    query = Query(str(tmp_path / "shop.db" / "orders"), table_options={STORAGE: "hadoop-catalog"})
+    query.write(2)
+    assert query.table().snapshots.latest().id == 2
+    assert sorted(os.listdir(folder)) == ["v1.metadata.json", "v9.metadata.json"]
+    assert json.loads((folder / "v1.metadata.json").read_text()) == said
+    assert "holds the metadata of a table of Iceberg's own, expected the metadata of the Paimon table" in caplog.text
+
+
+def test_a_commit_of_iceberg_into_it_is_replaced(path):
+    """Readers must not write: the metadata follows the table."""
+    query = Query(path)
+    query.write(2)
+    said = metadata_of(folder_of(path))
+    foreign = {**said["snapshots"][-1], "snapshot-id": 77}
+    with open(f"{folder_of(path)}/v3.metadata.json", "w") as file:
+        json.dump({**said, "current-snapshot-id": 77, "snapshots": [*said["snapshots"], foreign]}, file)
+    query.write()
+    check(path)
+    query.write()
+    check(path)
 
 
 def test_snapshots_expire_with_those_of_the_table_and_before_their_files(path):

@@ -14,7 +14,8 @@ from streamsink.table.table import open_table
 from tests.compat.spark_writer import run_query
 from tests.iceberg_metadata.mirrored import AT_TABLE, STORAGE, Query, check, folder_of, iceberg, metadata_of, rows_of
 from tests.iceberg_metadata.spark_reader import read_all
-from tests.iceberg_metadata.test_follow import MERGED_OFTEN, TYPES, evolving
+from tests.iceberg_metadata.test_follow import MERGED_OFTEN, evolving
+from tests.iceberg_metadata.test_types import TYPES
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
 

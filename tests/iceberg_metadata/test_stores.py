@@ -19,7 +19,7 @@ from tests.iceberg_metadata.mirrored import AT_TABLE, SCHEMA, STORAGE, check_nam
 from tests.iceberg_metadata.test_crash import OPTIONS
 from tests.storage.memory_s3 import MemoryS3Calls
 
-MOST_REQUESTS = 24
+MOST_REQUESTS = 25
 
 
 def _rows(start, end):

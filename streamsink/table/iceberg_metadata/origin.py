@@ -72,7 +72,7 @@ def check_ours(
             "left as it is, and none is made for this table. If nobody needs it, remove that folder; else give one of "
             "the two tables another name, or let this one have its metadata elsewhere, by the table's option "
             f"metadata.iceberg.storage-location {shell.set_option(table.root, 'metadata.iceberg.storage-location')}",
-            kind="table.unsupported-option",
+            kind="table.not-empty",
         )
 
 
