@@ -1,7 +1,6 @@
 """A Hive Metastore as a catalog of Paimon tables, which writes there what Paimon's own HiveCatalog does."""
 
 import functools
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -180,7 +179,7 @@ class HiveCatalog(Catalog):
                 raise Misuse(
                     f"{named.root}: {self.where} refuses the table {named}: {_said(refused)}", kind="catalog.refused"
                 ) from refused
-            except (*client.broken, ValueError, struct.error) as failed:  # also an answer that no metastore gives
+            except client.broken as failed:
                 last = failed
             finally:
                 client.close()

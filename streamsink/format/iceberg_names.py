@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from streamsink.errors import Misuse
-from streamsink.format.field_ids import element_id, key_id, value_id
+from streamsink.format.iceberg_types import element_id, key_id, value_id
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import ArrayType, DataField, DataType, MapType, RowType
 
@@ -68,6 +68,7 @@ class _Names:
         return [
             _with_parts({"field-id": number, "names": names}, self._parts(field.type, number, 0, (*place, number)))
             for number, (field, names) in self._fields.get(place, {}).items()
+            if names
         ]
 
     def _parts(self, t: DataType, field_id: int, depth: int, place: _Place) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from streamsink.table.iceberg_metadata.changes import APPEND, Counts, Delta, Man
 from streamsink.table.iceberg_metadata.columns import columns_of
 from streamsink.table.iceberg_metadata.expiry import named_by, only_needed_by, retained
 from streamsink.table.iceberg_metadata.folder import Folder
-from streamsink.table.iceberg_metadata.origin import check_ours, identity, is_here, is_of, of_this_table
+from streamsink.table.iceberg_metadata.origin import check_ours, identity, is_here, is_made_of, is_of, of_this_table
 from streamsink.table.table import Table
 
 # So many snapshots are gone through one by one; with more between, the metadata is made from the newest one alone.
@@ -127,7 +127,7 @@ class Mirror:
     def _follow(self, newest: Snapshot) -> None:
         number, versions = newest.id, self._folder.versions()
         known = self._folder.metadata(number) if number in versions else None
-        if known is not None and is_here(known, self._table.root) and self._is_made_of(known, newest):
+        if known is not None and is_here(known, self._table.root) and is_made_of(known, newest, self._folder):
             self._show(number, versions)  # whoever made it may have died before
             return
         before = self._earlier(number, known, versions)
@@ -143,14 +143,6 @@ class Mirror:
         if before is not None and is_on:
             dropped = [each for each in before.snapshots if each.number < made.snapshots[0].number]
             self._folder.drop(only_needed_by(self._folder, [*dropped, *made.snapshots], made.snapshots))
-
-    def _is_made_of(self, metadata: IcebergMetadata, newest: Snapshot) -> bool:
-        """Whether this is the metadata of the newest snapshot, by its identity, or by its rows where it says none."""
-        if metadata.current.summary.get(IDENTITY) is None:
-            with suppress(Corrupt, FileNotFoundError):
-                rows = sum(each.live_rows for each in self._folder.manifests(metadata.current.manifest_list))
-                return rows == newest.total_record_count and is_of(metadata.current, newest)
-        return is_of(metadata.current, newest)
 
     def _earlier(self, number: int, known: IcebergMetadata | None, versions: list[int]) -> IcebergMetadata | None:
         """The metadata that there was, of this table; None where there is none that can be read.

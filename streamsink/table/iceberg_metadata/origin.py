@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 
 from streamsink import shell
-from streamsink.errors import Misuse
+from streamsink.errors import Corrupt, Misuse
 from streamsink.format.iceberg_metadata import IDENTITY, IcebergMetadata, IcebergSnapshot
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.iceberg_metadata.folder import Folder
@@ -30,6 +30,17 @@ def is_of(found: IcebergSnapshot, snapshot: Snapshot) -> bool:
     """
     said = found.summary.get(IDENTITY)
     return found.time_ms >= snapshot.time_millis if said is None else said == identity(snapshot)
+
+
+def is_made_of(metadata: IcebergMetadata, newest: Snapshot, folder: Folder) -> bool:
+    """Whether this is the metadata of the newest snapshot, by its identity, and by its rows where it says none."""
+    if not is_of(metadata.current, newest) or metadata.current.summary.get(IDENTITY) is not None:
+        return is_of(metadata.current, newest)
+    try:
+        rows = sum(each.live_rows for each in folder.manifests(metadata.current.manifest_list))
+    except (Corrupt, FileNotFoundError):
+        return False
+    return rows == newest.total_record_count
 
 
 def is_here(metadata: IcebergMetadata, root: str) -> bool:
