@@ -169,7 +169,8 @@ class HiveCatalog(Catalog):
 
     def _asking(self, named: Named, action: Callable[[Ask], _Answer]) -> _Answer:
         """What ``action`` returns for the first server that answers."""
-        types, last = self._types, None
+        types = self._types
+        last: Exception | None = None
         answers = (types.NoSuchObjectException, types.AlreadyExistsException)
         for client in self._clients:
             try:

@@ -111,11 +111,14 @@ class CatalogProperties:
         database = self.database or (told.removesuffix(".db") if told.endswith(".db") else "")
         table = name if beside else self.table or name
         for given, key in ((database, "database"), (table, "table")):
+            way_on = f"Give the name: catalog={{..., '{key}': ...}}"
+            if key == "table" and beside:
+                way_on = "Give the table another name, or a path that ends with one, or leave the option 'catalog' out"
             if not _NAME.fullmatch(given):
                 raise Misuse(
                     f"{root}: the catalog needs the names of database and table, in letters, digits and '_'. The path "
                     f"should be <warehouse>/<database>.db/<table>, and tells {given!r} for the {key}. Nothing was "
-                    f"written. Give the name: catalog={{..., '{key}': ...}}",
+                    f"written. {way_on}",
                     kind="catalog.name",
                 )
         if self.metastore == REST:

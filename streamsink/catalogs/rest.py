@@ -100,6 +100,8 @@ class RestCatalog(Catalog):
             return None
         if status != http.client.OK:
             raise self._unavailable(named, _told(status, said))
+        if not isinstance(said.get("schema"), dict) or not isinstance(said.get("path") or "", str):
+            raise self._unavailable(named, f"{path} is no table in the form of Paimon's REST catalog")
         return said
 
     def _databases(self, named: Named) -> str:
@@ -134,13 +136,15 @@ class RestCatalog(Catalog):
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         data = None if body is None else json.dumps(body).encode()
+        status = ""
         try:
             connection.request(method, f"{self._parts.path.rstrip('/')}{path}", data, headers)
             answer = connection.getresponse()
+            status = f"HTTP {answer.status}, "
             text = answer.read(_MOST_BYTES)
             said = json.loads(text) if text.strip() else {}
-        except (OSError, http.client.HTTPException, ValueError) as failed:
-            raise self._unavailable(named, f"{type(failed).__name__}: {failed}") from failed
+        except (OSError, http.client.HTTPException, ValueError, RecursionError) as failed:
+            raise self._unavailable(named, f"{status}{type(failed).__name__}: {failed}") from failed
         finally:
             connection.close()
         return answer.status, said if isinstance(said, dict) else {}

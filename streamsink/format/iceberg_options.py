@@ -35,12 +35,20 @@ def makes_iceberg(options: Mapping[str, str]) -> bool:
 
 
 def check_iceberg(schema: TableSchema) -> None:
-    """Raises Misuse ``table.unsupported-option`` or ``table.unsupported-column`` for what cannot be made.
+    """Raises Misuse ``table.unsupported-option`` for options that are not honoured.
 
     A table without these options passes.
     """
     if makes_iceberg(schema.options):
         IcebergOptions.of("", schema.options)
+
+
+def check_iceberg_types(schema: TableSchema) -> None:
+    """Before a schema of ours is written: raises Misuse ``table.unsupported-column`` for what cannot be described.
+
+    What another program has put into a table ends no query: the metadata of such a table is not made.
+    """
+    if makes_iceberg(schema.options):
         check_types(schema)
 
 
@@ -48,12 +56,14 @@ def check_iceberg(schema: TableSchema) -> None:
 class IcebergOptions:
     """How the metadata of one table is made.
 
-    folder: where, as an absolute path. codec: of manifests and lists, by Avro's name. legacy: whether lists have the
-    names that Iceberg 1.4 knew. least_merged, most_apart: of how many small manifests one is made when they have the
-    target size together, and in any case. versions_kept: how many old metadata files stay; None for all of them.
+    folder: where, as an absolute path. is_in_table: whether that is within the table's own folder. codec: of manifests
+    and lists, by Avro's name. legacy: whether lists have the names that Iceberg 1.4 knew. least_merged, most_apart: of
+    how many small manifests one is made when they have the target size together, and in any case. versions_kept: how
+    many old metadata files stay; None for all of them.
     """
 
     folder: str
+    is_in_table: bool
     codec: str
     legacy: bool
     least_merged: int
@@ -68,8 +78,10 @@ class IcebergOptions:
             raise _refused(_CODEC, options[_CODEC], f"the codecs {', '.join(CODECS)} are written")
         if options.get(_VERSION, "2").strip() != "2":
             raise _refused(_VERSION, options[_VERSION], "version 2 is written, and row ids of version 3 are not")
+        folder = _folder(root, options) if root else ""
         return cls(
-            _folder(root, options) if root else "",
+            folder,
+            folder.startswith(f"{root}/"),
             CODECS[codec],
             _is_true(_LEGACY, options, "false"),
             _number(_LEAST_MERGED, options, 10),

@@ -1,10 +1,9 @@
-"""What a table's schema is in Iceberg's metadata: types, field ids, the partition spec, and the mapping of names.
+"""What a table's schema is in Iceberg's metadata: types, field ids, and the partition spec.
 
 As Paimon's ``IcebergSchema`` and ``IcebergDataField``. The ids of fields are Paimon's own; the elements of arrays, and
 the keys and values of maps, get ids of which Paimon's schema does not speak (``SpecialFields``).
 """
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from streamsink.errors import Misuse
@@ -122,51 +121,42 @@ def _refused(t: DataType, column: str) -> Misuse:
     )
 
 
-def name_mapping(current: TableSchema, without_ids: Iterable[TableSchema]) -> list[dict[str, Any]]:
-    """By which name a field is found in data files that say no field ids.
+def is_described(schema: TableSchema) -> bool:
+    """Whether Iceberg's metadata can have the schema."""
+    try:
+        check_types(schema)
+    except Misuse:
+        return False
+    return True
 
-    without_ids: schemas with which such files may have been written. A field has the names of all of them, and that of
-    the newest schema. Raises Misuse ``table.unsupported-column`` where a name stood for another field.
+
+def changed_type(earlier: TableSchema, current: TableSchema) -> str:
+    """The first column that readers of Iceberg cannot read from files of the earlier schema, in words; '' if none.
+
+    They widen INT to BIGINT, FLOAT to DOUBLE and the precision of a DECIMAL. Paimon's programs allow more, such as INT
+    to STRING; then bounds of the old type would be compared with values of the new one, and rows would be missed.
     """
-    names: dict[int, list[str]] = {}
-    for schema in (current, *without_ids):
-        for field in schema.fields:
-            names.setdefault(field.id, [])
-            if field.name not in names[field.id]:
-                names[field.id].append(field.name)
     fields = {field.id: field for field in current.fields}
-    owners: dict[str, int] = {}
-    for number, known in names.items():
-        for name in known:
-            if owners.setdefault(name, number) != number:
-                raise Misuse(
-                    f"column {name!r}: an earlier schema had another column of this name, and files of it say no field "
-                    "ids, so that readers of Iceberg's metadata would take one for the other. ALTER TABLE in Spark or "
-                    "Flink gives a column another name",
-                    kind="table.unsupported-column",
-                )
-    return [_mapped(fields[number], known) for number, known in names.items() if number in fields]
+    for old in earlier.fields:
+        new = fields.get(old.id)
+        if new is not None and not _reads(old.type, new.type):
+            return f"column {new.name!r} was of type {old.type} and is of type {new.type}"
+    return ""
 
 
-def _mapped(field: DataField, names: Sequence[str]) -> dict[str, Any]:
-    made: dict[str, Any] = {"field-id": field.id, "names": list(names)}
-    parts = _mapped_parts(field.type, field.id, 0)
-    return {**made, "fields": parts} if parts else made
-
-
-def _mapped_parts(t: DataType, field_id: int, depth: int) -> list[dict[str, Any]]:
-    if isinstance(t, RowType):
-        return [_mapped(part, [part.name]) for part in t.fields]
-    if isinstance(t, ArrayType):
-        return [_part(element_id(field_id, depth + 1), "element", t.element, field_id, depth + 1)]
-    if isinstance(t, MapType):
-        return [
-            _part(key_id(field_id, depth + 1), "key", t.key, field_id, depth + 1),
-            _part(value_id(field_id, depth + 1), "value", t.value, field_id, depth + 1),
-        ]
-    return []
-
-
-def _part(own: int, name: str, t: DataType, field_id: int, depth: int) -> dict[str, Any]:
-    parts = _mapped_parts(t, field_id, depth)
-    return {"field-id": own, "names": [name]} | ({"fields": parts} if parts else {})
+def _reads(old: DataType, new: DataType) -> bool:
+    if isinstance(old, RowType) and isinstance(new, RowType):
+        parts = {part.id: part.type for part in new.fields}
+        return all(_reads(part.type, parts[part.id]) for part in old.fields if part.id in parts)
+    if isinstance(old, ArrayType) and isinstance(new, ArrayType):
+        return _reads(old.element, new.element)
+    if isinstance(old, MapType) and isinstance(new, MapType):
+        return _reads(old.key, new.key) and _reads(old.value, new.value)
+    if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):
+        return False
+    if old.root == new.root == "DECIMAL":
+        return old.scale == new.scale and (old.precision or 0) <= (new.precision or 0)
+    if old.root == new.root:
+        return True
+    kinds = _PLAIN.get(old.root), _PLAIN.get(new.root)
+    return kinds[0] is not None and (kinds[0] == kinds[1] or kinds in (("int", "long"), ("float", "double")))

@@ -112,6 +112,8 @@ class PartitionColumn:
         self.id = FIRST_PARTITION_ID + number
         self.name = _avro_name(field.name)
         self.type = cast(AtomicType, field.type)  # a partition column of another type is refused when a table is opened
+        #: What Avro calls the type of a decimal; within a schema it is given once.
+        self.shape = f"decimal_{self.type.precision}_{self.type.scale}"
 
     @property
     def width(self) -> int:
@@ -128,7 +130,7 @@ class PartitionColumn:
         if t.root in TIMESTAMP_ROOTS:
             return {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": t.root == "TIMESTAMP_LTZ"}
         if t.root == "DECIMAL":
-            shape = {"type": "fixed", "size": self.width, "name": f"decimal_{t.precision}_{t.scale}"}
+            shape = {"type": "fixed", "size": self.width, "name": self.shape}
             return {**shape, "logicalType": "decimal", "precision": t.precision, "scale": t.scale}
         return _AVRO[t.root]
 
@@ -172,8 +174,14 @@ class PartitionColumn:
 
 
 def partition_columns(schema: TableSchema) -> tuple[PartitionColumn, ...]:
-    """The partition columns of a table, in order."""
-    return tuple(PartitionColumn(field, number) for number, field in enumerate(schema.partition_fields))
+    """The partition columns of a table, in order. Each has another name in Avro; readers go by the id."""
+    made = tuple(PartitionColumn(field, number) for number, field in enumerate(schema.partition_fields))
+    for number, column in enumerate(made):
+        if column.name in [other.name for other in made[:number]]:
+            column.name += f"_{column.id}"
+        if column.shape in [other.shape for other in made[:number]]:
+            column.shape += f"_{column.id}"
+    return made
 
 
 def _avro_name(name: str) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import getpass
 import os
+import struct
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -29,7 +30,8 @@ class HiveClient:
 
         self.url = f"{host}:{port}"
         self.types: Any = ttypes
-        self.broken: tuple[type[Exception], ...] = (Thrift.TException, OSError, EOFError)
+        # The last two: an answer that no metastore gives, such as a text that is none.
+        self.broken: tuple[type[Exception], ...] = (Thrift.TException, OSError, EOFError, ValueError, struct.error)
         self._place = host, port
         self._service, self._sockets = ThriftHiveMetastore, TSocket
         self._transports, self._protocols = TTransport, TBinaryProtocol

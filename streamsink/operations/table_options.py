@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from streamsink.clock import Clock
 from streamsink.errors import Misuse
-from streamsink.format.iceberg_options import check_place
+from streamsink.format.iceberg_options import check_iceberg_types, check_place
 from streamsink.format.supported import check_writable
 from streamsink.table.table import Table
 
@@ -73,6 +73,7 @@ def change(table: Table, given: Mapping[str, str], removed: Collection[str] = ()
         return Change(table.root, schema.options, {}, schema.id)
     made = replace(schema, id=schema.id + 1, options=options, time_millis=Clock().now_ms())
     check_writable(made)
+    check_iceberg_types(made)
     check_place(table.layout.main, options)
     if not dry_run:
         table.schemas.add(made)

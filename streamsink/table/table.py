@@ -13,7 +13,7 @@ from streamsink.clock import Clock
 from streamsink.errors import Conflict, Misuse
 from streamsink.faults import fault_point
 from streamsink.format.evolution import evolve
-from streamsink.format.iceberg_options import check_place
+from streamsink.format.iceberg_options import check_iceberg_types, check_place
 from streamsink.format.schema import TableSchema
 from streamsink.format.supported import check_readable, check_writable
 from streamsink.format.types import DataField
@@ -103,6 +103,7 @@ class Table:
             )
             if target is current:
                 return current
+            check_iceberg_types(target)
             try:
                 return self.schemas.add(target)
             except Conflict:
@@ -218,6 +219,7 @@ def create_table(
             )
         try:
             check_writable(schema)
+            check_iceberg_types(schema)
         except Misuse as refused:
             raise Misuse(f"{root}: {refused}. Nothing was written", kind=refused.kind) from refused
         check_place(root, schema.options)

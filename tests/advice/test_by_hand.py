@@ -34,6 +34,7 @@ WITHOUT = {
         "The destination, or the catalog, is another program's, whose own commands do it (SQL, deltalake, pyiceberg, "
         "kafka-configs)."
     ),
+    r"^catalogs/": "The catalog is another program's, whose own commands do it (CREATE DATABASE, ALTER or DROP TABLE).",
     r"^sinks/paimon/(promise|trouble).py:|^sinks/files.py:compare_handed_over|set the clocks right": (
         "It is done to the machine or to its disks (mounts, links, folders of others), by its own commands."
     ),

@@ -1,6 +1,8 @@
 """A table that the option ``catalog`` registers in a real Hive Metastore: when, as what, and what never happens."""
 
+import contextlib
 import os
+import socket
 import threading
 
 import pytest
@@ -172,6 +174,27 @@ def test_a_metastore_that_is_away_keeps_no_query_from_a_table_that_is_there(door
     driven.close()
     assert [e.change for e in query.told(TableRegistered)] == ["registered"]
     assert Query.in_metastore(query) is not None and query.rows() == list(range(11))
+
+
+def test_a_server_that_is_no_metastore_keeps_no_query_from_a_table_that_is_there(tmp_path):
+    """It answers with bytes that are no text: that is no answer, and no error of another kind."""
+    answer = b"\x80\x01\x00\x02\x00\x00\x00\x0dget_table_req\x00\x00\x00\x00\x0b\x00\x00\x00\x00\x00\x02\xff\xfe\x00"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            with contextlib.suppress(OSError):
+                for _ in range(20):
+                    with server.accept()[0] as connection:
+                        connection.recv(1000)
+                        connection.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        query = Query(tmp_path, f"thrift://127.0.0.1:{server.getsockname()[1]}")
+        for catalog in ({}, query.catalog):
+            query.options["catalog"] = catalog
+            query.writing(NARROW).run(local_file_io(False), query.checkpoint, [3, 5][: 1 + bool(catalog)])
+    [told] = query.told(TableNotRegistered)
+    assert "does not answer, or has failed" in told.why and query.rows() == list(range(5))
 
 
 def test_a_metastore_that_is_away_keeps_a_new_table_from_being_made(door, tmp_path):

@@ -144,3 +144,32 @@ def test_the_token_follows_no_redirect(tmp_path):
             query.start()
         server.shutdown()
     assert asked == ["/v1/config"]
+
+
+@pytest.mark.parametrize(
+    "text", [b"[]", b"null", b'{"path": 5}', b'{"schema": []}', b"\xff\xfe", b"[" * 100_000, b"<html>"]
+)
+def test_a_server_that_is_no_catalog_is_one_that_does_not_answer(tmp_path, text):
+    """Such as a proxy's page under a wrong uri. What it says is no table of another kind either."""
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self):
+            answer = b"{}" if "/config" in self.path else text
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_):
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        query = Query(tmp_path, "", catalog={"metastore": "rest", "uri": f"http://127.0.0.1:{server.server_port}"})
+        for catalog in ({}, query.catalog):
+            query.options["catalog"] = catalog
+            query.writing(NARROW)
+            query.run(*[3, 5][: 1 + bool(catalog)])
+        server.shutdown()
+    [told] = query.told(TableNotRegistered)
+    assert "does not answer, or has failed" in told.why and query.rows() == list(range(5))

@@ -79,6 +79,32 @@ def test_a_table_of_a_pattern_with_another_s_name_is_told(place):
     assert streamsink.read_arrow(f"{folder}/more_x").num_rows == 3
 
 
+def test_a_table_of_a_pattern_whose_name_no_catalog_takes_is_told_once(place):
+    """Its rows are there with all others, in each batch and at each start."""
+    uri, database, folder = place
+    options = SinkOptions.of(folder, {"catalog": {"metastore": "hive", "uri": uri}})
+    routing = Routing.of(folder, {"more_*": {}}, options, dead_letters=None, unrouted="fail")
+    driver = run(ManyTablesDriver, routing, options, ["more_x", "more_a-b", "more_X"], [3, 6, 9])
+    assert told(driver, TableRegistered) == [f"{database}.more_x"]
+    refused = [os.path.basename(e.path) for e in driver.events if isinstance(e, TableNotRegistered)]
+    assert len(refused) == 2 and "more_a-b" in refused and {"more_x", "more_X"} & set(refused)
+    assert [streamsink.read_arrow(f"{folder}/{name}").num_rows for name in ("more_x", "more_a-b", "more_X")] == [3] * 3
+
+
+def test_two_listed_tables_with_one_name_are_an_error_at_the_start(place):
+    """A metastore knows no upper case: its readers would find one of the two."""
+    uri, _, folder = place
+    options = SinkOptions.of(folder, {"catalog": {"metastore": "hive", "uri": uri}})
+    routing = Routing.of(folder, {"orders": {}, "Orders": {}}, options, dead_letters=None, unrouted="fail")
+    with pytest.raises(Misuse, match="another table of this query") as refused:
+        run(ManyTablesDriver, routing, options, ["orders"], [2])
+    assert refused.value.kind == "catalog.other-table" and not os.path.exists(folder)
+    routing = Routing.of(folder, {"a-b": {}}, options, dead_letters=None, unrouted="fail")
+    with pytest.raises(Misuse, match="Give the table another name, or a path") as refused:
+        run(ManyTablesDriver, routing, options, ["a-b"], [2])
+    assert refused.value.kind == "catalog.name" and not os.path.exists(folder)
+
+
 def test_a_table_for_dead_letters_is_registered_beside_its_table(place):
     uri, database, folder = place
     streamsink.create_table(f"{folder}/orders", "id BIGINT, n TINYINT")

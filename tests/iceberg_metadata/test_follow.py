@@ -158,7 +158,7 @@ def test_the_metadata_of_another_iceberg_table_is_left_alone(tmp_path, caplog):
     assert query.table().snapshots.latest().id == 2
     assert sorted(os.listdir(folder)) == ["v1.metadata.json", "v9.metadata.json"]
     assert json.loads((folder / "v1.metadata.json").read_text()) == said
-    assert "holds the metadata of an Iceberg table that lies elsewhere" in caplog.text
+    assert "holds the metadata of a table of Iceberg's own, expected the metadata of the Paimon table" in caplog.text
 
 
 def test_a_commit_of_iceberg_into_it_is_replaced(path):

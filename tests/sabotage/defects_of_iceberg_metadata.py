@@ -4,6 +4,8 @@ from tests.sabotage.defect import Defect
 
 _FOLDER = "tests/iceberg_metadata"
 _FOLLOW, _CRASH, _RACES = f"{_FOLDER}/test_follow.py", f"{_FOLDER}/test_crash.py", f"{_FOLDER}/test_races.py"
+_OF_OTHERS, _COLUMNS = f"{_FOLDER}/test_origin.py", f"{_FOLDER}/test_columns.py"
+_ORIGIN = "table/iceberg_metadata/origin.py"
 _MIRROR, _CHANGES = "table/iceberg_metadata/mirror.py", "table/iceberg_metadata/changes.py"
 
 OF_ICEBERG_METADATA = (
@@ -13,14 +15,22 @@ OF_ICEBERG_METADATA = (
            "Following(self._table).start()", "pass", (_CRASH,)),
     Defect("a batch fails because of Iceberg metadata", "table/iceberg_metadata/following.py:Following._quietly",
            "except Exception as failed:", "except ZeroDivisionError as failed:", (_CRASH,)),
-    Defect("Iceberg metadata of a history that went back is a base", f"{_MIRROR}:_is_of",
-           "identity is None or identity == _identity(snapshot)", "True", (f"{_FOLLOW}::test_a_number_that_has_come_again_while_nobody_made_metadata",)),
+    Defect("Iceberg metadata of a history that went back is a base", f"{_ORIGIN}:is_of",
+           "found.time_ms >= snapshot.time_millis if said is None else said == identity(snapshot)", "True", (f"{_FOLLOW}::test_a_number_that_has_come_again_while_nobody_made_metadata",)),
     Defect("nobody counts the rows of Iceberg metadata", f"{_MIRROR}:Mirror._made_on",
            "sum(each.live_rows for each in current) != snapshot.total_record_count", "False", (_RACES,)),
-    Defect("Iceberg metadata of a dropped table is a base", f"{_MIRROR}:Mirror._is_of_this_table",
-           "return not self._table.snapshots.exists(1)", "return True", (_FOLLOW,)),
-    Defect("Iceberg metadata of a table elsewhere is changed", f"{_MIRROR}:Mirror._earlier",
-           "if versions and self._folder.is_of_other_table(versions[-1], self._table.root):", "if False:", (_FOLLOW,)),
+    Defect("Iceberg metadata of a dropped table is a base", f"{_ORIGIN}:of_this_table",
+           "return has_one_of(metadata, table) or not table.snapshots.exists(1)", "return True", (_FOLLOW,)),
+    Defect("metadata of a table of Iceberg's own is replaced", f"{_ORIGIN}:check_ours",
+           "elif found is None and any(folder.is_of_iceberg(each) for each in versions):", "elif False:", (_OF_OTHERS,)),
+    Defect("metadata of another writer of Iceberg is heeded by nobody", f"{_ORIGIN}:check_ours",
+           "if folder.others:", "if False:", (_OF_OTHERS,)),
+    Defect("Iceberg metadata that came with a copy is a base", f"{_MIRROR}:Mirror._earlier",
+           "is_here(found, self._table.root) and of_this_table(found, self._table)", "of_this_table(found, self._table)", (_OF_OTHERS,)),
+    Defect("readers of Iceberg miss rows of a column that got another type", "table/iceberg_metadata/columns.py:columns_of",
+           "_check_types(table, newest, schemas)", "pass", (_COLUMNS,)),
+    Defect("a column that Iceberg cannot describe is added", "table/table.py:Table.evolve",
+           "check_iceberg_types(target)", "pass", (_COLUMNS,)),
     Defect("Iceberg's hint goes back", f"{_MIRROR}:Mirror._show",
            "if self._table.snapshots.exists(number + 1):", "if False:", (_RACES,)),
     Defect("Iceberg metadata above the newest snapshot stays", f"{_MIRROR}:Mirror._show",
@@ -34,6 +44,6 @@ OF_ICEBERG_METADATA = (
     Defect("files for readers of Iceberg say no field ids", "table/write/parquet_output.py:Encoding.of",
            "makes_iceberg(options)", "False", (_FOLLOW,)),
     Defect("files without field ids are not found by names", f"{_MIRROR}:Mirror._metadata",
-           "{NAME_MAPPING: json.dumps(mapping)}", "{}", (_FOLLOW,)),
-    Defect("manifests of Iceberg are named before they are durable", f"{_MIRROR}:Mirror._follow", "group.flush()", "pass", (_CRASH,)),
+           "{NAME_MAPPING: json.dumps(columns.mapping)}", "{}", (_FOLLOW,)),
+    Defect("manifests of Iceberg are named before they are durable", f"{_MIRROR}:Mirror._written", "group.flush()", "pass", (_CRASH,)),
 )

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
@@ -13,18 +13,24 @@ from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 
 _VERSION = re.compile(r"v([0-9]+)\.metadata\.json")
+_OTHER = re.compile(r"[^.].*\.metadata\.json(\.gz)?|v[0-9]+\.gz\.metadata\.json")
 _HINT = "version-hint.text"
+_MOST_DIGITS = 20  # of a number of a snapshot
 _MANIFEST, _TEMPORARY = ".avro", ".tmp"
 
 
 class Folder:
-    """The folder of the metadata. Each round that makes metadata has names of its own for its manifests."""
+    """The folder of the metadata. Each round that makes metadata has names of its own for its manifests.
+
+    others: names of metadata files as Paimon's writers never call one, as of the last ``versions``.
+    """
 
     def __init__(self, file_io: FileIO, path: str):
         self._io = file_io
         self.path = path
         self._round = IdSource().new_id()
         self._manifests = self._lists = 0
+        self.others: list[str] = []
 
     def begin_round(self) -> None:
         """Other names from here on."""
@@ -55,8 +61,32 @@ class Folder:
 
     def versions(self) -> list[int]:
         """The numbers of all metadata files, in ascending order. This lists the folder."""
-        found = (_VERSION.fullmatch(name) for name in self._io.names(self.path))
-        return sorted(int(match[1]) for match in found if match)
+        names = self._io.names(self.path)
+        self.others = sorted(name for name in names if _OTHER.fullmatch(name) and not _VERSION.fullmatch(name))
+        return sorted(int(match[1]) for name in names if (match := _VERSION.fullmatch(name)))
+
+    def is_of_iceberg(self, number: int) -> bool:
+        """Whether the metadata file of this number was made by a writer of Iceberg: no snapshot has Paimon's numbers.
+
+        False for one that is torn.
+        """
+        try:
+            said = json.loads(self._io.read(self.version(number)))
+            numbers = [(each["snapshot-id"], each.get("sequence-number")) for each in said.get("snapshots") or ()]
+            is_whole = bool(said["location"])
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return False
+        return is_whole and all(one != other for one, other in numbers)
+
+    def may_name(self, numbers: Collection[int]) -> bool:
+        """Whether readers may find one of these snapshots of the table; also where a metadata file cannot be read."""
+        for version in self.versions():
+            found = self.metadata(version)
+            if found is None and not self.is_of_iceberg(version):
+                return True
+            if found is not None and any(each.number in numbers for each in found.snapshots):
+                return True
+        return False
 
     def metadata(self, number: int) -> IcebergMetadata | None:
         """The metadata of this number; None where there is none, or none that can be read or belongs there."""
@@ -66,15 +96,6 @@ class Folder:
         except (FileNotFoundError, Corrupt):
             return None
         return found if found.current.number == number else None
-
-    def is_of_other_table(self, number: int, root: str) -> bool:
-        """Whether the metadata of this number is of an Iceberg table that lies elsewhere than at this path."""
-        try:
-            said = json.loads(self._io.read(self.version(number)))
-            location = str(said["location"]).rstrip("/")
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return False
-        return not location.endswith(root.partition("://")[2] or root)
 
     def manifests(self, path: str) -> list[IcebergManifest]:
         """The manifests of this list. Only its name counts: the folder may be spelled in another way there.
@@ -116,7 +137,7 @@ class Folder:
             text = self._io.read(self.within(_HINT)).strip()
         except FileNotFoundError:
             return -1
-        return int(text) if text.isdigit() else -1
+        return int(text) if text.isdigit() and len(text) < _MOST_DIGITS else -1
 
     def move_hint(self, number: int) -> None:
         """Let readers begin with the metadata file of this number."""

@@ -11,18 +11,20 @@ from contextlib import suppress
 from dataclasses import replace
 
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import Corrupt, Misuse
+from streamsink.errors import Corrupt, StreamsinkError
 from streamsink.faults import fault_point
 from streamsink.format.iceberg_manifest import IcebergManifest, write_list
 from streamsink.format.iceberg_metadata import IDENTITY, NAME_MAPPING, IcebergMetadata, IcebergSnapshot
-from streamsink.format.iceberg_options import IcebergOptions, makes_iceberg
-from streamsink.format.iceberg_types import iceberg_schema, name_mapping, partition_spec
+from streamsink.format.iceberg_options import IcebergOptions
+from streamsink.format.iceberg_types import is_described, partition_spec
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.history.retained import tags
 from streamsink.table.iceberg_metadata.changes import APPEND, Counts, Delta, Manifests
+from streamsink.table.iceberg_metadata.columns import columns_of
 from streamsink.table.iceberg_metadata.expiry import named_by, only_needed_by, retained
 from streamsink.table.iceberg_metadata.folder import Folder
+from streamsink.table.iceberg_metadata.origin import check_ours, identity, is_here, is_made_of, is_of, of_this_table
 from streamsink.table.table import Table
 
 # So many snapshots are gone through one by one; with more between, the metadata is made from the newest one alone.
@@ -74,8 +76,10 @@ class Mirror:
         None where what the metadata names cannot be read. Raises OSError.
         """
         there = self._folder.files()  # before what is named: what comes meanwhile is not among them
-        named = set[str]()
-        for number in self._folder.versions():
+        named, versions = set[str](), self._folder.versions()
+        if self._folder.others:
+            return []
+        for number in versions:
             metadata = self._folder.metadata(number)
             if metadata is None:
                 return []
@@ -88,11 +92,16 @@ class Mirror:
     def forget(self, numbers: Iterable[int]) -> None:
         """Take snapshots out of the metadata, before their files are deleted. The last one always stays.
 
-        Raises as ``follow``.
+        Raises as ``follow``, unless no metadata names one of them.
         """
         going = frozenset(numbers)
         for _ in range(_ROUNDS):
-            self.follow()  # where what readers have is older, it names some of these
+            try:
+                self.follow()  # where what readers have is older, it names some of these
+            except (StreamsinkError, OSError, ValueError):
+                if self._folder.may_name(going):
+                    raise
+                return
             newest = self._table.snapshots.latest()
             head = self._folder.metadata(newest.id) if newest else None
             if newest is None or head is None:
@@ -118,18 +127,11 @@ class Mirror:
     def _follow(self, newest: Snapshot) -> None:
         number, versions = newest.id, self._folder.versions()
         known = self._folder.metadata(number) if number in versions else None
-        if known is not None and self._is_made_of(known, newest):
+        if known is not None and is_here(known, self._table.root) and is_made_of(known, newest, self._folder):
             self._show(number, versions)  # whoever made it may have died before
             return
-        self._folder.begin_round()
         before = self._earlier(number, known, versions)
-        with self._folder.group() as group:
-            manifests = Manifests(self._table, self._folder, self._options, group)
-            made = self._made_on(before, newest, manifests, group=group) if before else None
-            is_on = made is not None
-            made = made or self._made_anew(newest, before, manifests, group=group)
-            group.sync_dir(self._folder.path)
-            group.flush()
+        made, is_on = self._written(before, newest)
         fault_point("iceberg.files_written")
         if known is not None or number in versions:
             self._folder.replace(number, made.to_json())  # of a history that was rolled back, or not readable
@@ -142,42 +144,21 @@ class Mirror:
             dropped = [each for each in before.snapshots if each.number < made.snapshots[0].number]
             self._folder.drop(only_needed_by(self._folder, [*dropped, *made.snapshots], made.snapshots))
 
-    def _is_made_of(self, metadata: IcebergMetadata, newest: Snapshot) -> bool:
-        """Whether this is the metadata of the newest snapshot, by its identity, or by its rows where it says none."""
-        if metadata.current.summary.get(IDENTITY) is None:
-            with suppress(Corrupt, FileNotFoundError):
-                rows = sum(each.live_rows for each in self._folder.manifests(metadata.current.manifest_list))
-                return rows == newest.total_record_count
-        return _is_of(metadata.current, newest)
-
     def _earlier(self, number: int, known: IcebergMetadata | None, versions: list[int]) -> IcebergMetadata | None:
         """The metadata that there was, of this table; None where there is none that can be read.
 
-        known: that of this number, which is of another snapshot. What a dropped table has left is removed. Raises
-        Misuse where the folder is that of another table: nothing in it is changed.
+        known: that of this number, which is of another snapshot. What a dropped table has left is removed, and what
+        came with a copy of the table's folder. Raises Misuse for what is another table's.
         """
-        if versions and self._folder.is_of_other_table(versions[-1], self._table.root):
-            raise Misuse(
-                f"{self._folder.path}: it holds the metadata of an Iceberg table that lies elsewhere than "
-                f"{self._table.root}. Nothing in it was changed. Give one of the two tables another name or place",
-                kind="table.not-empty",
-            )
         below = next((found for found in reversed(versions) if found < number), None)
         before = self._folder.metadata(below) if below is not None else None
         found = before or known or (self._folder.metadata(versions[-1]) if versions else None)
-        if found is not None and not self._is_of_this_table(found):
+        check_ours(found, versions, self._table, self._folder, is_in_table=self._options.is_in_table)
+        if found is not None and not (is_here(found, self._table.root) and of_this_table(found, self._table)):
             self._folder.clear()
             versions[:] = []
             return None
         return found
-
-    def _is_of_this_table(self, metadata: IcebergMetadata) -> bool:
-        """False where the table was created anew: it has its first snapshots, and none of those of the metadata."""
-        for each in reversed(metadata.snapshots):
-            snapshot = self._table.snapshots.load(each.number)
-            if snapshot is not None and _is_of(each, snapshot):
-                return True
-        return not self._table.snapshots.exists(1)
 
     def _show(self, number: int, versions: Sequence[int]) -> None:
         """Let readers begin here, unless the table has gone on; then drop what is not read any more."""
@@ -194,6 +175,23 @@ class Mirror:
             self._folder.drop(self._folder.version(found) for found in versions if found < number - kept)
 
     # -- making ----------------------------------------------------------------------------------------------------
+
+    def _written(self, before: IcebergMetadata | None, newest: Snapshot) -> tuple[IcebergMetadata, bool]:
+        """The metadata of the newest snapshot, whose manifests are durable, and whether it is on top of ``before``."""
+        self._folder.begin_round()
+        try:
+            with self._folder.group() as group:
+                manifests = Manifests(self._table, self._folder, self._options, group)
+                made = self._made_on(before, newest, manifests, group=group) if before else None
+                is_on = made is not None
+                made = made or self._made_anew(newest, before, manifests, group=group)
+                group.sync_dir(self._folder.path)
+                group.flush()
+        except (StreamsinkError, OSError, ValueError):  # what fails with each batch would fill the folder
+            with suppress(OSError):
+                self._folder.drop_round()
+            raise
+        return made, is_on
 
     def _made_on(
         self, before: IcebergMetadata, newest: Snapshot, manifests: Manifests, *, group: FlushGroup
@@ -220,13 +218,15 @@ class Mirror:
         except (Corrupt, FileNotFoundError):
             return None
         snapshots = retained(self._table, (*before.snapshots, *named[1:]), self._clock.now_ms())
+        if not all(is_described(self._table.schemas.load(number)) for number in {each.schema_id for each in snapshots}):
+            return None
         return self._metadata(newest, snapshots, before)
 
     def _chain(self, before: IcebergMetadata, newest: Snapshot) -> list[Snapshot] | None:
         """The snapshots behind the one of this metadata, if it is of the table's history and they are all there."""
         first = before.current.number
         base = self._table.snapshots.load(first)
-        if base is None or newest.id - first > MOST_BEHIND or not _is_of(before.current, base):
+        if base is None or newest.id - first > MOST_BEHIND or not is_of(before.current, base):
             return None
         if [dict(each) for each in before.spec] != partition_spec(self._table.latest_schema()):
             return None
@@ -263,42 +263,26 @@ class Mirror:
     def _metadata(
         self, newest: Snapshot, snapshots: Sequence[IcebergSnapshot], before: IcebergMetadata | None
     ) -> IcebergMetadata:
-        latest = self._table.latest_schema()
-        schemas = [self._table.schemas.load(number) for number in range(latest.id + 1)]
-        mapping = name_mapping(latest, [schema for schema in schemas if not makes_iceberg(schema.options)])
-        highest = max(field.id for schema in schemas for field in schema.fields)
+        columns = columns_of(self._table, newest)
+        snapshots = snapshots if columns.is_of_all else snapshots[-1:]
         made = IcebergMetadata(
             before.uuid if before else IdSource().new_id(),
             before.location if before else self._table.root,
             max(self._clock.now_ms(), *(each.time_ms for each in snapshots)),
-            max(highest, before.last_column_id if before else 0),
-            tuple(iceberg_schema(schema) for schema in schemas),
-            tuple(partition_spec(latest)),
+            max(columns.highest_id, before.last_column_id if before else 0),
+            columns.schemas,
+            tuple(partition_spec(columns.latest)),
             tuple(snapshots),
             {},
-            {NAME_MAPPING: json.dumps(mapping)},
-            latest.id,
+            {NAME_MAPPING: json.dumps(columns.mapping)},
+            columns.latest.id,
         )
         return self._with_tags(made)
 
     def _with_tags(self, metadata: IcebergMetadata) -> IcebergMetadata:
         there = {each.number: each.summary.get(IDENTITY) for each in metadata.snapshots}
-        found = [tag for tag in tags(self._table) if there.get(tag.snapshot.id, "") in (None, _identity(tag.snapshot))]
+        found = [tag for tag in tags(self._table) if there.get(tag.snapshot.id, "") in (None, identity(tag.snapshot))]
         return replace(metadata, tags={tag.name: tag.snapshot.id for tag in found})
-
-
-def _identity(snapshot: Snapshot) -> str:
-    """What tells a snapshot from another one of its number, as Paimon's Java writer has it."""
-    return snapshot.uuid or f"{snapshot.commit_user}:{snapshot.commit_identifier}:{snapshot.time_millis}"
-
-
-def _is_of(found: IcebergSnapshot, snapshot: Snapshot) -> bool:
-    """Whether the snapshot was made from this one of Paimon, which has the same number.
-
-    Released Java writers do not say it. What they have made is believed, and counted before anything is made on it.
-    """
-    identity = found.summary.get(IDENTITY)
-    return identity is None or identity == _identity(snapshot)
 
 
 def _summary(
@@ -322,4 +306,4 @@ def _summary(
         "total-equality-deletes": 0,
     }
     said = {key: text for key, text in (snapshot.properties or {}).items() if not key.startswith(_OWN)}
-    return {key: str(value) for key, value in made.items()} | said | {IDENTITY: _identity(snapshot)}
+    return {key: str(value) for key, value in made.items()} | said | {IDENTITY: identity(snapshot)}

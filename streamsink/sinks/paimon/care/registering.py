@@ -4,13 +4,14 @@ The start asks the catalog once and registers what is there. Then ``published`` 
 of a table have changed or the catalog has failed before; so no batch waits for a catalog, and none fails by it.
 """
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 
 from streamsink.catalogs.properties import CatalogProperties
 from streamsink.catalogs.registration import Registration, registration_of, unanswered
-from streamsink.errors import Retryable
-from streamsink.events import Event
+from streamsink.errors import Misuse, Retryable
+from streamsink.events import Event, TableNotRegistered
 from streamsink.format.schema import TableSchema
 from streamsink.options import SinkOptions
 from streamsink.protocol.upkeep import Care, CareOfAll
@@ -27,7 +28,8 @@ class Registering(Care):
         """path: of the table, or of the folder of several. Raises Misuse, naming the property, before anything else."""
         self._properties = CatalogProperties.of(path, options.catalog)
         self._path, self._several, self._application, self._emit = path, several, options.application, emit
-        self._registrations: dict[str, Registration] = {}
+        self._registrations: dict[str, Registration | None] = {}
+        self._names: dict[str, str] = {}  # in the catalog -> path of the table
         self._tables: Callable[[], Sequence[Table]] = tuple
         self._changed = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -115,15 +117,35 @@ class Registering(Care):
                 self._thread = None
 
     def _is_due(self, table: Table, schema: TableSchema) -> bool:
-        registration = self._of(table.root)
+        try:
+            registration = self._of(table.root)
+        except Misuse as refused:  # rows have come for a name that a pattern covers, and no catalog
+            self._registrations[table.root] = None
+            self._told_once(table.root, refused)
+            return False
         return registration is not None and registration.is_due(schema)
+
+    def _told_once(self, root: str, refused: Misuse) -> None:
+        properties = self._properties
+        where = f"{properties.metastore} {properties.uri}" if properties is not None else ""
+        said = {"catalog": where, "name": os.path.basename(root), "why": str(refused), "failures": 1, "retry_ms": None}
+        self._tell(TableNotRegistered, {"path": root, **said})
 
     def _of(self, root: str) -> Registration | None:
         if self._properties is None:
             return None
         if root not in self._registrations:
-            made = registration_of(root, self._properties, self._tell, beside=self._several or root != self._path)
-            self._registrations[root] = made
+            beside = self._several or root != self._path
+            named = str(self._properties.named(root, beside=beside))
+            other = self._names.setdefault(named, root)
+            if other != root:
+                raise Misuse(
+                    f"{root}: the catalog would have another table of this query, {other}, under the name {named} as "
+                    "well, since it knows no upper case. Nothing was written. Give one of the two another name, or a "
+                    "path that ends with one",
+                    kind="catalog.other-table",
+                )
+            self._registrations[root] = registration_of(root, self._properties, self._tell, beside=beside)
         return self._registrations[root]
 
     def _tell(self, kind: type[Event], fields: dict[str, object]) -> None:
