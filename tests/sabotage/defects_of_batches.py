@@ -57,7 +57,7 @@ OF_BATCHES = (
     Defect("of several listeners one that fails hides the event from the others", "events/listeners.py:Listeners._tell",
            "if isinstance(failed, _DEATHS):", "if True:", (_EVENTS,)),
     Defect("rows of a snapshot whose record cannot be marked are never counted", "protocol/run/publish_queue.py:PublishQueue.mark",
-           "            for each in done:\n                behind", "            for each in ():\n                behind", ("tests/metrics/test_listener.py",)),
+           "            for each in done:\n                self._emit(published_event(*of, each, len", "            for each in ():\n                self._emit(published_event(*of, each, len", ("tests/metrics/test_listener.py",)),
     Defect("what a start finds in some of the tables is counted again", "metrics/families.py:_of_new",
            "0.0 if event.again else ", "", ("tests/metrics/test_listener.py",)),
     # -- admission
