@@ -14,6 +14,8 @@ from tools.common import cache_dir, locked
 
 MAKE_TIMEOUT_S = 300
 START_ATTEMPTS = 3  # Another process may take a free port before the server does.
+# On a busy machine the children of a killed server end a while after it, and what they hold is free then.
+AGAIN_ATTEMPTS, AGAIN_S = 20, 1.0
 
 
 class ServerError(Exception):
@@ -80,8 +82,9 @@ class Server:
         """Start the server and return when it answers. Raises ServerError with the end of the log."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         fresh = not self._ports
-        # The children of a killed server may still hold what the new one needs.
-        for _ in range(START_ATTEMPTS):
+        for attempt in range(START_ATTEMPTS if fresh else AGAIN_ATTEMPTS):
+            if attempt and not fresh:
+                time.sleep(AGAIN_S)
             if fresh:
                 self._ports = free_ports(self.ports)
             self.prepare()
