@@ -19,8 +19,8 @@ JOB = $(BOOTSTRAP) exec --for run $(if $(BROKERS),--jars kafka) -- jobs/kafka_to
 	$(if $(BROKERS),--brokers '$(BROKERS)') $(if $(TOPIC),--topic '$(TOPIC)')
 PYTEST = $(BOOTSTRAP) exec --for test -- -m pytest
 # a file's tests share its services, so a file stays on one worker; tests/schedule.py says which files begin, and which stay together.
-# Two workers keep two processors busy; the third has the tests that mostly wait, for leases and for slow servers
-WORKERS ?= 3
+# Three workers keep two processors busy; the fourth has the tests that mostly wait, for leases and for slow servers
+WORKERS ?= 4
 PARALLEL = -n $(WORKERS) --dist loadfile
 
 .PHONY: run streamsink run-postgres run-kafka run-iceberg chaos archive dist test test-fast soak sabotage bench accidents docs env clean

@@ -260,6 +260,14 @@ _JUDGED = {
         ("pause_at", 0, 0, 799, 0),
         ("drop", 1),
     ],
+    "a directory is dropped while a driver sleeps between a manifest and its marker": [
+        ("files", 0, 0, 0, 0, 3, 0),
+        ("produce", 0, 1, 1),
+        ("batch", 0, 0),
+        ("pause", 0, 0, 189),
+        ("drop", 0),
+        ("pause_at", 0, 0, 0, 0),
+    ],
     "a driver sleeps before the first hint, while its table is dropped": [
         ("setup", 0, 0, 0, 0, 0, 0),
         ("produce", 0, 0, 0),

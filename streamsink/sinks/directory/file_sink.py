@@ -282,5 +282,10 @@ class DirectoryCommitter(Committer):
 
     def _mark(self, application: str, number: int) -> None:
         if self._sink.marker:
-            folder = folder_of(application, number)
-            self._io.create_if_absent(f"{self._sink.path}/{folder}/{self._sink.marker}", b"")
+            folder = f"{self._sink.path}/{folder_of(application, number)}"
+            try:
+                self._io.create_if_absent(f"{folder}/{self._sink.marker}", b"")
+            except FileNotFoundError:
+                if self._io.names(folder):
+                    raise
+                # the user has removed the folder since, with its rows
