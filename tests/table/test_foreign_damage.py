@@ -84,7 +84,7 @@ def test_a_running_query_does_not_build_on_them_either(change, kind, settings, m
     assert refused.value.kind == kind and path in str(refused.value)
 
 
-def test_a_batch_reads_no_manifest_of_its_own():
+def test_a_batch_reads_no_manifest_of_its_own(monkeypatch):
     """Only what another writer has added is read, and once."""
     world = memory_world(**NO_MERGE)
     query = Query(world)
@@ -97,14 +97,11 @@ def test_a_batch_reads_no_manifest_of_its_own():
         read.append(path)
         return whole(self, path)
 
-    FileIO.read = counted
-    try:
-        query.batch(2)
-        of_the_first = sum("/manifest-" in path and "-list-" not in path for path in read)
-        query.batch(3)
-        query.batch(4)
-    finally:
-        FileIO.read = whole
+    monkeypatch.setattr(FileIO, "read", counted)
+    query.batch(2)
+    of_the_first = sum("/manifest-" in path and "-list-" not in path for path in read)
+    query.batch(3)
+    query.batch(4)
     assert of_the_first == sum("/manifest-" in path and "-list-" not in path for path in read) == 1
 
 
