@@ -68,13 +68,18 @@ def committed(bootstrap: str, topic: str) -> int:
 
     settings = {"bootstrap.servers": bootstrap, "group.id": "count", "isolation.level": "read_committed"}
     consumer = Consumer({**settings, "enable.partition.eof": True, "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(_PARTITIONS)])
+    # A commit is answered before its messages can be read: they are waited for up to these ends.
+    uncommitted = Consumer({**settings, "isolation.level": "read_uncommitted"})
+    places = [TopicPartition(topic, number, 0) for number in range(_PARTITIONS)]
+    ends = [uncommitted.get_watermark_offsets(place)[1] for place in places]
+    uncommitted.close()
+    consumer.assign(places)
     found, ended = 0, set()
     while len(ended) < _PARTITIONS:
         for message in consumer.consume(10_000, _WAIT_S):
             if message.error() is None:
                 found += 1
-            else:
+            elif message.offset() >= ends[message.partition()]:
                 ended.add(message.partition())
     consumer.close()
     return found

@@ -40,17 +40,25 @@ def outcome(given_as: str, expected: int, brokers: str, topic: str) -> Outcome:
     settings = {"bootstrap.servers": brokers, "group.id": "closing-table", "isolation.level": "read_committed"}
     consumer = Consumer({**settings, "enable.partition.eof": True, "auto.offset.reset": "earliest"})
     partitions = consumer.list_topics(topic, WAIT_S).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-    rows, orders, ended = 0, set(), 0
-    while ended < len(partitions):
+    # A commit is answered before all readers of committed messages see it: they are waited for up to these ends.
+    uncommitted = Consumer({**settings, "isolation.level": "read_uncommitted"})
+    places = [TopicPartition(topic, number, 0) for number in partitions]
+    ends = {place.partition: uncommitted.get_watermark_offsets(place, WAIT_S)[1] for place in places}
+    uncommitted.close()
+    consumer.assign(places)
+    rows, orders, ended = 0, set(), set()
+    while ended < ends.keys():
         message = consumer.poll(WAIT_S)
         if message is None:
-            raise TimeoutError(f"topic {topic} at {brokers} cannot be read")
+            raise TimeoutError(
+                f"topic {topic} at {brokers} cannot be read to its end: the broker does not answer, or another "
+                "producer has left a transaction open there"
+            )
         if message.error() is None:
             rows += 1
             orders.add(int(message.key()))
-        else:
-            ended += message.error().code() == KafkaError._PARTITION_EOF
+        elif message.error().code() == KafkaError._PARTITION_EOF and message.offset() >= ends[message.partition()]:
+            ended.add(message.partition())
     consumer.close()
     mine = sum(0 <= order < expected for order in orders)
     return Outcome(given_as, expected, rows=rows, duplicates=rows - len(orders), lost=expected - mine)

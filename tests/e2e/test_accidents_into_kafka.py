@@ -7,13 +7,12 @@ What is known of a topic lies in another one, that of the markers.
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from streamsink.kafka import KafkaSink
 from streamsink.sink import to_sink
 from tests.e2e.kafka_data import new_topic, recreate
 from tests.e2e.test_accidents_elsewhere import ACCIDENTS, Destination, World, cases
-from tests.sinks.kafka_world import REAL, read, set_config
+from tests.sinks.kafka_world import REAL, messages, read, set_config
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
@@ -42,22 +41,12 @@ class KafkaWorld(World):
     def copied(self) -> Callable[[], None]:
         """The newest marker of each publisher. A topic never goes back by itself: somebody writes them once more, as a
         tool does that restores a topic message by message."""
-        settings = {"bootstrap.servers": self.bootstrap, "group.id": "copy", "enable.partition.eof": True}
-        consumer = Consumer({**settings, "isolation.level": "read_committed", "auto.offset.reset": "earliest"})
-        consumer.assign([TopicPartition(self.markers, number, 0) for number in range(2)])
-        newest, ended = {}, 0
-        while ended < 2:
-            message = consumer.poll(_WAIT_S)
-            if message.error() is None:
-                newest[message.partition()] = message.key(), message.value()
-            else:
-                ended += 1
-        consumer.close()
+        markers = [partition[-1] for partition in messages(self.bootstrap, self.markers) if partition]
 
         def put_back() -> None:
             producer = REAL({"bootstrap.servers": self.bootstrap})
-            for number, (key, value) in newest.items():
-                producer.produce(self.markers, value, key, number)
+            for newest in markers:
+                producer.produce(self.markers, newest.value(), newest.key(), newest.partition())
             assert producer.flush(_WAIT_S) == 0
 
         return put_back

@@ -78,7 +78,13 @@ class KafkaWorld:
 
 
 def read(bootstrap: str, topic: str, settled: bool = True, patience_s: float = _READ_S) -> list[list[int]]:
-    """The numbers that are committed in a topic, of each partition in its order.
+    """The numbers that are committed in a topic, of each partition in its order."""
+    partitions = messages(bootstrap, topic, settled, patience_s)
+    return [[int(message.value()) for message in partition] for partition in partitions]
+
+
+def messages(bootstrap: str, topic: str, settled: bool = True, patience_s: float = _READ_S) -> list[list[Any]]:
+    """The messages that are committed in a topic, of each partition in its order.
 
     settled: wait for transactions that are open, because a commit is answered before readers see it. patience_s: for at
     most so long; with the default it is a failure when one stays open.
@@ -93,7 +99,7 @@ def read(bootstrap: str, topic: str, settled: bool = True, patience_s: float = _
     places = [TopicPartition(topic, number) for number in range(partitions)]
     ends = [all_of_it.get_watermark_offsets(place, _READ_S)[1] if settled else 0 for place in places]
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    found: dict[int, list[int]] = defaultdict(list)
+    found: dict[int, list[Any]] = defaultdict(list)
     ended: set[int] = set()
     ended_once: set[int] = set()
     while len(ended) < partitions:
@@ -102,7 +108,7 @@ def read(bootstrap: str, topic: str, settled: bool = True, patience_s: float = _
             break
         assert message is not None, f"{topic} cannot be read"
         if message.error() is None:
-            found[message.partition()].append(int(message.value()))
+            found[message.partition()].append(message)
         else:
             assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
             ended_once.add(message.partition())
