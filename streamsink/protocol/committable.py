@@ -246,7 +246,9 @@ _STATE_VERSION = 2
 # snapshot.
 _MOST_WHOLE_IDS = 1_000
 _STATE_FIELDS = ("generation", "epoch", "checkpoint_id", "sequence", "record_id", "table_id")
-_KINDS = dict.fromkeys(("generation", "epoch", "checkpoint_id", "sequence", "files_from", "planned_ms"), int)
+_KINDS: dict[str, type] = dict.fromkeys(
+    ("generation", "epoch", "checkpoint_id", "sequence", "files_from", "planned_ms"), int
+)
 _KINDS |= dict.fromkeys(("query", "record_id", "table_id", "journal_id", "place"), str) | {"carried": dict}
 _STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried", "place", "planned_ms", "inputs", "leads_on", "behind")
 
