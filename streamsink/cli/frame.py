@@ -112,7 +112,7 @@ def of_path(name: str = "PATH", *, journals: bool = False) -> Callable[[Callable
         @functools.wraps(function)
         def run(*, path: str, store_options: tuple[str, ...], store_options_file: str | None, **given: Any) -> Answer:
             root = journal_place(path) if journals else table_path(path)
-            settings = _settings(store_options, store_options_file)
+            settings = settings_of(store_options, store_options_file, "--store-option", "--store-options")
             return function(at=At(root, settings, _typed(store_options, store_options_file)), **given)
 
         run = click.option(
@@ -226,19 +226,22 @@ def confirmed(function: _Command) -> _Command:
     )(function)
 
 
-def _settings(given: tuple[str, ...], file: str | None) -> dict[str, str]:
-    """The settings of the store, those of the command line above those of the file. Raises click's usage errors."""
+def settings_of(given: tuple[str, ...], file: str | None, option: str, of_file: str) -> dict[str, str]:
+    """Settings, those of the command line above those of a file of JSON. Raises click's usage errors.
+
+    given, file: what the options of these two names, ``option`` and ``of_file``, were given.
+    """
     found: dict[str, str] = {}
     if file is not None:
         with open(file, encoding="utf-8") as stream:
             try:
                 said = json.load(stream)
             except ValueError as broken:
-                raise click.BadParameter(f"{file} is no JSON: {broken}", param_hint="--store-options") from broken
+                raise click.BadParameter(f"{file} is no JSON: {broken}", param_hint=of_file) from broken
         if not isinstance(said, Mapping):
-            raise click.BadParameter(f"{file} is no JSON object", param_hint="--store-options")
+            raise click.BadParameter(f"{file} is no JSON object", param_hint=of_file)
         found |= {str(name): str(value) for name, value in said.items()}
-    return found | pairs(given, "--store-option")
+    return found | pairs(given, option)
 
 
 def _typed(given: tuple[str, ...], file: str | None) -> str:

@@ -1,6 +1,9 @@
 """Several tables, dead letters and tables without a query in a real Hive Metastore."""
 
+import functools
+import json
 import os
+import shlex
 import uuid
 from dataclasses import replace
 
@@ -9,6 +12,7 @@ import pytest
 
 import streamsink
 from streamsink import maintenance
+from streamsink.cli.upkeep import register
 from streamsink.errors import Misuse, Retryable
 from streamsink.events import TableNotRegistered, TableRegistered
 from streamsink.format.types import parse_ddl
@@ -20,6 +24,7 @@ from streamsink.table.table import open_table
 from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.many_driver import LettersDriver, ManyTablesDriver
 from tests.catalogs.world import NARROW, Door, Query, columns, found
+from tests.cli.conftest import run as run_command
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int32()), (ROUTE, pa.string())])
 
@@ -168,6 +173,25 @@ def test_a_table_is_registered_by_hand_and_its_entry_brought_up_to_date(place):
         assert maintenance.repair(path, catalog=_as(uri), dry_run=dry_run) == "updated"
         assert len(found(uri, database, "orders").sd.cols) == (1 if dry_run else 2)
     assert maintenance.repair(path, catalog=_as(uri)) == ""
+
+
+def test_the_command_registers_a_table_as_its_examples_say(place, tmp_path):
+    """Without --yes it says what it would do."""
+    uri, database, folder = place
+    path = streamsink.create_table(f"{folder}/orders", "id BIGINT")
+    properties = tmp_path / "catalog.json"
+    properties.write_text(json.dumps(_as(uri)))
+    here = {"lake/shop.db/orders": path, "thrift://metastore:9083": uri, "catalog.json": str(properties)}
+    looks, does = (
+        [functools.reduce(lambda text, name: text.replace(name, here[name]), here, word) for word in shlex.split(line)]
+        for line in register.examples
+    )
+    assert "would be registered" in run_command(*looks[2:], code=1).stdout
+    assert found(uri, database, "orders") is None
+    assert json.loads(run_command(*does[2:]).stdout) == {"table": path, "done": True, "change": "registered"}
+    assert found(uri, database, "orders").sd.location == f"file:{path}"
+    assert "is in the catalog as it is" in run_command(*looks[2:]).stdout
+    assert "option 'catalog'" in run_command("register", path, code=3).stderr
 
 
 def test_what_a_repair_cannot_do_it_says(place, hive_metastore):

@@ -210,6 +210,8 @@ OF_SINKS = (
            "not opened.committer.files_in_place(record)[2]", "False", (_GIVEN_UP,)),
     Defect("what somebody has added by hand is given up, and comes again", "commands/sinks_given_up.py:_check_unpublished",
            "record.files and opened.committer.holds(record, 0)", "False", ("tests/iceberg/test_put_back.py",)),
+    Defect("what somebody has put back is to be taken out", "commands/sinks_given_up.py:_check_unpublished",
+           "record.state.sequence in lost()", "True", ("tests/iceberg/test_put_back.py",)),
     Defect("a record is retired before its rows are there", f"{_RETIRED}:retire_of_sink",
            "check_settled(part.to.path, journal, state)", "pass", (_COMMANDS,)),
     Defect("a record that one of several destinations lacks is retired", f"{_RETIRED}:retire_of_sink",

@@ -83,16 +83,18 @@ class IcebergCommitter(Committer):
         return table_state.reaches_back_to(table, behind)
 
     def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
-        return self._places.in_place(committable, self._data(committable))
+        found = self._places.in_place(committable, self._data(committable))
+        # Where somebody has added the files, they may have been rewritten since.
+        is_there = bool(found[2]) and self._is_there(self._look(), committable)
+        return (len(committable.files), 0, ()) if is_there else found
 
     def is_readable(self, committable: Committable) -> bool:
-        return self._places.is_described(committable)
+        return self._places.is_described(committable) or self._is_there(self._look(), committable)
 
     def holds(self, committable: Committable, since: int) -> bool:
         """Somebody may have added the files since, by ``cherrypick_snapshot`` or by name."""
-        table, folder = self._look(), self._places.folder_name(committable.state.record_id)
-        with self._catalog.answered("what the table has could not be read"), self._catalog.whole():
-            return table_state.was_picked(table, committable) or bool(names_in(table, folder, None))
+        table = self._look()
+        return self._was_picked(table, committable) or bool(self._names(table, committable))
 
     def visible(self) -> Visible:
         """The files of the current snapshot, also those that say which rows are deleted."""
@@ -194,9 +196,7 @@ class IcebergCommitter(Committer):
             return {}
 
     def _commit(self, table: Any, record: Committable, restored: bool) -> None:
-        described, more = self._places.described(record) if record.files else ([], {})
-        if restored and described:
-            described = self._missing(table, record, described, more)
+        described, more = self._to_add(table, record, restored) if record.files else ([], {})
         spec_id = self._spec_id(table, record, more) if described else table.metadata.default_spec_id
         folder = f"{more.get(DATA_URI, '')}/{self._places.folder_name(record.state.record_id)}"
         with self._catalog.answered("the files of a record could not be described"):
@@ -206,6 +206,32 @@ class IcebergCommitter(Committer):
         fault_point("commit.before_publish")
         with one_flush(table.io):
             self._looked_at = commit(self._catalog, table, record, files, spec_id)
+
+    def _to_add(self, table: Any, record: Committable, restored: bool) -> tuple[list[LakeFile], Mapping[str, Any]]:
+        """The files that the table must be given, and what is beside their description; nothing where it has all.
+
+        That is told without the description as well, which goes when a record is published.
+        """
+        try:
+            described, more = self._places.described(record)
+        except Corrupt:
+            if restored and self._is_there(table, record):
+                return [], {}
+            raise
+        return (self._missing(table, record, described, more) if restored else described), more
+
+    def _is_there(self, table: Any, record: Committable) -> bool:
+        """Whether somebody has added all files of the record, which were pending or rolled back."""
+        return self._was_picked(table, record) or 0 < len(record.files) == len(self._names(table, record))
+
+    def _was_picked(self, table: Any, record: Committable) -> bool:
+        with self._catalog.answered("what the table has could not be read"):
+            return table_state.was_picked(table, record)
+
+    def _names(self, table: Any, record: Committable, behind: int | None = None) -> set[str]:
+        """The names of those of its files that the table has now. behind: as of ``names_in``."""
+        with self._catalog.answered("what the table has could not be read"), self._catalog.whole():
+            return names_in(table, self._places.folder_name(record.state.record_id), behind)
 
     def _spec_id(self, table: Any, record: Committable, more: Mapping[str, Any]) -> int:
         """The partition spec by which files were written, or the same one again where that was removed since.
@@ -233,9 +259,8 @@ class IcebergCommitter(Committer):
         Somebody may have added them already, by ``cherrypick_snapshot`` after a rollback, or by name.
         """
         folder, number = self._places.folder_name(record.state.record_id), record.state.sequence
-        with self._catalog.answered("what the table has could not be read"), self._catalog.whole():
-            is_there = table_state.was_picked(table, record)
-            there = set() if is_there else names_in(table, folder, more.get(BEHIND))
+        is_there = self._was_picked(table, record)
+        there = set[str]() if is_there else self._names(table, record, more.get(BEHIND))
         if is_there or len(there) == len(described):
             return []
         if there:
