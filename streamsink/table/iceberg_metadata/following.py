@@ -4,14 +4,12 @@ Metadata that could not be made is made by the next commit, or by the next start
 all of it follows from the table.
 """
 
-import logging
 from collections.abc import Callable, Iterable
 
+from streamsink.events import log
 from streamsink.format.iceberg_options import makes_iceberg
 from streamsink.table.iceberg_metadata.mirror import Mirror
 from streamsink.table.table import Table
-
-log = logging.getLogger("streamsink")
 
 
 class Following:
