@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from streamsink.metrics import ALERTS
+from tests.docs import kubernetes_schema
 from tests.docs.blocks import ROOT, Block, blocks_of, pages, text_of
 from tests.docs.shell import commands, wrong
 from tests.docs.ways import PAGES, file_of, ways_of
@@ -111,8 +112,8 @@ def test_a_drawing_has_no_command(block: Block):
 
 @pytest.mark.parametrize("block", _of("data"))
 def test_data_are_what_their_program_takes(block: Block):
-    """Kubernetes' manifests by the fields that a Deployment must have; its labels must match its selector. Prometheus'
-    settings name the rules that are shipped.
+    """Kubernetes' manifests by the fields that it knows; a Deployment's labels match its selector. Prometheus' settings
+    name the rules that are shipped.
     """
     if block.language == "json":
         json.loads(block.text)
@@ -122,14 +123,29 @@ def test_data_are_what_their_program_takes(block: Block):
             assert document["rule_files"] == [os.path.basename(ALERTS)]
             assert all({"job_name", "static_configs"} <= job.keys() for job in document["scrape_configs"])
             continue
-        assert {"apiVersion", "kind", "metadata", "spec"} <= document.keys(), block.where
+        assert kubernetes_schema.wrong(document) == [], block.where
         if document["kind"] == "Deployment":
             spec = document["spec"]
             pod = spec["template"]
-            assert document["apiVersion"] == "apps/v1" and spec["strategy"]["type"] == "Recreate"
-            assert spec["replicas"] == 1 and pod["metadata"]["labels"] == spec["selector"]["matchLabels"]
-            for container in pod["spec"]["containers"]:
-                assert {"name", "image"} <= container.keys()
+            assert spec["strategy"]["type"] == "Recreate" and spec["replicas"] == 1
+            assert pod["metadata"]["labels"] == spec["selector"]["matchLabels"]
+
+
+@pytest.mark.parametrize(
+    ("said", "instead", "why"),
+    [
+        ("replicas: 1", "replica: 1", "Deployment.spec.replica is no field of a DeploymentSpec"),
+        ("replicas: 1", "replicas: '1'", "Deployment.spec.replicas is no integer"),
+        ("fieldPath: status.podIP", "path: status.podIP", "fieldRef has no fieldPath"),
+        ("kind: Deployment", "kind: Deploymend", "does not know apps/v1 Deploymend"),
+        ("command: [/opt/spark/bin/spark-submit]", "command: /opt/spark/bin/spark-submit", "command is no list"),
+    ],
+)
+def test_a_wrong_manifest_is_noticed(said, instead, why):
+    text = blocks_of("docs/how-to/KUBERNETES.md")[0].text
+    assert said in text
+    found = [each for one in yaml.safe_load_all(text.replace(said, instead)) for each in kubernetes_schema.wrong(one)]
+    assert why in "\n".join(found)
 
 
 def test_commands_in_the_text_of_pages_are_there():
