@@ -136,7 +136,7 @@ PAGES = {
     ),
     "docs/how-to/RESTORE_BACKUP.md": Page(("run*",), given="a_backup_and_more_orders", replaced=_RELATIVE),
     "docs/how-to/UPGRADE.md": Page(("run", "shell"), given="a_stream_of_orders"),
-    "docs/how-to/YARN.md": Page(("shell",)),
+    "docs/how-to/YARN.md": Page(("by tests/e2e/test_yarn.py*",)),
 }
 NONE = Page(())
 
