@@ -20,6 +20,7 @@ _KINDS = {
     "unlink": ("DELETE",),
     "put": ("PUT",),
     "put_new": ("PUT",),
+    "try_new": ("PUT",),
     "copy": ("COPY",),
     "remove_tree": ("LIST", "DELETE"),
     "remove_all": ("DELETE",),
