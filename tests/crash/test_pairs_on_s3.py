@@ -18,7 +18,7 @@ from tests.crash.world import expected
 
 __all__ = ["_few_at_once", "pending"]  # fixtures
 SNAPSHOT = f"{ROOT}/snapshot/snapshot-"
-CHANGES_OBJECTS = {"put", "put_new", "unlink", "remove_all", "copy"}
+CHANGES_OBJECTS = {"put", "put_new", "try_new", "unlink", "remove_all", "copy"}
 
 
 class Events:
