@@ -3,6 +3,7 @@
 import re
 import shlex
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def ids(folder: Path, table: str) -> list[int]:
 def shop(tmp_path, monkeypatch) -> Path:
     """Two tables of one database, ``orders`` and ``lines``, of two queries with their journals in one folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "shop_sinks", raising=False)  # of another folder
     orders, lines = (database(tmp_path, name) for name in ("orders", "lines"))
     dead(orders, "orders")
     dead(lines, "lines")
@@ -107,6 +109,7 @@ def test_what_an_error_of_a_database_says_is_typed_as_it_says_it(shop):
 def kept(tmp_path, monkeypatch) -> str:
     """The place of a journal in a database, whose query has a record pending."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "kept_sink", raising=False)  # of another folder
     place = f"sqlite:{tmp_path}/journals.db"
     dead(database(tmp_path, "orders", place), "orders")
     (tmp_path / "kept_sink.py").write_text(
@@ -130,7 +133,9 @@ def test_a_journal_in_a_database_is_discarded_and_restored_in_part(kept, tmp_pat
     backup, record = f"sqlite:{tmp_path}/backup.db", f"{kept}/streamsink/orders/record-4.json"
     (tmp_path / "backup.db").write_bytes((tmp_path / "journals.db").read_bytes())
     with closing(sqlite3.connect(tmp_path / "journals.db")) as connection:
-        connection.execute("UPDATE streamsink_files SET data = substr(data, 1, 30) WHERE path = ?", (record,))
+        connection.execute(
+            "UPDATE streamsink_files SET data = substr(data, 1, 30) WHERE path = ?", (record[len(kept) :],)
+        )
         connection.commit()
     assert said("pending", kept, code=1)["journals"][0]["pending"][0]["problem"]
     copy = record.replace(kept, backup)
