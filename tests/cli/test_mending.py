@@ -187,6 +187,7 @@ def test_the_path_of_a_table_of_its_own_is_to_be_given(orders):
 
 def test_a_system_that_does_not_tell_is_no_free_name(orders, monkeypatch):
     monkeypatch.setattr(holds, "_LOCKS", "/none")
+    monkeypatch.setattr(holds, "_is_locked", lambda path: None)
     assert "does not tell" in run("unlock", orders, "-a", "streamsink", code=3).stdout
 
 
