@@ -176,11 +176,14 @@ def check_no_replays(root: str, journal: RepairJournal, application: str, last: 
         )
 
 
-def check_settled(root: str, journal: FileJournal, last: AppState | None) -> None:
-    """Raises Misuse when a record is pending. last: the state that the table has, None without one."""
+def check_settled(root: str, journal: FileJournal, last: AppState | None, *sink: str) -> None:
+    """Raises Misuse when a record is pending. last: the state that the table has, None without one.
+
+    sink: how a command is given the sink, where the destination is none of Paimon's tables.
+    """
     pending = [s for s in journal.retained() if s > (last.sequence if last else 0) and not is_certain(journal, s)]
     if pending:
-        published = shell.command("recover", root, "-a", os.path.basename(journal.place), "--yes")
+        published = shell.command("recover", root, "-a", os.path.basename(journal.place), *sink, "--yes")
         raise Misuse(
             f"{root}: record {pending[0]} of the application in {journal.place} is pending: retiring the application "
             "would lose its rows. Nothing was changed. Start the query once more, so that what is pending is "

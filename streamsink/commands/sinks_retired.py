@@ -49,9 +49,9 @@ def retire_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> bool:
         for part, journal in zip(parts, journals):
             state = part.committer.history(part.application).state
             check_identity(part, journal, state)
-            check_settled(part.to.path, journal, state)
+            check_settled(part.to.path, journal, state, *ways.OF_SINK)
         if opened.parts:
-            check_settled(opened.to.path, journals[-1], None)
+            check_settled(opened.to.path, journals[-1], None, *ways.OF_SINK)
         for part, journal in zip((*opened.parts, opened), journals):
             below = journal.place.removesuffix(f"/{JOURNAL_DIR}/{part.application}")
             check_not_followed(journal.store, below, part.application, part.application)

@@ -15,6 +15,8 @@ from streamsink.errors import StreamsinkError
 BEAT_MS, LEASE_MS = 5_000, 15_000
 BEAT_THREAD = "streamsink-hold-"  # prefix of the names of beating threads
 _LOOKS_PER_BEAT = 5
+# Longer than a command has a lock that looks whether somebody has it.
+_LOOK_MS = 10
 _RELEASED = b"released"
 
 
@@ -52,6 +54,9 @@ class Flock(Hold):
 
     def allows(self, rival: int | None) -> bool:
         if self._release is None:
+            self._release = self._try_hold()
+        if self._release is None:
+            Clock().sleep_ms(_LOOK_MS)
             self._release = self._try_hold()
         return self._release is not None or rival is None
 

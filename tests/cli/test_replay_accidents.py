@@ -83,6 +83,39 @@ def test_a_branch_that_was_taken_over_does_not_hide_its_replays(clicks, name):
     assert ids(clicks) == ALL
 
 
+@follows("replay.unknown", "branch.replays")
+def test_the_journal_of_a_branch_comes_into_the_table_that_took_it_over(clicks):
+    """Else nobody knows any more what was replayed, and the table's next replay is refused for ever."""
+    work = maintenance.create_branch(clicks, "work", snapshot_id="latest").path
+    allow_nulls(work)
+    assert _into(work, clicks).replayed == 4
+    maintenance.fast_forward(clicks, "work")
+    unknown = told("replay.unknown", lambda: replayed(clicks))
+    kept = told("branch.replays", lambda: maintenance.delete_branch(clicks, "work"))
+    assert said("branch", "delete", clicks, "work", code=3)["error"]["kind"] == "branch.replays"
+    words = shlex.split(kept.find(r"'streamsink (restore .+? --yes)'"))
+    assert shlex.split(unknown.find(r"'streamsink (restore .+? --yes)'")) == [
+        each.replace(f"{work}/streamsink/{NAME}", "COPY") for each in words
+    ]
+    assert said(*words)["missing"]
+    assert f"{work} is deleted" in run("branch", "delete", clicks, "work", "--yes").stdout
+    assert (replayed(clicks).before, ids(clicks)) == (4, ALL)
+    allow_nulls(clicks, False)
+    run_letters(Path(clicks).parent, 2, 18)
+    allow_nulls(clicks)
+    assert replayed(clicks).replayed == 2 and ids(clicks) == list(range(18))
+
+
+def test_a_branch_goes_with_replays_that_its_table_does_not_have(clicks):
+    """Their rows go with it, and the letters are replayed again."""
+    work = maintenance.create_branch(clicks, "work", snapshot_id="latest").path
+    allow_nulls(work)
+    assert _into(work, clicks).replayed == 4
+    maintenance.delete_branch(clicks, "work")
+    allow_nulls(clicks)
+    assert replayed(clicks).replayed == 4 and ids(clicks) == ALL
+
+
 def _into(branch: str, clicks: str, **given):
     return replay(local_file_io(False), branch, rejected(clicks), Chosen("clicks"), options(branch, **given))
 

@@ -10,6 +10,8 @@ _DIED = f"{_TESTS}::test_a_replay_that_died_anywhere_is_ended_by_the_next_one"
 _LOST = f"{_TESTS}::test_a_lost_journal_of_replays_is_an_error_and_its_backup_helps"
 _ALTERED = "tests/cli/test_altered_states.py"
 _MENDING = "tests/cli/test_mending.py::test_nothing_is_done_while_the_driver_lives"
+_CONTAINER = "tests/cli/test_mending.py::test_a_driver_in_another_container_is_no_dead_one"
+_SINKS, _BRANCH = "tests/cli/test_sinks.py", f"{_ACCIDENTS}::test_the_journal_of_a_branch_comes_into_the_table_that_took_it_over"
 
 OF_COMMANDS = (
     Defect("nobody remembers which letters were replayed", f"{_PLANS}:_add",
@@ -68,4 +70,18 @@ OF_COMMANDS = (
            "            check.damage(broken.kind, str(broken))", "            raise", (_ALTERED,)),
     Defect("a snapshot with an altered state is whole", "operations/one_file.py:_snapshot",
            "AppState.from_json(said)", "pass", (_ALTERED,)),
+    Defect("a driver that this process cannot see is taken for dead", "operations/holds.py:look_at_hold",
+           "_is_locked(path) if wait else", "", (_CONTAINER,)),
+    Defect("a start takes a look at its lock for another driver", "storage/hold.py:Flock.allows",
+           "Clock().sleep_ms(_LOOK_MS)", "return rival is None",
+           ("tests/storage/test_hold.py::test_a_look_at_a_lock_keeps_nobody_out",)),
+    Defect("a branch takes along what was replayed into its table", "commands/branches.py:_check_replays",
+           "if state is not None and is_of_replay(state) and state.query in alone:", "if False:", (_BRANCH,)),
+    Defect("a refused replay begins a journal in the place of the lost one", f"{_PLANS}:check_journal",
+           "if not table.file_io.names(journal_dir(table.root, application)):", "if False:", (_BRANCH,)),
+    Defect("a command takes any of several queries", "cli/frame.py:query_of", "if len(names) > 1:", "if False:",
+           (f"{_SINKS}::test_the_query_is_named_where_several_have_journals",)),
+    Defect("a database that is moved has another journal", "storage/database.py:DatabaseCalls._key",
+           "return path[len(self._root) :] if is_within", "return path if is_within",
+           ("tests/storage/test_database.py::test_a_database_that_was_moved_holds_the_same_journal",)),
 )

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from streamsink.storage.hold import BeatingHold
+from streamsink.storage.hold import BeatingHold, Flock
 from tests.storage.back_ends import ALL, back_end
 
 BEAT_MS = 150
@@ -36,6 +36,12 @@ def test_a_rival_is_kept_out_while_the_holder_lives_and_let_in_after_its_release
         first.release()
     assert second.allows(1) is True
     second.release()
+
+
+def test_a_look_at_a_lock_keeps_nobody_out():
+    """A command has it for an instant."""
+    tries = iter([None, lambda: None])
+    assert Flock(lambda: next(tries)).allows(1) is True
 
 
 def test_a_restart_of_the_same_query_is_let_in_at_once(holds):

@@ -23,7 +23,7 @@ from streamsink.clock import IdSource
 from streamsink.format.types import DataField
 from streamsink.journal.repair import is_user_of_replay
 from streamsink.operations.letters.from_json import decoded
-from streamsink.operations.letters.plans import CLAIMED_BY, done_by_all, end_others, make_plan
+from streamsink.operations.letters.plans import CLAIMED_BY, check_journal, done_by_all, end_others, make_plan
 from streamsink.operations.letters.selection import Chosen, Letter, left, letters_of, open_letters
 from streamsink.operations.recover import of_no_batch
 from streamsink.options import MODE_APPEND, SinkOptions
@@ -125,6 +125,8 @@ def replay(
     check_application(root, options.application)
     wanted = letters_of(open_letters(file_io, letters), chosen)  # before anything is claimed
     options = replace(of_no_batch(options), mode=MODE_APPEND, overwrite_partition=None)
+    table = open_table(file_io, root, for_writing=False)
+    check_journal(table, options.application, _states(table).get(options.application), without_journals)
     opened = open_one(file_io, root, options, END_OF_INPUT, tuple)
     run = QueryRun.start(opened, f"{CLAIMED_BY}-{IdSource().new_id()}", options, lambda event: None)
     try:
