@@ -1,5 +1,6 @@
 """Advice of errors about catalogs: once it is followed, the table is known by a name, and each row is there once."""
 
+import shutil
 import sys
 
 import pytest
@@ -97,6 +98,28 @@ def test_a_name_that_is_taken(uri, tmp_path):
     query.writing(NARROW)
     query.run(3)
     assert found(uri, query.database, "sales").sd.location == f"file:{query.root}" and query.rows() == [0, 1, 2]
+
+
+@follows("catalog.other-table")
+@pytest.mark.parametrize("leave", ["nothing", "a copy"])
+def test_a_name_that_leads_to_where_the_table_was(uri, tmp_path, leave):
+    """The table was moved, or goes on as a copy beside the original. A drop there would delete the files."""
+    query = Query(tmp_path, uri)
+    query.run(3)
+    before, query.root = query.root, f"{tmp_path}/moved/{query.database}.db/orders"
+    shutil.copytree(before, query.root)
+    if leave == "nothing":
+        shutil.rmtree(before)
+    query.writing(NARROW)
+    said = _refused(query, "catalog.other-table").says(
+        "which was moved", "dropping a managed table", "Nothing was written"
+    )
+    (path,), given = said.call("streamsink.maintenance.repair")
+    for dry_run in (True, False):
+        given |= {"catalog": query.catalog, "dry_run": dry_run}
+        assert streamsink.maintenance.repair(path, **given) == "updated"
+    query.run(3, 5)
+    assert query.in_metastore().sd.location == f"file:{query.root}" and query.rows() == list(range(5))
 
 
 @follows("catalog.no-database")

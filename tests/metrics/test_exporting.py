@@ -152,6 +152,31 @@ def test_a_file_is_written_by_one(filled, tmp_path):
     assert "streamsink_num_records_out_total" not in place.read_text()
 
 
+@follows("metrics.textfile-in-use")
+def test_a_file_is_written_by_one_driver(filled, tmp_path):
+    """Of two the one would hide the other's series from each scrape, and no alert that waits would fire."""
+    code = (
+        "import sys; from streamsink.metrics import Metrics, TextFile\n"
+        "file = TextFile(Metrics(), sys.argv[1]); print('writes', flush=True); sys.stdin.read(1); file.close()"
+    )
+    place = tmp_path / "streamsink.prom"
+    for ends in ("it is closed", "it is killed"):
+        other = subprocess.Popen(
+            [sys.executable, "-c", code, place], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        try:
+            assert other.stdout.readline() == "writes\n"
+            said = told("metrics.textfile-in-use", lambda: TextFile(filled, place))
+            assert said.find("another (\\w+) writes") == "driver"
+            TextFile(filled, tmp_path / "another.prom").close()
+            if ends == "it is killed":
+                other.kill()
+        finally:
+            other.communicate("x" if ends == "it is closed" else None)
+        TextFile(filled, place).close()
+        assert 'table="lake' in place.read_text()
+
+
 def test_what_is_published_at_the_exit_is_in_the_file(tmp_path):
     """Whichever of the two was there first: the file is made at the end, when what was pending is published."""
     code = (
