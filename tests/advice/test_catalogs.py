@@ -104,8 +104,10 @@ def test_a_name_that_is_taken(uri, tmp_path):
 @pytest.mark.parametrize("leave", ["nothing", "a copy"])
 def test_a_name_that_leads_to_where_the_table_was(uri, tmp_path, leave):
     """The table was moved, or goes on as a copy beside the original. A drop there would delete the files."""
-    query = Query(tmp_path, uri)
+    in_parameters = {"location-in-properties": "true"} if leave == "a copy" else {}
+    query = Query(tmp_path, uri, catalog=in_parameters)
     query.run(3)
+    query.options["catalog"] = query.catalog = {k: v for k, v in query.catalog.items() if k not in in_parameters}
     before, query.root = query.root, f"{tmp_path}/moved/{query.database}.db/orders"
     shutil.copytree(before, query.root)
     if leave == "nothing":

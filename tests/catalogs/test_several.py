@@ -179,6 +179,11 @@ def test_what_a_repair_cannot_do_it_says(place, hive_metastore):
     with pytest.raises(Misuse, match=f"a Paimon table at file:{path}.*Nothing was written") as refused:
         maintenance.repair(other, catalog=_as(uri, "orders"))
     assert refused.value.kind == "catalog.other-table"
+    with pytest.raises(Misuse, match=f"at {path} is another table, .*Nothing was changed") as refused:
+        maintenance.repair(other, catalog=_as(uri, "orders"), moved_from=path)
+    assert refused.value.kind == "catalog.other-table"
+    with pytest.raises(Misuse, match=f"a Paimon table at file:{path}.*Nothing was written"):
+        maintenance.repair(other, catalog=_as(uri, "orders"), moved_from=f"{folder}/elsewhere")
     door = Door(hive_metastore.port).open()
     door.close()
     with pytest.raises(Retryable, match="does not answer.*Nothing was written"):
