@@ -181,8 +181,9 @@ def test_the_command_registers_a_table_as_its_examples_say(place, tmp_path):
     path = streamsink.create_table(f"{folder}/orders", "id BIGINT")
     properties = tmp_path / "catalog.json"
     properties.write_text(json.dumps(_as(uri)))
-    here = {"lake/shop.db/orders": path, "thrift://metastore:9083": uri, "catalog.json": str(properties)}
-    looks, does = (
+    there = f"{folder}/moved/shop.db/orders"
+    here = {"lake/shop.db/orders": path, "old/shop.db/orders": there, "thrift://metastore:9083": uri, "catalog.json": str(properties)}
+    looks, does, moves = (
         [functools.reduce(lambda text, name: text.replace(name, here[name]), here, word) for word in shlex.split(line)]
         for line in register.examples
     )
@@ -191,6 +192,15 @@ def test_the_command_registers_a_table_as_its_examples_say(place, tmp_path):
     assert json.loads(run_command(*does[2:]).stdout) == {"table": path, "done": True, "change": "registered"}
     assert found(uri, database, "orders").sd.location == f"file:{path}"
     assert "is in the catalog as it is" in run_command(*looks[2:]).stdout
+    here |= {path: there, there: path}
+    os.makedirs(os.path.dirname(there))
+    os.rename(path, there)
+    moves = [here.get(word, word) for word in moves[2:]]
+    assert "would be updated" in run_command(*moves, code=1).stdout
+    assert found(uri, database, "orders").sd.location == f"file:{path}"
+    run_command(*moves, "--yes")
+    assert found(uri, database, "orders").sd.location == f"file:{there}"
+    os.rename(there, path)
     assert "option 'catalog'" in run_command("register", path, code=3).stderr
 
 
@@ -203,6 +213,11 @@ def test_what_a_repair_cannot_do_it_says(place, hive_metastore):
     with pytest.raises(Misuse, match=f"a Paimon table at file:{path}.*Nothing was written") as refused:
         maintenance.repair(other, catalog=_as(uri, "orders"))
     assert refused.value.kind == "catalog.other-table"
+    with pytest.raises(Misuse, match=f"at {path} is another table, .*Nothing was changed") as refused:
+        maintenance.repair(other, catalog=_as(uri, "orders"), moved_from=path)
+    assert refused.value.kind == "catalog.other-table"
+    with pytest.raises(Misuse, match=f"a Paimon table at file:{path}.*Nothing was written"):
+        maintenance.repair(other, catalog=_as(uri, "orders"), moved_from=f"{folder}/elsewhere")
     door = Door(hive_metastore.port).open()
     door.close()
     with pytest.raises(Retryable, match="does not answer.*Nothing was written"):
