@@ -110,7 +110,7 @@ class OpenLineage:
         if is_first:
             events.log.warning(
                 "%s: the batches of application '%s' are not told to the collector of OpenLineage's events: its "
-                "listener is that of another query, which runs. Make an OpenLineage for each query. This is logged once",
+                "listener is that of another query that runs. Make an OpenLineage for each query. This is logged once",
                 event.table,
                 event.application,
             )
