@@ -109,8 +109,8 @@ class OpenLineage:
                 self._changed.notify_all()
         if is_first:
             events.log.warning(
-                "%s: nothing of application '%s' is told to the collector of OpenLineage's events: its listener tells "
-                "of another query that runs. Make an OpenLineage for each query. This is logged once",
+                "%s: the batches of application '%s' are not told to the collector of OpenLineage's events: its "
+                "listener is that of another query that runs. Make an OpenLineage for each query. This is logged once",
                 event.table,
                 event.application,
             )
