@@ -105,7 +105,7 @@ class Registration:
 def _other_table(named: Named, what: str, found: Entry) -> Misuse:
     """The error for an entry that is another table. what: what is there."""
     if found.is_paimon:  # this table may be meant, and a drop would delete its files
-        typed = command("register", named.root, "--catalog-file", "FILE", "--moved-from", found.location, "--yes")
+        typed = command("register", named.root, "--catalog", "NAME=VALUE", "--moved-from", found.location, "--yes")
         return Misuse(
             f"{named.root}: {what} under the name {named}, expected this table, or none. Nothing was written. If it is "
             "this table, which was moved, or has its place in other words there, let the entry have this place: "

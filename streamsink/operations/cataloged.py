@@ -10,6 +10,7 @@ from streamsink.errors import Misuse, Retryable
 from streamsink.events import Event, to_log
 from streamsink.format.types import DataField
 from streamsink.options.option import check_texts
+from streamsink.shell import command
 from streamsink.storage.stores import Store
 from streamsink.table.creation import create
 from streamsink.table.table import open_table
@@ -43,9 +44,10 @@ def create_in_catalog(
     except Misuse as there:
         if is_known or there.kind != "table.exists":
             raise
+        typed = command("register", store.root, "--catalog", "NAME=VALUE", "--yes")
         raise Misuse(  # whoever made it may have died before it was registered
             f"{there}. The catalog has no entry of it: streamsink.maintenance.repair({store.root!r}, catalog=...) "
-            "registers it",
+            f"{typed} registers it",
             kind=there.kind,
         ) from there
     registration.register(open_table(store.open(), root, for_writing=False).known_schema)

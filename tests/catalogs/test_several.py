@@ -181,27 +181,27 @@ def test_the_command_registers_a_table_as_its_examples_say(place, tmp_path):
     path = streamsink.create_table(f"{folder}/orders", "id BIGINT")
     properties = tmp_path / "catalog.json"
     properties.write_text(json.dumps(_as(uri)))
-    there = f"{folder}/moved/shop.db/orders"
-    here = {"lake/shop.db/orders": path, "old/shop.db/orders": there, "thrift://metastore:9083": uri, "catalog.json": str(properties)}
-    looks, does, moves = (
-        [functools.reduce(lambda text, name: text.replace(name, here[name]), here, word) for word in shlex.split(line)]
-        for line in register.examples
-    )
-    assert "would be registered" in run_command(*looks[2:], code=1).stdout
+    here = {"lake/shop.db/orders": path, "thrift://metastore:9083": uri, "catalog.json": str(properties)}
+    looks, does, moves = register.examples
+
+    def words(line: str) -> list[str]:
+        each = shlex.split(line)[2:]
+        return [functools.reduce(lambda text, name: text.replace(name, here[name]), here, word) for word in each]
+
+    assert "would be registered" in run_command(*words(looks), code=1).stdout
     assert found(uri, database, "orders") is None
-    assert json.loads(run_command(*does[2:]).stdout) == {"table": path, "done": True, "change": "registered"}
+    assert json.loads(run_command(*words(does)).stdout) == {"table": path, "done": True, "change": "registered"}
     assert found(uri, database, "orders").sd.location == f"file:{path}"
-    assert "is in the catalog as it is" in run_command(*looks[2:]).stdout
-    here |= {path: there, there: path}
-    os.makedirs(os.path.dirname(there))
-    os.rename(path, there)
-    moves = [here.get(word, word) for word in moves[2:]]
-    assert "would be updated" in run_command(*moves, code=1).stdout
-    assert found(uri, database, "orders").sd.location == f"file:{path}"
-    run_command(*moves, "--yes")
-    assert found(uri, database, "orders").sd.location == f"file:{there}"
-    os.rename(there, path)
+    assert "is in the catalog as it is" in run_command(*words(looks)).stdout
     assert "option 'catalog'" in run_command("register", path, code=3).stderr
+    moved = f"{tmp_path}/moved/{os.path.basename(folder)}/orders"
+    here |= {"lake/shop.db/orders": moved, "old/shop.db/orders": path}
+    os.makedirs(os.path.dirname(moved))
+    os.rename(path, moved)
+    assert "would be updated" in run_command(*words(moves), code=1).stdout
+    assert found(uri, database, "orders").sd.location == f"file:{path}"
+    run_command(*words(moves), "--yes")
+    assert found(uri, database, "orders").sd.location == f"file:{moved}"
 
 
 def test_what_a_repair_cannot_do_it_says(place, hive_metastore):
