@@ -108,7 +108,9 @@ PAGES = {
     "docs/WRITING_A_SINK.md": Page(
         ("run", "run", "by tests/sinks/test_conformance.py"), replaced={**_CHECKPOINTS, **_LAKE}
     ),
-    "docs/how-to/AIRFLOW.md": Page(("run", "run", "run", "code"), given="a_day_of_orders", slow=True),
+    "docs/how-to/AIRFLOW.md": Page(
+        ("run", "run", "run", "by tests/docs/test_airflow.py"), given="a_day_of_orders", slow=True
+    ),
     "docs/how-to/BACKFILL.md": Page(
         ("run*",), given="an_archive", replaced={'"archive/orders"': '"{folder}/archive/orders"'}
     ),
