@@ -234,3 +234,32 @@ def test_what_a_name_has_written_in_a_table_that_was_dropped_counts():
     first = told("application.renamed", lambda: lake.run((3, 6, 9), **renamed)).option("application")
     told("table.recreated", lambda: lake.run((3, 6, 9), application=first)).says("remove the journal")
     assert lake.ids() == []
+
+
+@follows("application.renamed")
+@pytest.mark.parametrize("left", ["the journal", "earlier metadata", "nothing"])
+def test_what_a_name_has_lost_by_a_rollback_is_not_left_out_under_another_name(left):
+    """The property does not go back with the table: what it says of the first name is not there any more."""
+    lake = Lake()
+    lake.run((3, 6), **AGAIN)
+    roll_back(lake, snapshots(lake)[0])
+    if left != "the journal":
+        [journal] = {path.rpartition("/")[0] for path in lake.io().files_below(ROOT) if "/record-" in path}
+        lake.io().delete_tree(journal)
+    if left == "nothing":
+        for entry in lake.table().metadata.metadata_log:
+            lake.io().delete(entry.metadata_file)
+    renamed = {"application": "other", "adopt_from_batch": 2, **AGAIN}
+    said = told("application.renamed", lambda: lake.run((3, 6, 9), **renamed))
+    first = {"application": said.says("first start the query once more under the first one").option("application")}
+    if left == "the journal":
+        lake.run((3, 6), **first, **AGAIN)
+        assert lake.ids() == all_of(6)
+        lake.run((3, 6, 9), **renamed)
+        assert lake.ids() == all_of(9)
+    elif left == "earlier metadata":
+        gap = told("positions.gap", lambda: lake.run((3, 6, 9), **first, **AGAIN))
+        assert gap.option("startingOffsets") == '{"t": {"0": 3}}' and lake.ids() == all_of(3)
+    else:
+        told("table.rolled-back-too-far", lambda: lake.run((3, 6, 9), **first, **AGAIN))
+        assert lake.ids() == all_of(3)
