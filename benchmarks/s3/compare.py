@@ -166,8 +166,7 @@ def _counts(names: list[str], seen: _Seen, sizes: data.Sizes) -> Table:
         "of rows among them), of which our batches go on from when they have asked Spark for their rows, and requests "
         "of other threads of ours than the batch's. Ours are counted by what each of them waited for, as the client "
         "numbers them, those of the others by their times, one after another. The price of a million batches is by "
-        f"{_PRICE_LIST}, of the "
-        "mean batch, without storage. Source and checkpoint lie on a local disk."
+        f"{_PRICE_LIST}, of the mean batch, without storage. Source and checkpoint lie on a local disk."
     )
     return Table(f"A micro-batch of {sizes.batch_rows:,} rows x 8 columns on S3: what it asks", head, rows, note)
 
