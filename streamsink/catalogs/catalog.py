@@ -58,12 +58,14 @@ class Catalog(ABC):
         """What the catalog has under this name; None when there is nothing, or no such database."""
 
     @abstractmethod
-    def put(self, named: Named, schema: TableSchema, *, dry_run: bool = False, moved_from: str = "") -> str:
+    def put(
+        self, named: Named, schema: TableSchema, *, dry_run: bool = False, moved_from: str = "", may_create: bool = True
+    ) -> str:
         """Let the catalog have the table with these columns: REGISTERED, UPDATED, or UNCHANGED when it has it already.
 
         dry_run: change nothing, and say what would be done. moved_from: as of ``other_than``; the entry gets the
-        table's place. Idempotent. An entry that is another table is left as it is, and raises Misuse
-        ``catalog.other-table``.
+        table's place. may_create: False leaves it at that where the catalog does not have the table. Idempotent. An
+        entry that is another table is left as it is, and raises Misuse ``catalog.other-table``.
         """
 
     def check_new(self, named: Named, schema: TableSchema) -> None:

@@ -49,8 +49,13 @@ class HiveCatalog(Catalog):
         found = self._asking(named, lambda ask: self._table(ask, named))
         return None if found is None else self._entry(found)
 
-    def put(self, named: Named, schema: TableSchema, *, dry_run: bool = False, moved_from: str = "") -> str:
-        return self._asking(named, lambda ask: self._put(ask, named, schema, dry_run, moved_from))
+    def put(
+        self, named: Named, schema: TableSchema, *, dry_run: bool = False, moved_from: str = "", may_create: bool = True
+    ) -> str:
+        def do(ask: Ask) -> str:
+            return self._put(ask, named, schema, dry_run=dry_run, moved_from=moved_from, may_create=may_create)
+
+        return self._asking(named, do)
 
     def check_new(self, named: Named, schema: TableSchema) -> None:
         hive_table.check_columns(named.root, schema)
@@ -60,11 +65,15 @@ class HiveCatalog(Catalog):
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _put(self, ask: Ask, named: Named, schema: TableSchema, dry_run: bool, moved_from: str) -> str:
+    def _put(
+        self, ask: Ask, named: Named, schema: TableSchema, *, dry_run: bool, moved_from: str, may_create: bool
+    ) -> str:
         for _ in range(_ATTEMPTS):
             found = self._table(ask, named)
             if found is not None:
                 return self._update(ask, found, named, schema, dry_run=dry_run, moved_from=moved_from)
+            if not may_create:
+                return UNCHANGED
             if dry_run:
                 return REGISTERED
             with suppress(self._types.AlreadyExistsException):  # another program was first: what has it made?

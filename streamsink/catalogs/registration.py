@@ -72,7 +72,8 @@ class Registration:
         with self._lock:
             self._tried = schema.id
             try:
-                change = self._catalog.put(self._named, schema)
+                # What the catalog had in this start, and has no more, was dropped there, and somebody meant it.
+                change = self._catalog.put(self._named, schema, may_create=self._done == _NEVER)
             except StreamsinkError as failed:
                 self._failed(failed)
                 return False

@@ -37,12 +37,16 @@ class RestCatalog(Catalog):
         found = self._table(named, self._databases(named))
         return None if found is None else _entry(found)
 
-    def put(self, named: Named, schema: TableSchema, *, dry_run: bool = False, moved_from: str = "") -> str:
+    def put(
+        self, named: Named, schema: TableSchema, *, dry_run: bool = False, moved_from: str = "", may_create: bool = True
+    ) -> str:
         databases, change = self._databases(named), REGISTERED
         for _ in range(_ATTEMPTS):
             found = self._table(named, databases)
             if found is not None and not _is_moved(found, named, moved_from):
                 return self._check_same(found, named, schema)
+            if found is None and not may_create:
+                return UNCHANGED
             change = UPDATED if found is not None else change
             if dry_run:
                 return change

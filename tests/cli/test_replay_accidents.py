@@ -161,6 +161,29 @@ def test_a_table_that_was_made_again_gets_its_letters_again(clicks):
     assert replayed(clicks).replayed == 4 and ids(clicks) == [n for n in ALL if n % 3 == 0]
 
 
+@follows("replay.earlier-table")
+@pytest.mark.parametrize("comes_again", [True, False])
+def test_a_table_that_was_loaded_again_has_letters_of_two(clicks, comes_again):
+    """Each row that did not fit came twice, in another batch perhaps, and a replay wrote it twice."""
+    io = local_file_io(False)
+    shutil.rmtree(clicks)
+    create_table(io, clicks, new_schema(parse_ddl("id BIGINT, n BIGINT NOT NULL"), (), {}))
+    run_letters(Path(clicks).parent, 0, 12, query="again", first=0 if comes_again else 12)
+    allow_nulls(clicks)
+    before = ids(clicks)
+    refused = told("replay.earlier-table", lambda: replayed(clicks)).says("by a run of their own (streamsink.write)")
+    assert said("dead-letters", "replay", rejected(clicks), "--target", "clicks", "--yes", code=3)["error"]
+    assert ids(clicks) == before
+    words = shlex.split(refused.find(r"Look whether .* \(in a shell: streamsink ([^)]*list [^)]*)\); if"))
+    rows = [each["row"] for each in said(*words)["listed"]]
+    assert len(rows) == 8 and (len(set(rows)) < 8) is comes_again
+    if not comes_again:
+        words = shlex.split(refused.find(r"\(in a shell: streamsink ([^)]*--earlier-tables[^)]*)\)"))
+        said(*words, code=1)
+        assert said(*words, "--yes")["replayed"] == 8 and replayed(clicks, earlier_tables=True).before == 8
+        assert ids(clicks) == sorted([*before, *range(0, 24, 3)])
+
+
 def test_letters_come_while_they_are_replayed_and_old_ones_go(clicks):
     """Some fit, more come, the letters' table is compacted and its snapshots expire: each row is there once."""
     io, dead = local_file_io(False), rejected(clicks)

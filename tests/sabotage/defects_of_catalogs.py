@@ -4,6 +4,7 @@ from tests.sabotage.defect import Defect
 
 _HIVE, _SEVERAL, _RULES = "tests/catalogs/test_hive.py", "tests/catalogs/test_several.py", "tests/catalogs/test_properties.py"
 _ADVICE = "tests/advice/test_catalogs.py::test_a_name_that_leads_to_where_the_table_was"
+_DROPPED = "test_a_table_that_was_dropped_in_the_catalog_stays_dropped_until_the_next_start"
 _REST = "tests/catalogs/test_rest.py"
 _REGISTRATION, _CARE = "catalogs/registration.py", "sinks/paimon/care/registering.py"
 
@@ -31,6 +32,8 @@ OF_CATALOGS = (
            'not found.get("isExternal")', "False", (_REST,)),
     Defect("other columns in a REST catalog count as these", "catalogs/rest.py:RestCatalog._check_same",
            "_columns(found.get(\"schema\")) != _columns(json.loads(schema.to_json()))", "False", (_REST,)),
+    Defect("a table that was dropped in the catalog comes back with a new column", f"{_REGISTRATION}:Registration.register",
+           "may_create=self._done == _NEVER", "may_create=True", (f"{_HIVE}::{_DROPPED}",)),
     Defect("the entry of a table that was moved keeps its place", "catalogs/hive.py:HiveCatalog._update",
            "is_here and there ==", "there ==", (_ADVICE,)),
     Defect("the place among an entry's parameters stays the old one", "catalogs/hive.py:HiveCatalog._update",
