@@ -39,9 +39,9 @@ class HoldLook:
 def look_at_hold(file_io: FileIO, root: str, application: str, *, wait: bool = False) -> HoldLook:
     """Look who holds the application. Changes nothing.
 
-    wait: find out whether its driver lives. Of a distant store its file is watched for up to one lease (15 s). On a disk
-    the lock is taken for an instant where the system's list has none. Raises Misuse when there is no journal of that
-    name.
+    wait: find out whether its driver lives. Of a distant store its file is watched for up to one lease (15 s). On a
+    disk the lock is taken for an instant where the system's list has none. Raises Misuse when there is no journal of
+    that name.
     """
     if application not in applications_of(file_io, root):
         raise no_journal(root, application, applications_of(file_io, root))
