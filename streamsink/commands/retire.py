@@ -7,7 +7,7 @@ from typing import Any
 
 from streamsink import shell
 from streamsink.clock import IdSource
-from streamsink.commands.own_sinks import check_of_tables
+from streamsink.commands.own_sinks import check_not_of_fan_out, check_of_tables
 from streamsink.errors import Misuse
 from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.journal.identity import behind_of
@@ -45,6 +45,7 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
     last = AppState.from_json(said) if said is not None else None
     journal = RepairJournal(file_io, root, application, options.journal_retain, of_table=True)
     check_no_replays(root, journal, application, last)
+    check_not_of_fan_out(root, options, journal)
     journal.claim(f"retire-{IdSource().new_id()}", last.epoch if last else 0)
     try:
         check_settled(root, journal, last)
@@ -75,6 +76,7 @@ def check(file_io: FileIO, root: str, options: SinkOptions) -> None:
     journal = RepairJournal(file_io, root, application, options.journal_retain, of_table=True)
     journal.read_listing()
     check_no_replays(root, journal, application, last)
+    check_not_of_fan_out(root, options, journal)
     check_settled(root, journal, last)
 
 
