@@ -1,5 +1,6 @@
-"""A real YARN: a ResourceManager and NodeManagers, each a process of its own, from the jars of the tests' HDFS.
+"""A real YARN: a ResourceManager and NodeManagers, each a process of its own, beside the HDFS of the tests.
 
+HDFS is known by a name here, as on clusters with two NameNodes: only who has Hadoop's settings finds it.
 What is not set is Hadoop's default: so a container that takes more memory than it has asked for is ended.
 """
 
@@ -35,20 +36,21 @@ _QUEUES = {
     "yarn.scheduler.capacity.maximum-am-resource-percent": "1.0",
 }
 TIMEOUT_S = 30
+NAME, HA = "lake", "org.apache.hadoop.hdfs.server.namenode.ha"
 
 
 class ResourceManager(Server):
     """Decides which container runs where, and starts drivers that died again.
 
-    default_fs: URI of the cluster's own file system.
+    hdfs: URI of the cluster's own file system.
     """
 
     ports = len(_ADDRESSES)
     stop_signal = signal.SIGKILL  # it keeps nothing, and an orderly end takes seconds
 
-    def __init__(self, data_dir: Path, default_fs: str) -> None:
+    def __init__(self, data_dir: Path, hdfs: str) -> None:
         super().__init__(data_dir)
-        self._default_fs = default_fs
+        self._hdfs = hdfs
 
     @property
     def address_of(self) -> dict[str, str]:
@@ -58,8 +60,9 @@ class ResourceManager(Server):
 
     def client_settings(self, folder: Path, **yarn: str) -> Path:
         """Make the folder for HADOOP_CONF_DIR of a machine from which jobs are sent. yarn: what is other there."""
+        write_settings(folder / "core-site.xml", {"fs.defaultFS": f"hdfs://{NAME}"})
         # One copy is enough of what is handed to the containers.
-        write_settings(folder / "core-site.xml", {"fs.defaultFS": self._default_fs, "dfs.replication": "1"})
+        write_settings(folder / "hdfs-site.xml", by_name(self._hdfs) | {"dfs.replication": "1"})
         waits = {"connect.max-wait.ms": CONNECT_MS, "connect.retry-interval.ms": "1000"}
         write_settings(
             folder / "yarn-site.xml",
@@ -154,8 +157,8 @@ class NodeManager(Server):
 class YarnCluster:
     """A context manager: started on entry, ended on exit with everything that runs on it."""
 
-    def __init__(self, folder: Path, default_fs: str) -> None:
-        self.manager = ResourceManager(folder / "manager", default_fs)
+    def __init__(self, folder: Path, hdfs: str) -> None:
+        self.manager = ResourceManager(folder / "manager", hdfs)
         self.nodes = [NodeManager(folder / f"node-{host}", host, self.manager) for host in HOSTS]
 
     def __enter__(self) -> "YarnCluster":
@@ -179,6 +182,16 @@ def daemon(data_dir: Path, main: str) -> list[str]:
     command = [find_java().java, *JVM, f"-Dhadoop.log.dir={data_dir}", f"-Dyarn.log.dir={data_dir}"]
     path = ":".join([str(data_dir / "settings"), *jars("yarn")])
     return [*command, "-cp", path, f"org.apache.hadoop.yarn.server.{main}"]
+
+
+def by_name(hdfs: str) -> dict[str, str]:
+    """Settings of a client by which it finds an HDFS as ``hdfs://lake``."""
+    return {
+        "dfs.nameservices": NAME,
+        f"dfs.ha.namenodes.{NAME}": "nn1",
+        f"dfs.namenode.rpc-address.{NAME}.nn1": hdfs.removeprefix("hdfs://"),
+        f"dfs.client.failover.proxy.provider.{NAME}": f"{HA}.ConfiguredFailoverProxyProvider",
+    }
 
 
 def write_settings(file: Path, settings: Mapping[str, str]) -> None:
