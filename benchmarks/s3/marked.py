@@ -24,13 +24,16 @@ class _Asking:
     is_asking_at_once: whether it has others ask for it, and goes on behind the last of their answers.
     """
 
-    def __init__(self) -> None:
-        self.by, self.trip, self.is_asking_at_once = "", 0, False
+    def __init__(self, by: str = "", trip: int = 0):
+        self.by, self.trip, self.is_asking_at_once = by, trip, False
 
 
 class _Here(local):
     def __init__(self) -> None:
         self.asking = _Asking()
+
+
+_HERE = _Here()
 
 
 def thread_of(request: Request) -> str:
@@ -62,49 +65,78 @@ def marked() -> Iterator[list[float]]:
     """
     from botocore.httpsession import URLLib3Session
 
-    here, asked = _Here(), list[float]()
-    send, submit, at_once, collect = (
-        URLLib3Session.send,
-        ThreadPoolExecutor.submit,
-        S3Calls.at_once,
-        Collecting.__init__,
-    )
+    asked = list[float]()
+
+    def collecting(collect: Callable[..., None]) -> Callable[..., None]:
+        def collected(self, df) -> None:
+            asked.append(time.time())
+            collect(self, df)
+
+        return collected
+
+    with contextlib.ExitStack() as replaced:
+        for owner, name, around in (
+            (URLLib3Session, "send", _sending),
+            (ThreadPoolExecutor, "submit", _submitting),
+            (S3Calls, "at_once", _asking_at_once),
+            (Collecting, "__init__", collecting),
+        ):
+            was = getattr(owner, name)
+            replaced.callback(setattr, owner, name, was)
+            setattr(owner, name, around(was))
+        yield asked
+
+
+def _sending(send: Callable[..., Any]) -> Callable[..., Any]:
+    """Around the client's request, also one that it makes once more."""
 
     def sent(self, request):
-        here.asking.trip += 1
+        asking = _HERE.asking
+        asking.trip += 1
         agent = request.headers.get("User-Agent", "")
         agent = agent.decode() if isinstance(agent, bytes) else agent
-        by = (here.asking.by or current_thread().name).replace(" ", "~")
-        request.headers["User-Agent"] = f"{agent} {_TRIP}{here.asking.trip} {_THREAD}{by}"
+        by = (asking.by or current_thread().name).replace(" ", "~")
+        request.headers["User-Agent"] = f"{agent} {_TRIP}{asking.trip} {_THREAD}{by}"
         return send(self, request)
 
+    return sent
+
+
+def _submitting(submit: Callable[..., Any]) -> Callable[..., Any]:
+    """Around a pool: what it does begins where the thread is that asks for it, and that one goes on behind it."""
+
     def submitted(self, function, /, *given, **named):
-        asking = here.asking
+        asking = _HERE.asking
         by, trip, is_one_of_many = asking.by or current_thread().name, asking.trip, asking.is_asking_at_once
 
         def run(*given, **named):
-            here.asking = mine = _Asking()
-            mine.by, mine.trip = by, trip
+            _HERE.asking = mine = _Asking(by, trip)
             try:
                 return function(*given, **named)
             finally:
-                here.asking = _Asking()
+                _HERE.asking = _Asking()
                 if not is_one_of_many:
                     asking.trip = max(asking.trip, mine.trip)
 
         return submit(self, run, *given, **named)
 
+    return submitted
+
+
+def _asking_at_once(at_once: Callable[..., None]) -> Callable[..., None]:
+    """Around requests that are made at once: all of them begin where the thread is, which goes on behind the last."""
+
     def asked_at_once(self, actions: Sequence[Callable[[], Any]]) -> None:
-        asking, before = here.asking, here.asking.is_asking_at_once
+        asking, before = _HERE.asking, _HERE.asking.is_asking_at_once
         begun, ends = asking.trip, [asking.trip]
 
         def from_the_beginning(action: Callable[[], Any]) -> Callable[[], None]:
             def run() -> None:
-                here.asking.trip = begun
+                _HERE.asking.trip = begun
                 try:
                     action()
                 finally:
-                    ends.append(here.asking.trip)
+                    ends.append(_HERE.asking.trip)
 
             return run
 
@@ -114,14 +146,4 @@ def marked() -> Iterator[list[float]]:
         finally:
             asking.is_asking_at_once, asking.trip = before, max(ends)
 
-    def collected(self, df) -> None:
-        asked.append(time.time())
-        collect(self, df)
-
-    URLLib3Session.send, ThreadPoolExecutor.submit = sent, submitted
-    S3Calls.at_once, Collecting.__init__ = asked_at_once, collected
-    try:
-        yield asked
-    finally:
-        URLLib3Session.send, ThreadPoolExecutor.submit = send, submit
-        S3Calls.at_once, Collecting.__init__ = at_once, collect
+    return asked_at_once

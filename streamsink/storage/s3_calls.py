@@ -134,12 +134,10 @@ class S3Calls(Calls):
 
     def try_new(self, path: str, data: bytes, unique: str) -> bool:
         """As ``put_new``, but False wherever the server has refused it, which does not take another request to know."""
+        said = {**_body(data), "IfNoneMatch": "*", "Metadata": {_TRY: unique}}
         for _ in range(self._patience.attempts):
             try:
-                self._do(
-                    path,
-                    lambda at: self._client.put_object(**_body(data), IfNoneMatch="*", Metadata={_TRY: unique}, **at),
-                )
+                self._do(path, lambda at: self._client.put_object(**said, **at))
                 return True
             except FileExistsError:
                 return False
@@ -148,10 +146,7 @@ class S3Calls(Calls):
         raise OSError(errno.EBUSY, "still being created by others", path)
 
     def _is_mine(self, path: str, data: bytes, unique: str) -> bool:
-        """Whether this attempt created the object.
-
-        Raises: OSError if it did, but the object is not whole, as on a server that does not check bodies.
-        """
+        """Whether this attempt created the object. Raises OSError if it did, and the server has kept a part of it."""
         kept, metadata = self._content(path)
         if metadata.get(_TRY) != unique:
             return False
