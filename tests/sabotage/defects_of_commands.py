@@ -11,6 +11,8 @@ _LOST = f"{_TESTS}::test_a_lost_journal_of_replays_is_an_error_and_its_backup_he
 _MENDING = "tests/cli/test_mending.py::test_nothing_is_done_while_the_driver_lives"
 
 OF_COMMANDS = (
+    Defect("letters of two tables of one name are replayed without a question", "operations/letters/replay.py:_wanted",
+           "of_one or earlier_tables", "True", (f"{_ACCIDENTS}::test_a_table_that_was_loaded_again_has_letters_of_two",)),
     Defect("nobody remembers which letters were replayed", f"{_PLANS}:_add",
            "done.update(_read_plan(file_io, os.path.join(folder, run_id)))", "pass", (_ONCE,)),
     Defect("a plan counts whose run was never recorded", f"{_PLANS}:_add",
