@@ -117,8 +117,8 @@ def count_letters(at: At, target: str | None, source: str | None, reason: str | 
 @click.option(
     "--earlier-tables",
     is_flag=True,
-    help="Also letters that may be of an earlier table of this name, which was dropped. Look first whether rows are "
-    "among them twice.",
+    help="Also letters that may be of an earlier table of this name, which was dropped, or of the table before it was "
+    "restored. Look first whether rows came again.",
 )
 @of_query
 @confirmed

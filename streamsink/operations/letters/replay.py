@@ -27,6 +27,7 @@ from streamsink.journal.repair import is_user_of_replay
 from streamsink.operations.letters.from_json import decoded
 from streamsink.operations.letters.plans import CLAIMED_BY, done_by_all, end_others, make_plan
 from streamsink.operations.letters.selection import Chosen, Letter, left, letters_of, open_letters
+from streamsink.operations.letters.told_apart import ids_of, unknown_record
 from streamsink.operations.recover import of_no_batch
 from streamsink.options import MODE_APPEND, SinkOptions
 from streamsink.protocol.committable import AppState, Batch
@@ -35,7 +36,6 @@ from streamsink.protocol.ids import END_OF_INPUT, check_application
 from streamsink.protocol.journal import Group
 from streamsink.protocol.run.batch_rows import BatchRows
 from streamsink.protocol.run.micro_batch import QueryRun
-from streamsink.sinks.paimon.letter_tables import ids_of
 from streamsink.sinks.paimon.opened import OpenTable
 from streamsink.sinks.paimon.opening import open_one
 from streamsink.storage.file_io import FileIO
@@ -100,7 +100,7 @@ def look(
     check_application(root, options.application)
     table = open_table(file_io, root, for_writing=False)
     done = done_by_all(table, options.application, _states(table), without_journals)
-    wanted = _wanted(file_io, letters, chosen, earlier_tables=earlier_tables)
+    wanted = _wanted(table, letters, chosen, earlier_tables=earlier_tables)
     new = left(wanted, done)
     found, before = _fitting(table, new, columns), len(wanted) - len(new)
     said = Replay(root, options.application, "", len(found.letters), before, found.unfit)
@@ -129,7 +129,9 @@ def replay(
     not known what was replayed; Fenced while another replay runs; and what a start and a batch of a query raise.
     """
     check_application(root, options.application)
-    wanted = _wanted(file_io, letters, chosen, earlier_tables=earlier_tables)  # before anything is claimed
+    open_letters(file_io, letters)
+    target = open_table(file_io, root, for_writing=False)
+    wanted = _wanted(target, letters, chosen, earlier_tables=earlier_tables)  # before anything is claimed
     options = replace(of_no_batch(options), mode=MODE_APPEND, overwrite_partition=None)
     opened = open_one(file_io, root, options, END_OF_INPUT, tuple)
     run = QueryRun.start(opened, f"{CLAIMED_BY}-{IdSource().new_id()}", options, lambda event: None)
@@ -151,16 +153,30 @@ def replay(
         run.close()
 
 
-def _wanted(file_io: FileIO, letters: str, chosen: Chosen, *, earlier_tables: bool) -> list[Letter]:
-    """The chosen letters. Raises Misuse where they are of two tables of one name, unless ``earlier_tables``."""
-    table = open_letters(file_io, letters)
-    keys = table.states.read(table.snapshots.latest()).by_application
-    of_one = chosen.target is None or len(ids_of(keys, chosen.target, chosen.application)) < 2
-    if of_one or earlier_tables:
+def _wanted(target: Table, letters: str, chosen: Chosen, *, earlier_tables: bool) -> list[Letter]:
+    """The chosen letters. target: the table that they go to.
+
+    Raises Misuse, unless ``earlier_tables``, where some may be of another table of this name, or of a record that the
+    table does not know: their rows may have come again.
+    """
+    table = open_letters(target.file_io, letters)
+    states = _states(table)
+    of_one = chosen.target is None or len(ids_of(states, chosen.target, chosen.application)) < 2
+    unknown = unknown_record(target, table, states, _states(target)) if of_one else 0
+    if earlier_tables or of_one and not unknown:
         return letters_of(table, chosen)
     choice = [*("--target", str(chosen.target)), *(("--from", chosen.application) if chosen.application else ())]
     listing = shell.in_a_shell("dead-letters", "list", letters, *choice, "--limit", "1000000", "--json")
     again = shell.in_a_shell("dead-letters", "replay", letters, *choice, "--earlier-tables")
+    if unknown:
+        raise Misuse(
+            f"{letters}: it has letters of record {unknown}, and the table {target.root} knows nothing of that record: "
+            "it was restored or rolled back, or the record was given up since. Rows of that record may have come "
+            "again, and be in the table, or be letters of a later record here or in another table for dead letters. "
+            f"Nothing was written. Look which they are {listing}; if none came again, replay all {again}. Else write the "
+            "rows, each once, by a run of their own (streamsink.write)",
+            kind="replay.unknown-record",
+        )
     raise Misuse(
         f"{letters}: it has letters of a table '{chosen.target}' that was dropped, and of the one that was created "
         "under the name since. Rows of the first may have come again, as letters of the second, and no letter says of "

@@ -343,12 +343,6 @@ class LetterTables(_Opened):
         return [path for name, mine in by_name.items() for path in self.open(name)[1].sweep(mine)]
 
 
-def ids_of(keys: Iterable[str], target: str, application: str | None = None) -> set[str]:
-    """Ids of the tables of this name that a table for dead letters knows by these keys; two where one was dropped."""
-    found = (key.rsplit("@", 2) for key in keys)
-    return {each[2] for each in found if len(each) == 3 and each[1] == target and application in (None, each[0])}
-
-
 def heads_of(state: AppState) -> Mapping[str, Mapping[str, Any]]:
     """For each table that got dead letters of the application, by name: its id, the key there, its last record."""
     heads: Mapping[str, Mapping[str, Any]] = state.carried.get(_HEADS, {})
