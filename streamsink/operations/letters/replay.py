@@ -173,8 +173,8 @@ def _wanted(target: Table, letters: str, chosen: Chosen, *, earlier_tables: bool
             f"{letters}: it has letters of record {unknown}, and the table {target.root} knows nothing of that record: "
             "it was restored or rolled back, or the record was given up since. Rows of that record may have come "
             "again, and be in the table, or be letters of a later record here or in another table for dead letters. "
-            f"Nothing was written. Look which they are {listing}; if none came again, replay all {again}. Else write the "
-            "rows, each once, by a run of their own (streamsink.write)",
+            f"Nothing was written. Look which they are {listing}; if none came again, replay all {again}. Else write "
+            "the rows, each once, by a run of their own (streamsink.write)",
             kind="replay.unknown-record",
         )
     raise Misuse(
