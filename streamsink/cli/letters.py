@@ -114,6 +114,12 @@ def count_letters(at: At, target: str | None, source: str | None, reason: str | 
     help="An earlier replay whose journal is gone for good. What it has written is not known then: choose other "
     "letters with --reason or --from.",
 )
+@click.option(
+    "--earlier-tables",
+    is_flag=True,
+    help="Also letters that may be of an earlier table of this name, which was dropped, or of the table before it was "
+    "restored. Look first whether rows came again.",
+)
 @of_query
 @confirmed
 def replay_letters(
@@ -126,6 +132,7 @@ def replay_letters(
     columns: str | None,
     application: str | None,
     without_journal: tuple[str, ...],
+    earlier_tables: bool,
     given: tuple[str, ...],
     yes: bool,
 ) -> Answer:
@@ -149,7 +156,14 @@ def replay_letters(
     options, chosen = At(root, at.store_options).options(given, application=name), _chosen(target, source, reason)
     taken = columns if columns in (None, EXISTING) else [name.strip() for name in columns.split(",")]
     done = (replay if yes else look)(
-        at.store.open(), root, at.root, chosen, options, columns=taken, without_journals=without_journal
+        at.store.open(),
+        root,
+        at.root,
+        chosen,
+        options,
+        columns=taken,
+        without_journals=without_journal,
+        earlier_tables=earlier_tables,
     )
     document = {
         "path": at.root,

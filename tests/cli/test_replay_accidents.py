@@ -184,6 +184,28 @@ def test_a_table_that_was_loaded_again_has_letters_of_two(clicks, comes_again):
         assert ids(clicks) == sorted([*before, *range(0, 24, 3)])
 
 
+@follows("replay.unknown-record")
+def test_a_table_that_was_restored_has_letters_in_two_tables(clicks, tmp_path):
+    """Rows that the restore took out came again, as letters of the table that the start's own error names."""
+    warehouse, io = Path(clicks).parent, local_file_io(False)
+    shutil.copytree(clicks, tmp_path / "backup")
+    run_letters(warehouse, 2, 18)
+    shutil.rmtree(clicks)
+    shutil.copytree(tmp_path / "backup", clicks)
+    told("dead-letters.unknown-record", lambda: run_letters(warehouse, 2, 18)).says("to another name than 'rejected'")
+    run_letters(warehouse, 2, 18, letters="rejected-2")
+    allow_nulls(clicks)
+    before = ids(clicks)
+    refused = told("replay.unknown-record", lambda: replayed(clicks)).says("by a run of their own (streamsink.write)")
+    assert ids(clicks) == before
+    again = replay(io, clicks, str(warehouse / "rejected-2"), Chosen("clicks"), options(clicks))
+    assert again.replayed == 2 and ids(clicks) == sorted([*before, 12, 15])
+    words = shlex.split(refused.find(r"\(in a shell: streamsink ([^)]*list [^)]*)\)"))
+    assert [each["checkpoint_id"] for each in said(*words)["listed"]].count(2) == 2
+    words = shlex.split(refused.find(r"\(in a shell: streamsink ([^)]*--earlier-tables[^)]*)\)"))
+    assert said(*words, code=1)["replayed"] == 6
+
+
 def test_letters_come_while_they_are_replayed_and_old_ones_go(clicks):
     """Some fit, more come, the letters' table is compacted and its snapshots expire: each row is there once."""
     io, dead = local_file_io(False), rejected(clicks)
