@@ -113,13 +113,6 @@ class Job:
         until(lambda: _SUBMITTED.search(self.said()), self.check, WAIT_S)
         return _SUBMITTED.search(self.said())[1]
 
-    def state(self) -> dict:
-        """What the cluster says of it."""
-        return self._manager.asked(f"apps/{self.application}")
-
-    def logs(self) -> str:
-        return "\n".join(node.logs_of(self.application) for node in self._site.cluster.nodes)
-
     def driver(self, attempt: int) -> dict[str, int]:
         """The process ids of a driver, by the names of its programs: java, python. Waits until it has both."""
         found: dict[str, int] = {}

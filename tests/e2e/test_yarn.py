@@ -113,7 +113,7 @@ def test_a_driver_that_died_is_started_again_as_often_as_the_cluster_allows(
             time.sleep(rng.uniform(0, LONGEST_PAUSE_S))
             job.kill_driver(attempt)
         assert job.wait() == 1
-        assert "failed 2 times" in job.state()["diagnostics"]
+        assert "failed 2 times" in job.said()
     with Job(tmp_path / "second", site, archive, orders.program) as job:
         orders.wait_until_seen(job)
     orders.check(spark)
