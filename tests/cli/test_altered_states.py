@@ -37,11 +37,11 @@ def _without(state, name):
     return {key: value for key, value in state.items() if key != name}
 
 
-@pytest.mark.parametrize("name", ["sequence", "query_id", "sources", "recorded"])
+@pytest.mark.parametrize("name", ["sequence", "query_id", "sources", "recorded", "epoch"])
 def test_each_look_says_that_a_state_was_altered(orders, name):
     """``doctor`` and ``verify`` find it beside all else that is wrong; other looks end with the error."""
     path = _newest(orders)
-    _alter(path, lambda state: _without(state, name))
+    _alter(path, lambda state: _without(state, name) if name != "epoch" else state | {name: "x"})
     for look in ("positions", "pending"):
         failed = said(look, orders, code=4)["error"]
         assert failed["kind"] == KIND and str(path) in failed["message"] and name in failed["message"]
