@@ -10,6 +10,7 @@ from streamsink.cli.output import FINDINGS, RIGHT, Answer, Rows
 from streamsink.storage.stores import table_path
 
 if TYPE_CHECKING:
+    from streamsink.operations.letters.replay import Replay
     from streamsink.operations.letters.selection import Chosen, Letter
 
 _CHOICES = (
@@ -165,16 +166,6 @@ def replay_letters(
         without_journals=without_journal,
         earlier_tables=earlier_tables,
     )
-    document = {
-        "path": at.root,
-        "table": done.table,
-        "application": done.application,
-        "run": done.run,
-        "replayed": done.replayed,
-        "before": done.before,
-        "unfit": [{**_said(letter), "why": why} for letter, why in done.unfit],
-        "taken_out": list(done.taken_out),
-    }
     what = f"{done.replayed:,} rows {'were' if yes else 'would be'} written"
     lines: list[str | Rows] = [f"{done.table}: {what}; {done.before:,} letters were replayed before"]
     if done.taken_out:
@@ -188,8 +179,21 @@ def replay_letters(
         lines.append(
             Rows("These still do not fit:", ("letters", "why"), [[n, why] for why, n in reasons.most_common()])
         )
-    answer = Answer(document, lines, FINDINGS if done.unfit else RIGHT)
+    answer = Answer(_document(at, done), lines, FINDINGS if done.unfit else RIGHT)
     return proposed(answer, yes, would=done.replayed > 0)
+
+
+def _document(at: At, done: "Replay") -> dict[str, Any]:
+    return {
+        "path": at.root,
+        "table": done.table,
+        "application": done.application,
+        "run": done.run,
+        "replayed": done.replayed,
+        "before": done.before,
+        "unfit": [{**_said(letter), "why": why} for letter, why in done.unfit],
+        "taken_out": list(done.taken_out),
+    }
 
 
 def _said(letter: "Letter") -> dict[str, Any]:
