@@ -1,8 +1,6 @@
 """docs/how-to/YARN.md on a real YARN and HDFS: its blocks are run as they stand there, and drivers die."""
 
 import json
-import os
-import signal
 import time
 import uuid
 from dataclasses import dataclass
@@ -17,8 +15,6 @@ from tests.docs.blocks import blocks_of
 from tests.e2e import kafka_data
 from tests.e2e.harness import until
 from tests.e2e.on_yarn import CHECKPOINT, OF_KAFKA, TABLE, WAIT_S, Job, Site, pack, rows_in, with_here
-from tests.services.lossy import LossyRelay
-from tests.services.ports import LOOPBACK
 from tests.services.yarn import NAME, YarnCluster
 from tools.common import SetupError
 from tools.jars import jars
@@ -118,36 +114,3 @@ def test_a_driver_that_died_is_started_again_as_often_as_the_cluster_allows(
         orders.wait_until_seen(job)
     orders.check(spark)
     assert orders.owners() == {USER}
-
-
-def test_a_driver_that_wakes_up_behind_the_next_one_writes_nothing(tmp_path, cluster, archive, orders, spark):
-    """Its NodeManager is dead, and the ResourceManager does not hear it: so nobody ends it but itself."""
-    scheduler = "yarn.resourcemanager.scheduler.address"
-    with LossyRelay(int(cluster.manager.address_of[scheduler].rpartition(":")[2])) as relay:
-        site = Site(tmp_path, cluster, **{scheduler: f"{LOOPBACK}:{relay.port}"})
-        orders.send(A_FEW)
-        with Job(tmp_path / "first", site, archive, orders.program) as job:
-            orders.wait_until_seen(job)
-            first, node = job.driver(1), job.node_of(1)
-            node.kill()
-            relay.cut_off()
-            try:
-                _signal(first, signal.SIGSTOP)
-                job.driver(2)
-                orders.send(A_FEW)
-                orders.wait_until_seen(job)
-                _signal(first, signal.SIGCONT)
-                orders.send(A_FEW)
-                until(lambda: not Path(f"/proc/{first['python']}").exists(), job.check, WAIT_S)
-                orders.wait_until_seen(job)
-                said = node.logs_of(job.application)
-            finally:
-                node.lose()
-                node.start()
-    assert "was taken over by a newer driver" in said or "CONCURRENT_STREAM_LOG_UPDATE" in said, said[-5_000:]
-    orders.check(spark)
-
-
-def _signal(driver: dict[str, int], number: int) -> None:
-    for pid in driver.values():
-        os.kill(pid, number)

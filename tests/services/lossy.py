@@ -1,5 +1,5 @@
-"""A TCP relay in front of a server, which can lose replies: the server has done what was asked, and the client never
-hears of it. It can also cut clients off, without a word to either side."""
+"""A TCP relay in front of a server, which can lose replies:
+the server has done what was asked, and the client never hears of it."""
 
 import contextlib
 import socket
@@ -20,7 +20,6 @@ class LossyRelay:
         self.to_lose = 0  # So many replies are lost from now on.
         self.changed: dict[bytes, bytes] = {}  # What replies have, by what comes in its place, of the same length.
         self.lost = 0
-        self._connections: list[threading.Event] = []  # Those that are set are cut off.
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()
 
@@ -34,25 +33,17 @@ class LossyRelay:
         self._accepting.join()
         self._listener.close()
 
-    def cut_off(self) -> None:
-        """From now on nothing comes through by the connections that there are, and they stay open. New ones work."""
-        for cut in self._connections:
-            cut.set()
-
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
                 server = socket.create_connection((LOOPBACK, self._to))
-                self._connections.append(cut := threading.Event())
-                threading.Thread(target=self._pump, args=(client, server, False, cut), daemon=True).start()
-                threading.Thread(target=self._pump, args=(server, client, True, cut), daemon=True).start()
+                threading.Thread(target=self._pump, args=(client, server, False), daemon=True).start()
+                threading.Thread(target=self._pump, args=(server, client, True), daemon=True).start()
 
-    def _pump(self, source: socket.socket, target: socket.socket, replies: bool, cut: threading.Event) -> None:
+    def _pump(self, source: socket.socket, target: socket.socket, replies: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(CHUNK):
-                if cut.is_set():
-                    continue
                 if replies and self.to_lose:
                     self.to_lose -= 1
                     self.lost += 1
