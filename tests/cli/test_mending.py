@@ -90,6 +90,22 @@ def test_nothing_is_done_while_the_driver_lives(orders):
     assert _ids(orders) == list(range(30))
 
 
+def test_a_driver_that_took_over_from_one_that_ends_later_is_known_to_live(orders):
+    """The earlier one had slept, and its process had the lock; whatever the later one does next takes it."""
+    earlier, later = (FileJournal(local_file_io(False), orders, "streamsink", 2) for _ in range(2))
+    earlier.claim("q1", 0)
+    epoch = later.claim("q1", 0)
+    try:
+        earlier.release()
+        later.check_owner(epoch)
+        assert said("unlock", orders, "-a", "streamsink", code=3)["state"] == "alive"
+        refused = said("discard", f"{orders}/streamsink/streamsink", "--yes", code=3)
+        assert refused["error"]["kind"] == "discard.in-use"
+    finally:
+        later.release()
+    assert said("unlock", orders, "-a", "streamsink")["state"] == "free"
+
+
 def test_a_driver_in_another_container_is_no_dead_one(orders, tmp_path, monkeypatch):
     """The system's list of locks has none of a process that this one cannot see; its journal was deleted."""
     (tmp_path / "locks").write_text("")

@@ -80,6 +80,8 @@ OF_COMMANDS = (
     Defect("a start takes a look at its lock for another driver", "storage/hold.py:Flock.allows",
            "Clock().sleep_ms(_LOOK_MS)", "return rival is None",
            ("tests/storage/test_hold.py::test_a_look_at_a_lock_keeps_nobody_out",)),
+    Defect("a driver that took over never has the lock", "journal/owners.py:Owners.check", "if self._hold.is_wanted:", "if False:",
+           ("tests/cli/test_mending.py::test_a_driver_that_took_over_from_one_that_ends_later_is_known_to_live",)),
     Defect("a branch takes along what was replayed into its table", "commands/branches.py:_check_replays",
            "if state is not None and is_of_replay(state) and state.query in alone:", "if False:", (_BRANCH,)),
     Defect("a refused replay begins a journal in the place of the lost one", f"{_PLANS}:check_journal",

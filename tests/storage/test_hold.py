@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from streamsink.storage.file_io import local_file_io
 from streamsink.storage.hold import BeatingHold, Flock
 from tests.storage.back_ends import ALL, back_end
 
@@ -54,6 +55,21 @@ def test_a_restart_of_the_same_query_is_let_in_at_once(holds):
     assert holds().allows(2) is False
     first.release()
     second.release()
+
+
+def test_a_driver_that_took_over_has_the_lock_when_the_earlier_one_has_ended(tmp_path):
+    """Else nobody would have it, and commands would take the driver that lives for a dead one."""
+    first, second, rival = (local_file_io().hold(str(tmp_path)) for _ in range(3))
+    assert first.allows(None) and second.allows(None)
+    second.keep(2)
+    second.again()
+    first.release()
+    second.again()
+    assert rival.allows(2) is False
+    second.release()
+    second.again()
+    assert rival.allows(2) is True
+    rival.release()
 
 
 @pytest.mark.parametrize("kind", ["hdfs", "s3"])
