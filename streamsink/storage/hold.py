@@ -41,7 +41,7 @@ class Hold(ABC):
         """Hold from now on, because this driver has claimed ``epoch``: until ``release``, or until the process ends."""
 
     def again(self) -> None:
-        """Take the hold if it is wanted, and the earlier driver has ended since; else a command takes this one for dead.
+        """Take the hold if it is wanted, and the earlier driver has ended since; else commands take this one for dead.
 
         Idempotent, and called again and again.
         """
