@@ -17,7 +17,7 @@ from tests.e2e.cluster import JVM, command_of, machine, spark_home
 from tests.e2e.harness import until
 from tests.services import process
 from tests.services.ports import LOOPBACK
-from tests.services.yarn import NodeManager, YarnCluster
+from tests.services.yarn import YarnCluster
 from tools.jars import jars
 
 PAGE, OF_KAFKA = "docs/how-to/YARN.md", "docs/how-to/KAFKA_TO_LAKE.md"
@@ -129,11 +129,6 @@ class Job:
         """The commands of the executors' Python that starts workers."""
         commands = [command_of(pid) for pid, container in self._processes() if not container.endswith("_000001")]
         return [command for command in commands if "pyspark.daemon" in command]
-
-    def node_of(self, attempt: int) -> NodeManager:
-        """The machine where a driver runs."""
-        name = self._of_driver(attempt)
-        return next(n for n in self._site.cluster.nodes if name in {container for _, container in n.processes()})
 
     def _of_driver(self, attempt: int) -> str:
         """The id of the container."""

@@ -110,6 +110,7 @@ def test_a_driver_that_died_is_started_again_as_often_as_the_cluster_allows(
             job.kill_driver(attempt)
         assert job.wait() == 1
         assert "failed 2 times" in job.said()
+    orders.send(A_FEW)
     with Job(tmp_path / "second", site, archive, orders.program) as job:
         orders.wait_until_seen(job)
     orders.check(spark)
