@@ -291,8 +291,8 @@ def _without_settings(root: str, refused: OSError) -> Misuse:
     where = os.environ.get("HADOOP_CONF_DIR") or "not set"
     return Misuse(
         f"{root}: the client of HDFS refuses its settings: {refused.strerror}. Nothing was written. HADOOP_CONF_DIR is "
-        f"{where}: set it to the folder of the cluster's core-site.xml and hdfs-site.xml, on executors too "
-        "(spark.executorEnv.HADOOP_CONF_DIR), or give what they say of the name service in store_options, or a path "
+        f"{where}, expected the folder of the cluster's core-site.xml and hdfs-site.xml, on executors too "
+        "(spark.executorEnv.HADOOP_CONF_DIR). Or give what these say of the name service in store_options, or a path "
         "with the NameNode's host and port",
         kind="store.options",
     )

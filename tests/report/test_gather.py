@@ -160,7 +160,7 @@ def test_a_state_that_was_altered_is_told_and_the_rest_is_there(root):
     document = report_on(root)
     assert "sequence" in document["queries"]["problem"] and is_ill_at(document)
     assert _kinds(document)["damaged"] == 1 and document["files"]["sum"]["files"] == 9
-    assert "not in a form that is known here" in page(document)
+    assert "snapshot.state" in page(document)
 
 
 def test_a_manifest_that_is_gone_is_told_in_the_part_on_files(root):

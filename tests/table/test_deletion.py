@@ -54,6 +54,8 @@ ALLOWED = {
     "streamsink/commands/sinks_retired.py:retire_of_sink": "a whole journal, whose application is retired on purpose",
     "streamsink/sinks/manifest_log.py:forget": "notes of an application that is retired, on purpose only",
     "streamsink/metrics/exporting.py:_write": "the temporary file of metrics that could not be written",
+    "streamsink/metrics/exporting.py:_release": "the lock file beside the file of metrics, which this driver has",
+    "streamsink/spark/jvm_metrics.py:_hand_over": "no file: a gauge in the registry of the JVM",
     # Compaction, whose new files nothing names before its commit.
     "streamsink/compaction/attempts.py:_delete": "announcements and notes of attempts of which nothing is left",
     "streamsink/compaction/attempts.py:_delete_temporary": "what creations of these have left that died long ago",
