@@ -12,6 +12,7 @@ from support.arguments import of_iceberg_job  # noqa: E402
 from support.ending import Ending  # noqa: E402
 from support.generated import generated  # noqa: E402
 from support.iceberg import Lake  # noqa: E402
+from support.metrics import beside, served  # noqa: E402
 from support.places import Places  # noqa: E402
 from support.progress import Progress, say  # noqa: E402
 from support.report import close  # noqa: E402
@@ -41,12 +42,14 @@ def main() -> int:
 def run(args, places: Places, lake: Lake) -> int:
     """One driver, until the source is at its end."""
     arm_from_env()  # It does nothing except under --chaos.
+    metrics = served(args.metrics)
     spark = session.quiet("kafka_to_iceberg", places.log)
     source = orders_of_job(spark, places, args)
     progress = Progress(source.lag)
     destination = IcebergSink(lake.table, lake.catalog, lake.properties)
     ending = Ending(spark)
-    sink = to_sink(destination, progress, application="iceberg-job", partition_by=["dt"])
+    listener = beside(progress, metrics, spark)
+    sink = to_sink(destination, listener, application="iceberg-job", partition_by=["dt"])
     publish = source.until_done(sink, ending)
 
     def start():

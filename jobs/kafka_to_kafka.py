@@ -11,6 +11,7 @@ from support import chaos, session, target  # noqa: E402
 from support.arguments import of_kafka_job  # noqa: E402
 from support.ending import Ending  # noqa: E402
 from support.generated import generated  # noqa: E402
+from support.metrics import beside, served  # noqa: E402
 from support.places import Places  # noqa: E402
 from support.progress import Progress, say  # noqa: E402
 from support.report import close  # noqa: E402
@@ -39,12 +40,14 @@ def main() -> int:
 def run(args, places: Places, brokers: str) -> int:
     """One driver, until the source is at its end."""
     arm_from_env()  # It does nothing except under --chaos.
+    metrics = served(args.metrics)
     spark = session.quiet("kafka_to_kafka", places.log)
     source = orders_of_job(spark, places, args)
     progress = Progress(source.lag)
     destination = KafkaSink(brokers, args.to, journal=f"{Path(args.warehouse).absolute()}/journals")
     ending = Ending(spark)
-    publish = source.until_done(to_sink(destination, progress, application=f"kafka-{args.to}"), ending)
+    listener = beside(progress, metrics, spark)
+    publish = source.until_done(to_sink(destination, listener, application=f"kafka-{args.to}"), ending)
 
     def start():
         messages = source.stream().selectExpr("cast(order_id as string) AS key", "to_json(struct(*)) AS value")

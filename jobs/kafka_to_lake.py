@@ -7,6 +7,7 @@ from support import chaos, session
 from support.arguments import of_main_job
 from support.ending import Ending
 from support.generated import GeneratedOrders, generated
+from support.metrics import beside, served
 from support.places import Places
 from support.progress import Progress, say
 from support.report import close, commands_for, report_of
@@ -33,6 +34,7 @@ def main() -> int:
         say(report_of(places))
         return code
     arm_from_env()  # It does nothing except under --chaos.
+    metrics = served(args.metrics)
     spark = session.quiet("kafka_to_lake", places.log)
     if args.brokers:
         source = KafkaOrders(spark, Topic(spark, args.brokers, args.topic), places.table, args)
@@ -40,7 +42,8 @@ def main() -> int:
         source = GeneratedOrders(spark, places, args.rows_per_batch, args.up_to)
     progress = Progress(source.lag)
     store = {"store_options": args.store_options}
-    sink = streamsink.to_table(places.table, progress, partition_by=["dt"], **source.table_options, **store, **CARE)
+    listener = beside(progress, metrics, spark)
+    sink = streamsink.to_table(places.table, listener, partition_by=["dt"], **source.table_options, **store, **CARE)
     publish = source.until_done(sink, ending := Ending(spark))
 
     def start():

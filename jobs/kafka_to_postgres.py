@@ -11,6 +11,7 @@ from support import chaos, session  # noqa: E402
 from support.arguments import of_postgres_job  # noqa: E402
 from support.ending import Ending  # noqa: E402
 from support.generated import generated  # noqa: E402
+from support.metrics import beside, served  # noqa: E402
 from support.places import Places  # noqa: E402
 from support.postgres import PASSWORD, Server, server  # noqa: E402
 from support.progress import Progress, say  # noqa: E402
@@ -41,6 +42,7 @@ def main() -> int:
 def run(args, places: Places, database: Server, table: str) -> int:
     """One driver, until the source is at its end."""
     arm_from_env()  # It does nothing except under --chaos.
+    metrics = served(args.metrics)
     spark = session.quiet("kafka_to_postgres", places.log)
     source = orders_of_job(spark, places, args)
     progress = Progress(source.lag)
@@ -54,7 +56,8 @@ def run(args, places: Places, database: Server, table: str) -> int:
         name=f"postgresql:{table}",  # the port of the job's own server changes; the database says who it is
     )
     ending = Ending(spark)
-    publish = source.until_done(to_sink(destination, progress, application=f"postgres-{table}"), ending)
+    listener = beside(progress, metrics, spark)
+    publish = source.until_done(to_sink(destination, listener, application=f"postgres-{table}"), ending)
 
     def start():
         query = source.stream().writeStream.foreachBatch(publish).trigger(**source.trigger())

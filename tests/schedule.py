@@ -49,6 +49,7 @@ UNITS = {
         "e2e/test_stores",
         "e2e/test_holds",
         "e2e/test_cluster",
+        "e2e/test_yarn",
         "crash/test_stores",
         "crash/test_care_on_stores",
         "cli/test_stores",

@@ -14,8 +14,9 @@ import pytest
 
 from benchmarks import machine, pages, picture, report
 from benchmarks.accidents.ground import RIGHT, Ground
-from benchmarks.s3 import account, ground
+from benchmarks.s3 import account, ground, marked
 from benchmarks.sinks import lakes, turns
+from streamsink.storage.s3_calls import S3Calls
 from tests.services.s3_proxy import SLOW_DOWN, S3Proxy
 from tests.services.s3_requests import Request, parse
 
@@ -216,16 +217,38 @@ def test_a_batch_waits_for_its_own_requests_only():
     peers = _request("PUT /b/k", 1.0, 1.1, user_agent="Hadoop 3")
     batch = account.Batch(1, (0.0, 3.0), {}, [own, *others, across, peers], [(2.0, 2.5)])
     assert ground.in_its_way(batch) == [own, across, peers]
-    assert ground.thread_of(own) == "Thread-4 (run)" and ground.thread_of(peers) == ""
+    assert marked.thread_of(own) == "Thread-4 (run)" and marked.thread_of(peers) == ""
 
 
-def test_requests_say_which_thread_wanted_them():
-    """The one that made it, or that gave it to a pool; and nothing more once nobody looks."""
+def test_rows_are_computed_from_when_they_are_asked_for():
+    """Spark plans a job before it submits it. What is asked meanwhile nobody waits for, except those who have not asked
+    for rows yet: the look of a batch is made behind that, and was counted as if the job came later."""
+    jobs = [(5.0, 6.0), (2.0, 3.0)]
+    assert ground.with_plans(jobs, []) == [(2.0, 3.0), (5.0, 6.0)]
+    assert ground.with_plans(jobs, [1.0, 1.5, 2.5, 4.0, 7.0]) == [(1.5, 3.0), (4.0, 6.0)]
+
+
+def test_what_is_asked_at_once_is_one_round_trip_however_late_it_begins():
+    """Ours say what they waited for; by their times they may be one after another on a busy machine."""
+
+    def made(trip: int, begin: float, end: float) -> Request:
+        agent = f"Boto3/1 bench-trip/{trip} bench-thread/Thread-4~(run)" if trip else "Hadoop 3"
+        return _request("PUT /b/k", begin, end, user_agent=agent)
+
+    late = [made(7, 1.0, 1.1), made(7, 1.2, 1.3), made(8, 1.4, 1.5), made(8, 1.4, 1.5)]
+    assert marked.trips(late) == 2 and account.round_trips(account.spans(late)) == 3
+    assert marked.trips([made(0, 1.0, 1.1), made(0, 1.2, 1.3), made(0, 1.2, 1.3)]) == 2
+    assert (marked.trip_of(late[0]), marked.trip_of(made(0, 1.0, 1.1))) == (7, 0)
+
+
+@pytest.fixture
+def asking():
+    """The proxy, and what asks it with this key."""
     import boto3
     from botocore.config import Config
     from botocore.exceptions import ClientError
 
-    with S3Proxy("http://127.0.0.1:9") as proxy, ThreadPoolExecutor(1, "pool") as pool:
+    with S3Proxy("http://127.0.0.1:9") as proxy:
         proxy.fault("*", 1, SLOW_DOWN, times=None)
         client = boto3.client(
             "s3",
@@ -236,21 +259,48 @@ def test_requests_say_which_thread_wanted_them():
             config=Config(retries={"total_max_attempts": 1}),
         )
 
-        def ask() -> None:
+        def ask(key: str = "k") -> None:
             with pytest.raises(ClientError, match="SlowDown"):
-                client.get_object(Bucket="lake", Key="k")
+                client.get_object(Bucket="lake", Key=key)
+
+        yield proxy, ask
+
+
+def test_requests_say_which_thread_wanted_them(asking):
+    """The one that made it, or that gave it to a pool; and nothing more once nobody looks."""
+    proxy, ask = asking
+    with ThreadPoolExecutor(1, "pool") as pool:
 
         def ask_by_pool() -> None:
             pool.submit(ask).result()
 
         pool.submit(ask).result()
-        with ground.threads_named():
+        with marked.marked():
             for work in (ask, ask_by_pool):
                 thread = threading.Thread(target=work, name=f"my {work.__name__}")
                 thread.start()
                 thread.join()
         ask_by_pool()
-        assert [ground.thread_of(request) for request in proxy.take()] == ["", "my ask", "my ask_by_pool", ""]
+        assert [marked.thread_of(request) for request in proxy.take()] == ["", "my ask", "my ask_by_pool", ""]
+
+
+def test_requests_say_how_many_round_trips_their_thread_has_waited_for(asking):
+    """Those that are made at once have one number; what comes behind them waits for the last of them."""
+    proxy, ask = asking
+    store = S3Calls({"s3.endpoint": proxy.endpoint})
+
+    def twice() -> None:
+        ask("second"), ask("third")
+
+    with marked.marked(), ThreadPoolExecutor(1, "pool") as pool:
+        ask("first")
+        store.at_once([lambda: ask("second"), lambda: store.at_once([twice, lambda: ask("second")])])
+        ask("fourth")
+        pool.submit(twice).result()
+        ask("seventh")
+    found = sorted((marked.trip_of(one), one.key) for one in proxy.take())
+    expected = [(1, "first"), *[(2, "second")] * 3, (3, "third"), (4, "fourth"), (5, "second"), (6, "third")]
+    assert found == [*expected, (7, "seventh")]
 
 
 def test_a_trigger_is_where_spark_says_that_it_was():

@@ -79,6 +79,7 @@ BROAD_EXCEPTS = {
     "streamsink/compaction/beside.py": 1,
     "streamsink/lineage/listener.py": 1,
     "streamsink/metrics/registry.py": 1,
+    "streamsink/spark/progress.py": 1,
     "streamsink/spark/query/batch_call.py": 1,
     "streamsink/table/iceberg_metadata/following.py": 1,
     "streamsink/sinks/transactions/function.py": 1,
@@ -311,6 +312,12 @@ def test_time_and_chance_come_from_one_place():
     banned = re.compile(r"\b(time\.(time|sleep|monotonic|perf_counter)|datetime\.now|random\.|uuid\.uuid|secrets\.)")
     users = {_name(p) for p in LIBRARY if banned.search(p.read_text())}
     assert users <= {"streamsink/clock.py"}
+
+
+def test_log_lines_go_to_one_logger():
+    """``streamsink.events.log`` has a filter, which a logger below it would pass by. Kafka's client has its own."""
+    users = {_name(p) for p in LIBRARY if "getLogger" in p.read_text(encoding="utf-8")}
+    assert users == {"streamsink/events/event.py", "streamsink/sinks/kafka/client.py"}
 
 
 def test_importing_the_package_is_cheap():

@@ -93,7 +93,13 @@ def test_the_same_certificates_give_the_same_trust_store():
 
 @pytest.mark.parametrize(
     ("there", "asked", "filled"),
-    [("test", "docs", False), ("test", "", False), ("docs", "", False), ("docs", "test", True), ("", "docs", True)],
+    [
+        ("test", "docs", False),
+        ("test", "run", False),
+        ("docs", "run", False),
+        ("docs", "test", True),
+        ("run", "docs", True),
+    ],
 )
 def test_an_environment_serves_who_needs_less(monkeypatch, tmp_path, there, asked, filled):
     """``make docs`` and ``make run`` install nothing where the tests have installed everything."""
@@ -101,7 +107,7 @@ def test_an_environment_serves_who_needs_less(monkeypatch, tmp_path, there, aske
     monkeypatch.setattr(venvs, "main_venv", lambda: tmp_path)
     monkeypatch.setattr(venvs, "_fill", lambda venv, python, content, install: calls.append(content[0]))
     base = venvs._base_stamp(tmp_path, venvs.base_python()[0])
-    content = [there, venvs.spark_version(), venvs._project_digest()]
+    content = [venvs.EXTRAS[there], venvs.spark_version(), venvs._project_digest()]
     (tmp_path / venvs.STAMP).write_text(json.dumps({"base": base, "content": content}))
     venvs.ensure_main(asked)
-    assert calls == ([asked] if filled else [])
+    assert calls == ([venvs.EXTRAS[asked]] if filled else [])

@@ -32,7 +32,7 @@ PURPOSES = ("run", "docs", "test")
 
 def prepare(purpose: str) -> tuple[str, java.Java]:
     """The (interpreter, Java) for "run" or "test"."""
-    python = str(venvs.ensure_main("" if purpose == "run" else purpose))
+    python = str(venvs.ensure_main(purpose))
     # pip is asked for only when there is no Java, because finding it costs a process.
     found = (
         java.find_java((python, "-m", "pip"))

@@ -1,12 +1,12 @@
 """Jars that PySpark does not ship, resolved by Spark's own package resolver (no Maven), and remembered.
 
 `jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")`
-a Kafka broker, `jars("hdfs")` an HDFS cluster, `jars("s3proxy")` an S3 server, `jars("iceberg")`, `jars("delta")`,
-`jars("hudi")` and `jars("paimon-spark")` the sinks that the benchmarks compare with, `jars("s3a")` what they need to
-write to S3, `jars("jdbc")` what Java needs to reach the tests' databases, `jars("paimon-rest")` the REST catalog of
-Paimon's own tests. A registry does not always hold every version
-of everything: the Kafka source needs Spark's token provider, which some mirrors have in other versions only. So the
-plain coordinate is tried first, and then the two separately; `Resolved.way` says which way was taken.
+a Kafka broker, `jars("hdfs")` an HDFS cluster, `jars("yarn")` a YARN cluster, `jars("s3proxy")` an S3 server,
+`jars("iceberg")`, `jars("delta")`, `jars("hudi")` and `jars("paimon-spark")` the sinks that the benchmarks compare
+with, `jars("s3a")` what they need to write to S3, `jars("jdbc")` what Java needs to reach the tests' databases,
+`jars("paimon-rest")` the REST catalog of Paimon's own tests. A registry does not always hold every version of
+everything: the Kafka source needs Spark's token provider, which some mirrors have in other versions only. So the plain
+coordinate is tried first, and then the two separately; `Resolved.way` says which way was taken.
 """
 
 import functools
@@ -33,12 +33,14 @@ BROKER = (
 )
 # Hadoop's own cluster for tests. WebHDFS needs the second one on Java 11 and newer.
 HDFS = "org.apache.hadoop:hadoop-client-minicluster:3.4.2,javax.xml.bind:jaxb-api:2.3.1,org.slf4j:slf4j-simple:1.7.36"
+# Hadoop's own YARN: the same jar, and what its daemons call besides.
+YARN = f"{HDFS},ch.qos.reload4j:reload4j:1.2.22,org.bouncycastle:bcpkix-jdk18on:1.78.1"
 # A second S3 server for tests: objects as files.
 S3PROXY = "org.gaul:s3proxy:4.1.0"
 # Paimon's server is in the jar of its tests, which has a classifier; it is made of the second one's HTTP server.
 PAIMON_REST = ("org.apache.paimon:paimon-core:1.4.2", "com.squareup.okhttp3:mockwebserver:4.12.0")
 # They run in a JVM of their own, beside no jar of Spark's.
-STANDALONE = {"hdfs": HDFS, "s3proxy": S3PROXY}
+STANDALONE = {"hdfs": HDFS, "yarn": YARN, "s3proxy": S3PROXY}
 # For the Spark minor version at hand. Iceberg's runtime holds all that it needs.
 OTHERS = {
     "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{minor}_{scala}:1.12.0",

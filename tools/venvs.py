@@ -1,6 +1,7 @@
 """The virtual environments of a checkout.
 
-`.cache/venv-<python>-<spark>` for the library, `.cache/venv-<python>-pypaimon` for the other reader of the tables."""
+`.cache/venv-<python>-<spark>` for the library, `.cache/venv-<python>-pypaimon` for the other reader of the tables,
+`.cache/venv-<python>-airflow` for the scheduler that a page is about."""
 
 import functools
 import hashlib
@@ -27,7 +28,11 @@ OLDEST_PYTHON = (3, 10)
 STAMP = "streamsink-stamp.json"
 PYPAIMON = ["pypaimon==2.1.0", "pyarrow<20"]  # 2.1.0 imports a pyarrow function that 20 removed.
 PYPAIMON_NEWEST_PYTHON = (3, 13)  # pyarrow 19 has wheels up to this Python.
+# Without the providers that the page of Airflow does not use.
+AIRFLOW = ["apache-airflow-core==3.3.2", "apache-airflow-providers-standard==1.21.0"]
 PIP_WITH_TARGET_PYTHON = (22, 3)  # This is the first pip that knows --python.
+# Of the library's extras, by what an environment is for: `make run` can serve its metrics.
+EXTRAS = {"run": "prometheus", "docs": "docs,prometheus", "test": "test"}
 # These stay uncompiled: 2,000 files that no test imports.
 UNCOMPILED = r"pyspark/(pandas|ml|mllib|tests|sql/tests|streaming/tests|testing|pipelines)/|/tests?/"
 
@@ -167,20 +172,19 @@ def _project_digest() -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def ensure_main(extras: str = "") -> Path:
-    """The interpreter that has the library (editable) and PySpark; `extras` is "", "docs" or "test".
+def ensure_main(purpose: str = "run") -> Path:
+    """The interpreter that has the library (editable) and PySpark; `purpose` is one of `EXTRAS`.
     Idempotent; milliseconds when it is there."""
     python, _ = base_python()
     venv, spark, digest = main_venv(), spark_version(), _project_digest()
     # Once filled for tests, an environment serves `run` and `docs` as well; one for docs serves `run`.
     stamp = read_json(venv / STAMP) or {}
-    larger = {"": ("docs", "test"), "docs": ("test",)}.get(extras, ())
-    if stamp in [{"base": _base_stamp(venv, python), "content": [each, spark, digest]} for each in larger]:
+    larger = {"run": ("docs", "test"), "docs": ("test",)}.get(purpose, ())
+    if stamp in [{"base": _base_stamp(venv, python), "content": [EXTRAS[each], spark, digest]} for each in larger]:
         return venv_python(venv)
-    project = f"{ROOT}[{extras}]" if extras else str(ROOT)
-    return _fill(
-        venv, python, [extras, spark, digest], lambda place: _install(place, [f"pyspark=={spark}", "-e", project])
-    )
+    extras = EXTRAS[purpose]
+    packages = [f"pyspark=={spark}", "-e", f"{ROOT}[{extras}]"]
+    return _fill(venv, python, [extras, spark, digest], lambda place: _install(place, packages))
 
 
 def ensure_pypaimon() -> Path:
@@ -199,3 +203,10 @@ def ensure_pypaimon() -> Path:
         python, version = _asked(older)
     venv = checkout_cache() / f"venv-{version[0]}.{version[1]}-pypaimon"
     return _fill(venv, python, PYPAIMON, lambda place: _install(place, PYPAIMON, "--only-binary", "pyarrow"))
+
+
+def ensure_airflow() -> Path:
+    """The interpreter that has Airflow, in an environment of its own: 130 packages, made when a test asks for it."""
+    python, version = base_python()
+    venv = checkout_cache() / f"venv-{version[0]}.{version[1]}-airflow"
+    return _fill(venv, python, AIRFLOW, lambda place: _install(place, AIRFLOW))

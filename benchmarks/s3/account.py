@@ -27,9 +27,10 @@ _PRICES = {**dict.fromkeys(DEAR, 5.00), "GET": 0.40, "HEAD": 0.40, "DELETE": 0.0
 
 @dataclass(frozen=True)
 class Batch:
-    """One trigger of a query: from when to when it lasted, what it asked of the store, and when Spark's jobs ran.
+    """One trigger of a query: from when to when it lasted, what it asked of the store, and when Spark computed.
 
-    number: the batch's id. took: Spark's durationMs. A run's first batch begins with the query's start.
+    number: the batch's id. took: Spark's durationMs. A run's first batch begins with the query's start. jobs: Spark's,
+    each with its plan where it is known when that began.
     """
 
     number: int

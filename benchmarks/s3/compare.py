@@ -24,6 +24,7 @@ from benchmarks.s3.account import (
     union_ms,
 )
 from benchmarks.s3.ground import Ground, in_its_way
+from benchmarks.s3.marked import trips
 from benchmarks.s3.sinks import ASYNC, ICEBERG, OURS, RIVALS
 from benchmarks.stores import NO_SERVER
 from benchmarks.ways import NOOP
@@ -119,7 +120,7 @@ def _trips(batch: Batch) -> int:
 
 
 def _trips_in_its_way(batch: Batch) -> int:
-    return round_trips(spans(in_its_way(batch)))
+    return trips(in_its_way(batch))
 
 
 def _waiting(batch: Batch) -> float:
@@ -161,9 +162,11 @@ def _counts(names: list[str], seen: _Seen, sizes: data.Sizes) -> Table:
         f"{len(seen.of(seen.steady, OURS, delays))} batches of each sink, from the second of a run on, with "
         f"answers held back by {' and '.join(map(str, delays))} ms. Requests are laid to the trigger in which they "
         "begin. Round trips: the longest chain of requests of which each begins after the one before has ended. In its "
-        "way: the same without requests that lie within a job of Spark (the peers' writing of rows among them) and "
-        f"those of other threads of ours than the batch's. The price of a million batches is by {_PRICE_LIST}, of the "
-        "mean batch, without storage. Source and checkpoint lie on a local disk."
+        "way: those that the batch waits for. Left out are requests that lie within a job of Spark (the peers' writing "
+        "of rows among them), of which our batches go on from when they have asked Spark for their rows, and requests "
+        "of other threads of ours than the batch's. Ours are counted by what each of them waited for, as the client "
+        "numbers them, those of the others by their times, one after another. The price of a million batches is by "
+        f"{_PRICE_LIST}, of the mean batch, without storage. Source and checkpoint lie on a local disk."
     )
     return Table(f"A micro-batch of {sizes.batch_rows:,} rows x 8 columns on S3: what it asks", head, rows, note)
 

@@ -2,24 +2,22 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from threading import current_thread, local
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import streamsink
 from benchmarks.s3.account import Batch, Interval, beside
+from benchmarks.s3.marked import marked, thread_of
 from benchmarks.s3.sinks import ASYNC, OURS, PREFIX, Start, sinks
 from streamsink.storage.hold import BEAT_THREAD
 from tests.services.s3 import S3Server
 from tests.services.s3_proxy import S3ProxyProcess
 from tests.services.s3_requests import Request
 
-_MARK = "bench-thread/"
 # Begins of the names of our threads that no batch waits for.
 _OTHER_THREADS = ("streamsink-publisher", BEAT_THREAD, "streamsink-ended")
 
@@ -40,7 +38,7 @@ class Ground:
         options = {**server.options, "s3.endpoint": self._proxy.endpoint}
         self.sinks: dict[str, Start] = sinks(spark, server.bucket, options, folder)
         self._folder = folder
-        servers.enter_context(threads_named())
+        self._asked = servers.enter_context(marked())
 
     def run(self, sink: str, name: str, stream: DataFrame, delay_ms: float, alone: bool = False) -> list[Batch]:
         """Let the sink write what is there of the stream into the table of this name, and go on from its checkpoint.
@@ -49,12 +47,13 @@ class Ground:
         only, and all requests of the run are its own, those behind its trigger among them."""
         self._proxy.delay_ms = delay_ms
         self._proxy.take()
+        self._asked.clear()
         begun = time.time()
         writer = self.sinks[sink](stream, name).option("checkpointLocation", str(self._folder / "checkpoints" / name))
         query = _ended(writer.trigger(availableNow=True).start, is_ours=sink in (OURS, ASYNC))
         progress = [p for p in query.recentProgress if "addBatch" in p["durationMs"]]
         requests = [request for request in self._proxy.take() if _is_of(request, name)]
-        jobs = list(_jobs(self._spark, begun))
+        jobs = with_plans(_jobs(self._spark, begun), self._asked)
         batches = []
         for one in progress:
             span = trigger(one["timestamp"], one["durationMs"]["triggerExecution"])
@@ -81,13 +80,18 @@ def trigger(timestamp: str, ms: int) -> Interval:
     return begun, begun + ms / 1000
 
 
-def thread_of(request: Request) -> str:
-    """The name of our thread that made it, or that had it made by a pool; '' for requests of others."""
-    return request.headers.get("user-agent", "").partition(_MARK)[2].replace("~", " ")
+def with_plans(jobs: Iterable[Interval], asked: Iterable[float]) -> list[Interval]:
+    """Each job from when its rows were asked for, where that is known (``marked``): Spark plans it then, and our thread
+    goes on. What others ask before their jobs they wait for."""
+    found: list[Interval] = []
+    for begin, end in sorted(jobs):
+        free_from = found[-1][1] if found else float("-inf")
+        found.append((max((at for at in asked if free_from <= at <= begin), default=begin), end))
+    return found
 
 
 def in_its_way(batch: Batch) -> list[Request]:
-    """The requests that the batch waits for: neither beside Spark's job nor of a thread of ours that is not its own."""
+    """The requests that the batch waits for: neither beside what Spark computes nor of another thread of ours."""
     return [
         request
         for request in batch.requests
@@ -113,40 +117,3 @@ def _jobs(spark: SparkSession, since_s: float) -> Iterator[Interval]:
         if ended < since_s:
             return
         yield begun, ended
-
-
-@contextlib.contextmanager
-def threads_named() -> Iterator[None]:
-    """Requests of this process say in their User-Agent which thread wanted them, which the signature does not cover.
-
-    What a thread has done by a pool is the thread's own."""
-    from botocore.httpsession import URLLib3Session
-
-    send, submit, wanted = URLLib3Session.send, ThreadPoolExecutor.submit, local()
-
-    def named() -> str:
-        return getattr(wanted, "by", "") or current_thread().name
-
-    def sent(self, request):
-        agent = request.headers.get("User-Agent", "")
-        agent = agent.decode() if isinstance(agent, bytes) else agent
-        request.headers["User-Agent"] = f"{agent} {_MARK}{named().replace(' ', '~')}"
-        return send(self, request)
-
-    def submitted(self, function, /, *given, **named_arguments):
-        by = named()
-
-        def run(*given, **named_arguments):
-            wanted.by = by
-            try:
-                return function(*given, **named_arguments)
-            finally:
-                wanted.by = ""
-
-        return submit(self, run, *given, **named_arguments)
-
-    URLLib3Session.send, ThreadPoolExecutor.submit = sent, submitted
-    try:
-        yield
-    finally:
-        URLLib3Session.send, ThreadPoolExecutor.submit = send, submit

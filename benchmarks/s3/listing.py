@@ -6,7 +6,8 @@ from pathlib import Path
 from benchmarks import data
 from benchmarks.report import Table
 from benchmarks.s3.account import Batch, beside, by_kind, round_trips, spans
-from benchmarks.s3.ground import Ground, thread_of
+from benchmarks.s3.ground import Ground, in_its_way
+from benchmarks.s3.marked import thread_of, trip_of, trips
 from benchmarks.s3.sinks import ASYNC, OURS, PREFIX
 
 _DELAY_MS, _BATCHES = 20, 4
@@ -39,6 +40,7 @@ def _listed(batch: Batch, what: str, root: str) -> Table:
             "if-none-match" if "if-none-match" in request.headers else "",
             f"{request.up_bytes:,}",
             f"{request.down_bytes:,}",
+            f"{trip_of(request) or ''}",
             thread_of(request),
             "beside" if beside(request, batch.jobs) else "",
         ]
@@ -49,7 +51,20 @@ def _listed(batch: Batch, what: str, root: str) -> Table:
     took = ", ".join(f"{name} {ms}" for name, ms in batch.took.items())
     note = (
         f"Trigger: ms {(batch.span[1] - begun) * 1000:.0f} ({took}). Spark's jobs: ms {jobs}. {kinds}. "
-        f"Round trips {round_trips(spans(batch.requests))}."
+        f"Round trips {round_trips(spans(batch.requests))}, in its way {trips(in_its_way(batch))}."
     )
-    head = ("#", "begin ms", "end ms", "kind", "key", "status", "", "B up", "B down", "wanted by", "Spark's job")
+    head = (
+        "#",
+        "begin ms",
+        "end ms",
+        "kind",
+        "key",
+        "status",
+        "",
+        "B up",
+        "B down",
+        "trip",
+        "wanted by",
+        "Spark's job",
+    )
     return Table(f"{what}: batch {batch.number}, each answer held back by {_DELAY_MS} ms", head, rows, note)

@@ -93,6 +93,7 @@ def _parser(description: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--kills", type=_positive, default=len(chaos.STEPS), help=f"of --chaos, up to {len(chaos.STEPS)}"
     )
+    parser.add_argument("--metrics", metavar="HOST:PORT", help="serve metrics for Prometheus while it runs")
     return parser
 
 

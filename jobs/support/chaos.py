@@ -61,7 +61,7 @@ def run(args: argparse.Namespace, places: Places, steps=STEPS, more: tuple[str, 
 def _life(args: argparse.Namespace, fault: str, more: tuple[str, ...]) -> int:
     """One life of the driver: this job again, without --chaos. Its output goes to ours."""
     command = [sys.executable, sys.argv[0], "--warehouse", args.warehouse, "--rows-per-batch", str(args.rows_per_batch)]
-    command += more
+    command += [*more, *(("--metrics", args.metrics) if args.metrics else ())]
     if args.brokers:
         command += ["--brokers", args.brokers, "--topic", args.topic, "--until-caught-up"]
     else:

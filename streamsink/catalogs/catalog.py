@@ -58,11 +58,14 @@ class Catalog(ABC):
         """What the catalog has under this name; None when there is nothing, or no such database."""
 
     @abstractmethod
-    def put(self, named: Named, schema: TableSchema, *, dry_run: bool = False) -> str:
+    def put(
+        self, named: Named, schema: TableSchema, *, dry_run: bool = False, moved_from: str = "", may_create: bool = True
+    ) -> str:
         """Let the catalog have the table with these columns: REGISTERED, UPDATED, or UNCHANGED when it has it already.
 
-        dry_run: change nothing, and say what would be done. Idempotent. An entry that is another table is left as
-        it is, and raises Misuse ``catalog.other-table``.
+        dry_run: change nothing, and say what would be done. moved_from: as of ``other_than``; the entry gets the
+        table's place. may_create: False leaves it at that where the catalog does not have the table. Idempotent. An
+        entry that is another table is left as it is, and raises Misuse ``catalog.other-table``.
         """
 
     def check_new(self, named: Named, schema: TableSchema) -> None:
@@ -74,13 +77,23 @@ def as_location(root: str) -> str:
     return root if "://" in root else f"file:{root}"
 
 
-def other_than(named: Named, entry: Entry) -> str:
-    """What another table the entry is, in words; '' when it is this table."""
+def other_than(named: Named, entry: Entry, moved_from: str = "") -> str:
+    """What another table the entry is, in words; '' when it is this table.
+
+    moved_from: a location where an entry is this table as well, because the table was there; '' for none.
+    """
     if not entry.is_paimon:
         return f"{entry.what} at {entry.location}"
-    if _place(entry.location) != _place(named.location):
+    if not is_one_place(entry.location, named.location) and not (
+        moved_from and is_one_place(entry.location, moved_from)
+    ):
         return f"a Paimon table at {entry.location}"
     return ""
+
+
+def is_one_place(location: str, other: str) -> bool:
+    """Whether the two locations are one, however they are spelled."""
+    return _place(location) == _place(other)
 
 
 def _place(location: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from streamsink.catalogs import hive_table
-from streamsink.catalogs.catalog import REGISTERED, UNCHANGED, UPDATED, Catalog, Entry, Named, other_than
+from streamsink.catalogs.catalog import REGISTERED, UNCHANGED, UPDATED, Catalog, Entry, Named, is_one_place, other_than
 from streamsink.clock import Clock
 from streamsink.errors import Misuse, Retryable
 from streamsink.format.schema import TableSchema
@@ -49,8 +49,13 @@ class HiveCatalog(Catalog):
         found = self._asking(named, lambda ask: self._table(ask, named))
         return None if found is None else self._entry(found)
 
-    def put(self, named: Named, schema: TableSchema, *, dry_run: bool = False) -> str:
-        return self._asking(named, lambda ask: self._put(ask, named, schema, dry_run))
+    def put(
+        self, named: Named, schema: TableSchema, *, dry_run: bool = False, moved_from: str = "", may_create: bool = True
+    ) -> str:
+        def do(ask: Ask) -> str:
+            return self._put(ask, named, schema, dry_run=dry_run, moved_from=moved_from, may_create=may_create)
+
+        return self._asking(named, do)
 
     def check_new(self, named: Named, schema: TableSchema) -> None:
         hive_table.check_columns(named.root, schema)
@@ -60,11 +65,15 @@ class HiveCatalog(Catalog):
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _put(self, ask: Ask, named: Named, schema: TableSchema, dry_run: bool) -> str:
+    def _put(
+        self, ask: Ask, named: Named, schema: TableSchema, *, dry_run: bool, moved_from: str, may_create: bool
+    ) -> str:
         for _ in range(_ATTEMPTS):
             found = self._table(ask, named)
             if found is not None:
-                return self._update(ask, found, named, schema, dry_run=dry_run)
+                return self._update(ask, found, named, schema, dry_run=dry_run, moved_from=moved_from)
+            if not may_create:
+                return UNCHANGED
             if dry_run:
                 return REGISTERED
             with suppress(self._types.AlreadyExistsException):  # another program was first: what has it made?
@@ -75,8 +84,11 @@ class HiveCatalog(Catalog):
             f"{named.root}: {self.where} says that {named} is there, and that it is not", kind="catalog.unavailable"
         )
 
-    def _update(self, ask: Ask, found: Any, named: Named, schema: TableSchema, *, dry_run: bool) -> str:
-        other = other_than(named, self._entry(found))
+    def _update(
+        self, ask: Ask, found: Any, named: Named, schema: TableSchema, *, dry_run: bool, moved_from: str
+    ) -> str:
+        entry = self._entry(found)
+        other = other_than(named, entry, moved_from)
         if other:
             raise Misuse(f"{named.root}: {self.where} has {other} under the name {named}", kind="catalog.other-table")
         columns = hive_table.columns_of(schema)
@@ -84,8 +96,11 @@ class HiveCatalog(Catalog):
         # Whether a drop deletes the files stays as it is there.
         wanted = {name: value for name, value in wanted.items() if name != "EXTERNAL"}
         parameters: Mapping[str, str] = found.parameters or {}
+        is_here = is_one_place(entry.location, named.location)
+        if not is_here and hive_table.LOCATION_PARAMETER in parameters:
+            wanted[hive_table.LOCATION_PARAMETER] = named.location  # it counts before the other place
         there = hive_table.as_stored((each.name, each.type, each.comment) for each in found.sd.cols or ())
-        if there == hive_table.as_stored(columns) and wanted.items() <= parameters.items():
+        if is_here and there == hive_table.as_stored(columns) and wanted.items() <= parameters.items():
             return UNCHANGED
         if dry_run:
             return UPDATED

@@ -8,12 +8,13 @@ fails is told by an event, and tried again with a later publishing.
 import threading
 from collections.abc import Callable
 
-from streamsink.catalogs.catalog import UNCHANGED, Catalog, Named, other_than
+from streamsink.catalogs.catalog import UNCHANGED, Catalog, Entry, Named, other_than
 from streamsink.catalogs.properties import CatalogProperties
 from streamsink.clock import Clock
 from streamsink.errors import Misuse, Retryable, StreamsinkError
 from streamsink.events import Event, TableNotRegistered, TableRegistered
 from streamsink.format.schema import TableSchema
+from streamsink.shell import command
 
 # A catalog that has failed is asked again with the first publishing after so long.
 RETRY_MS = 60_000
@@ -42,18 +43,16 @@ class Registration:
         self.retries = False  # whether the last failure passes by itself
         self._why, self.failures = "", 0  # of the last failure, and how many there were in a row
 
-    def look(self) -> bool:
-        """Whether the catalog has the table. Raises Misuse ``catalog.other-table``; Retryable without an answer."""
+    def look(self, moved_from: str = "") -> bool:
+        """Whether the catalog has the table. moved_from: as of ``other_than``.
+
+        Raises Misuse ``catalog.other-table``; Retryable without an answer.
+        """
         named, where = self._named, self._catalog.where
         found = self._catalog.entry(named)
-        other = other_than(named, found) if found else ""
-        if other:
-            raise Misuse(
-                f"{named.root}: {where} has {other} under the name {named}, expected this table, or none. Nothing was "
-                "written. Name the table otherwise, with database and table in the option 'catalog', or rename or "
-                "drop what is there",
-                kind="catalog.other-table",
-            )
+        other = other_than(named, found, moved_from) if found else ""
+        if found and other:
+            raise _other_table(named, f"{where} has {other}", found)
         return found is not None
 
     def check_new(self, schema: TableSchema) -> None:
@@ -73,7 +72,8 @@ class Registration:
         with self._lock:
             self._tried = schema.id
             try:
-                change = self._catalog.put(self._named, schema)
+                # What the catalog had in this start, and has no more, was dropped there, and somebody meant it.
+                change = self._catalog.put(self._named, schema, may_create=self._done == _NEVER)
             except StreamsinkError as failed:
                 self._failed(failed)
                 return False
@@ -101,6 +101,26 @@ class Registration:
 
     def _told(self) -> dict[str, object]:
         return {"path": self._named.root, "catalog": self._catalog.where, "name": str(self._named)}
+
+
+def _other_table(named: Named, what: str, found: Entry) -> Misuse:
+    """The error for an entry that is another table. what: what is there."""
+    if found.is_paimon:  # this table may be meant, and a drop would delete its files
+        typed = command("register", named.root, "--catalog", "NAME=VALUE", "--moved-from", found.location, "--yes")
+        return Misuse(
+            f"{named.root}: {what} under the name {named}, expected this table, or none. Nothing was written. If it is "
+            "this table, which was moved, or has its place in other words there, let the entry have this place: "
+            f"streamsink.maintenance.repair({named.root!r}, catalog=..., moved_from={found.location!r}) {typed}. Else "
+            "name the table otherwise, with database and table in the option 'catalog'. Drop nothing there to get the "
+            "name: dropping a managed table deletes its files",
+            kind="catalog.other-table",
+        )
+    return Misuse(
+        f"{named.root}: {what} under the name {named}, expected this table, or none. Nothing was written. Name the "
+        "table otherwise, with database and table in the option 'catalog'; or rename what is there; or drop it, if "
+        "nobody needs it: dropping a managed table deletes its files",
+        kind="catalog.other-table",
+    )
 
 
 def unanswered(failed: Retryable) -> Retryable:

@@ -10,7 +10,7 @@ import json
 from typing import Any
 from urllib.parse import quote_plus, urlsplit
 
-from streamsink.catalogs.catalog import REGISTERED, UNCHANGED, Catalog, Entry, Named, other_than
+from streamsink.catalogs.catalog import REGISTERED, UNCHANGED, UPDATED, Catalog, Entry, Named, other_than
 from streamsink.errors import Misuse, Retryable
 from streamsink.format.schema import TableSchema
 
@@ -37,14 +37,21 @@ class RestCatalog(Catalog):
         found = self._table(named, self._databases(named))
         return None if found is None else _entry(found)
 
-    def put(self, named: Named, schema: TableSchema, *, dry_run: bool = False) -> str:
-        databases = self._databases(named)
+    def put(
+        self, named: Named, schema: TableSchema, *, dry_run: bool = False, moved_from: str = "", may_create: bool = True
+    ) -> str:
+        databases, change = self._databases(named), REGISTERED
         for _ in range(_ATTEMPTS):
             found = self._table(named, databases)
-            if found is not None:
+            if found is not None and not _is_moved(found, named, moved_from):
                 return self._check_same(found, named, schema)
+            if found is None and not may_create:
+                return UNCHANGED
+            change = UPDATED if found is not None else change
             if dry_run:
-                return REGISTERED
+                return change
+            if found is not None:  # the catalog takes no other place of a table; files of an external one stay
+                self._drop(named, databases)
             self._have_database(named, databases)
             wanted = json.loads(schema.to_json())
             options = {**wanted["options"], "path": named.location}
@@ -56,7 +63,7 @@ class RestCatalog(Catalog):
             status, said = self._ask(named, "POST", f"{databases}/{quote_plus(named.database)}/tables", body)
             if status != _THERE:  # another program was first: what has it made?
                 self._check(named, status, said)
-                return REGISTERED
+                return change
         raise Retryable(
             f"{named.root}: {self.where} says that {named} is there, and that it is not", kind="catalog.unavailable"
         )
@@ -79,6 +86,12 @@ class RestCatalog(Catalog):
                 kind="catalog.refused",
             )
         return UNCHANGED
+
+    def _drop(self, named: Named, databases: str) -> None:
+        path = f"{databases}/{quote_plus(named.database)}/tables/{quote_plus(named.table)}"
+        status, said = self._ask(named, "DELETE", path)
+        if status != _GONE:
+            self._check(named, status, said)
 
     def _have_database(self, named: Named, databases: str) -> None:
         status, said = self._ask(named, "GET", f"{databases}/{quote_plus(named.database)}")
@@ -160,6 +173,12 @@ def _entry(found: _Found) -> Entry:
     if not found.get("isExternal"):
         return Entry(False, "a table whose snapshots the catalog itself commits (it is not external)", location)
     return Entry(True, "a Paimon table", location)
+
+
+def _is_moved(found: _Found, named: Named, moved_from: str) -> bool:
+    """Whether it is an external table at the place where this one was."""
+    entry = _entry(found)
+    return entry.is_paimon and bool(other_than(named, entry)) and not other_than(named, entry, moved_from)
 
 
 def _columns(schema: Any) -> Any:

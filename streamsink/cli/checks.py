@@ -4,7 +4,7 @@ import dataclasses
 
 import click
 
-from streamsink.cli.frame import At, command, of_path, of_sink, progress, sink_named, watched
+from streamsink.cli.frame import At, command, of_application, of_path, of_sink, progress, query_of, sink_named, watched
 from streamsink.cli.output import FINDINGS, RIGHT, Answer, Rows
 
 
@@ -18,18 +18,25 @@ from streamsink.cli.output import FINDINGS, RIGHT, Answer, Rows
 )
 @of_path()
 @of_sink
+@of_application(required=False)
 @click.option("--contents", is_flag=True, help="Read each data file as well.")
 @watched
-def verify(at: At, sink: str | None, contents: bool) -> Answer:
+def verify(at: At, sink: str | None, application: str | None, contents: bool) -> Answer:
     """Look whether the table at PATH is whole: snapshots, manifests, files, counts, and the journals of its queries.
 
-    JSON: {table, ok, snapshots, files, rows, findings: [{severity, kind, message}]}.
+    Of a sink it looks at the journal of one query, which --application names where several have one there. JSON:
+    {table, ok, snapshots, files, rows, findings: [{severity, kind, message}]}.
     """
     import streamsink
     from streamsink.commands.verify import verify as of_table
 
     if sink is not None:
-        report = streamsink.verify(sink_named(sink), at.store_options, contents)
+        of = sink_named(sink)
+        _, query = query_of(at, of, application)
+        named = {} if query is None else {"application": query}
+        report = streamsink.verify(of, at.store_options, contents, **named)
+    elif application is not None:
+        raise click.UsageError("--application goes with --sink: of a table the journals of all its queries are checked")
     else:
         report = of_table(at.store.open(), at.root, contents, _told)
     said = {
@@ -55,7 +62,7 @@ def _told(done: int, every: int) -> None:
     """,
     exits="1 when something is damaged, or a command is to be run",
 )
-@of_path()
+@of_path(journals=True)
 @click.option("--contents", is_flag=True, help="Read each data file as well.")
 @watched
 def doctor(at: At, contents: bool) -> Answer:

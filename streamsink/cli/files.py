@@ -4,11 +4,11 @@ import click
 
 from streamsink.cli.frame import At, command, confirmed, of_path, paths, proposed
 from streamsink.cli.output import Answer
-from streamsink.storage.stores import table_path
+from streamsink.storage.stores import journal_within
 
 
 @command("restore", "$ streamsink restore lake/shop.db/orders/schema/schema-0 --from backup/orders/schema/schema-0")
-@of_path()
+@of_path(journals=True)
 @click.option("--from", "copy", required=True, shell_complete=paths, metavar="COPY", help="Path of the copy of it.")
 @confirmed
 def restore(at: At, copy: str, yes: bool) -> Answer:
@@ -21,7 +21,8 @@ def restore(at: At, copy: str, yes: bool) -> Answer:
     """
     from streamsink.operations.restoring import restore as of_file
 
-    source = At(table_path(copy), at.store_options)
+    from_place, from_root = journal_within(copy)
+    source = At(from_root, at.store_options, place=from_place)
     done = of_file(at.store.open(), at.root, source.store.open(), source.root, dry_run=not yes)
     names = [f"    {path}" for path in (*done.missing, *done.damaged)]
     said = {

@@ -19,7 +19,7 @@ from streamsink.clock import Clock
 from streamsink.options import SinkOptions
 from streamsink.options.option import names_of
 from streamsink.protocol.sink import Sink
-from streamsink.storage.stores import Store, journal_place, table_path
+from streamsink.storage.stores import Store, journal_place, journal_within, table_path
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 # Options of a query that commands have as arguments of their own.
@@ -77,17 +77,18 @@ class At:
     """The place that a command was given.
 
     root: as the library spells it. store_options: settings of its store. typed: how they were given, for a command that
-    is to be typed; without what may be a secret.
+    is to be typed; without what may be a secret. place: the database that it lies in; '' for none.
     """
 
     root: str
     store_options: Mapping[str, str]
     typed: str = ""
+    place: str = ""
 
     @property
     def store(self) -> Store:
         """The store, not opened yet."""
-        return Store(self.root, self.store_options)
+        return Store(self.place or self.root, self.store_options)
 
     def options(self, given: tuple[str, ...] = (), **settings: Any) -> SinkOptions:
         """The options of a query, from NAME=VALUE and keywords.
@@ -105,15 +106,19 @@ class At:
 def of_path(name: str = "PATH", *, journals: bool = False) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
     """Give a command the argument with a path and the options of its store; its function gets them as ``at``.
 
-    journals: the path may also be that of a database that holds journals.
+    journals: the path may also be that of a database that holds journals, or lie in one. Where a sink is given, which
+    says itself where it is, the path is not looked at: messages give that of the sink, which may be no path.
     """
 
     def declare(function: Callable[..., Answer]) -> Callable[..., Answer]:
         @functools.wraps(function)
         def run(*, path: str, store_options: tuple[str, ...], store_options_file: str | None, **given: Any) -> Answer:
-            root = journal_place(path) if journals else table_path(path)
-            settings = _settings(store_options, store_options_file)
-            return function(at=At(root, settings, _typed(store_options, store_options_file)), **given)
+            if given.get("sink") is not None:
+                place, root = "", path
+            else:
+                place, root = journal_within(path) if journals else ("", table_path(path))
+            settings = settings_of(store_options, store_options_file, "--store-option", "--store-options")
+            return function(at=At(root, settings, _typed(store_options, store_options_file), place), **given)
 
         run = click.option(
             "--store-option",
@@ -211,6 +216,23 @@ def sink_named(name: str) -> Sink:
     return sink
 
 
+def query_of(at: At, sink: Sink, application: str | None) -> tuple[At, str | None]:
+    """(the place of the sink's journals, the query that is meant there); None where nobody has written there.
+
+    application: as it was given. Raises click's usage error where it was not, and several queries have journals there:
+    one may write to another destination.
+    """
+    from streamsink.operations.journals import applications_of
+
+    place = At(journal_place(sink.journal) if sink.journal else sink.path, at.store_options)
+    if application is not None:
+        return place, application
+    names = applications_of(place.store.open(), place.root)
+    if len(names) > 1:
+        raise click.UsageError(f"the journals of {', '.join(names)} are in {place.root}: give --application")
+    return place, names[0] if names else None
+
+
 def proposed(answer: Answer, yes: bool, *, would: bool) -> Answer:
     """The answer of a command with ``--yes``: what was done, or what would be. would: there is something to do."""
     if yes:
@@ -226,19 +248,22 @@ def confirmed(function: _Command) -> _Command:
     )(function)
 
 
-def _settings(given: tuple[str, ...], file: str | None) -> dict[str, str]:
-    """The settings of the store, those of the command line above those of the file. Raises click's usage errors."""
+def settings_of(given: tuple[str, ...], file: str | None, option: str, of_file: str) -> dict[str, str]:
+    """Settings, those of the command line above those of a file of JSON. Raises click's usage errors.
+
+    given, file: what the options of these two names, ``option`` and ``of_file``, were given.
+    """
     found: dict[str, str] = {}
     if file is not None:
         with open(file, encoding="utf-8") as stream:
             try:
                 said = json.load(stream)
             except ValueError as broken:
-                raise click.BadParameter(f"{file} is no JSON: {broken}", param_hint="--store-options") from broken
+                raise click.BadParameter(f"{file} is no JSON: {broken}", param_hint=of_file) from broken
         if not isinstance(said, Mapping):
-            raise click.BadParameter(f"{file} is no JSON object", param_hint="--store-options")
+            raise click.BadParameter(f"{file} is no JSON object", param_hint=of_file)
         found |= {str(name): str(value) for name, value in said.items()}
-    return found | pairs(given, "--store-option")
+    return found | pairs(given, option)
 
 
 def _typed(given: tuple[str, ...], file: str | None) -> str:

@@ -10,6 +10,7 @@ from streamsink.cli.output import FINDINGS, RIGHT, Answer, Rows
 from streamsink.storage.stores import table_path
 
 if TYPE_CHECKING:
+    from streamsink.operations.letters.replay import Replay
     from streamsink.operations.letters.selection import Chosen, Letter
 
 _CHOICES = (
@@ -114,6 +115,12 @@ def count_letters(at: At, target: str | None, source: str | None, reason: str | 
     help="An earlier replay whose journal is gone for good. What it has written is not known then: choose other "
     "letters with --reason or --from.",
 )
+@click.option(
+    "--earlier-tables",
+    is_flag=True,
+    help="Also letters that may be of an earlier table of this name, which was dropped, or of the table before it was "
+    "restored. Look first whether rows came again.",
+)
 @of_query
 @confirmed
 def replay_letters(
@@ -126,6 +133,7 @@ def replay_letters(
     columns: str | None,
     application: str | None,
     without_journal: tuple[str, ...],
+    earlier_tables: bool,
     given: tuple[str, ...],
     yes: bool,
 ) -> Answer:
@@ -149,18 +157,15 @@ def replay_letters(
     options, chosen = At(root, at.store_options).options(given, application=name), _chosen(target, source, reason)
     taken = columns if columns in (None, EXISTING) else [name.strip() for name in columns.split(",")]
     done = (replay if yes else look)(
-        at.store.open(), root, at.root, chosen, options, columns=taken, without_journals=without_journal
+        at.store.open(),
+        root,
+        at.root,
+        chosen,
+        options,
+        columns=taken,
+        without_journals=without_journal,
+        earlier_tables=earlier_tables,
     )
-    document = {
-        "path": at.root,
-        "table": done.table,
-        "application": done.application,
-        "run": done.run,
-        "replayed": done.replayed,
-        "before": done.before,
-        "unfit": [{**_said(letter), "why": why} for letter, why in done.unfit],
-        "taken_out": list(done.taken_out),
-    }
     what = f"{done.replayed:,} rows {'were' if yes else 'would be'} written"
     lines: list[str | Rows] = [f"{done.table}: {what}; {done.before:,} letters were replayed before"]
     if done.taken_out:
@@ -174,8 +179,21 @@ def replay_letters(
         lines.append(
             Rows("These still do not fit:", ("letters", "why"), [[n, why] for why, n in reasons.most_common()])
         )
-    answer = Answer(document, lines, FINDINGS if done.unfit else RIGHT)
+    answer = Answer(_document(at, done), lines, FINDINGS if done.unfit else RIGHT)
     return proposed(answer, yes, would=done.replayed > 0)
+
+
+def _document(at: At, done: "Replay") -> dict[str, Any]:
+    return {
+        "path": at.root,
+        "table": done.table,
+        "application": done.application,
+        "run": done.run,
+        "replayed": done.replayed,
+        "before": done.before,
+        "unfit": [{**_said(letter), "why": why} for letter, why in done.unfit],
+        "taken_out": list(done.taken_out),
+    }
 
 
 def _said(letter: "Letter") -> dict[str, Any]:

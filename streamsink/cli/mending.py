@@ -16,6 +16,7 @@ from streamsink.cli.frame import (
     of_sink,
     progress,
     proposed,
+    query_of,
     sink_named,
 )
 from streamsink.cli.output import FINDINGS, REFUSED, RIGHT, Answer, Rows
@@ -23,8 +24,10 @@ from streamsink.cli.output import FINDINGS, REFUSED, RIGHT, Answer, Rows
 if TYPE_CHECKING:
     from streamsink.events import Event
     from streamsink.operations.journals import JournalLook
+    from streamsink.operations.recover import Recovered
     from streamsink.operations.words import Meaning
     from streamsink.options import SinkOptions
+    from streamsink.protocol.sink import Sink
 
 
 @command(
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     """,
     exits="3 where a start of the query would stop with an error, which says what to do",
 )
-@of_path()
+@of_path(journals=True)
 @of_application(required=False)
 @of_query
 @of_sink
@@ -90,11 +93,15 @@ def _recovered(at: At, queries: "Sequence[SinkOptions]") -> Answer:
     for options in queries:
         with told_of(at.root, "recover"):
             done.append(of_tables(at.store.open(), at.root, options, _heard))
+    return _said_of(at.root, done)
+
+
+def _said_of(path: str, done: "Sequence[Recovered]") -> Answer:
     said = [
         {"application": each.application, "checkpoints": list(each.checkpoints), "orphans": list(each.orphans)}
         for each in done
     ]
-    return Answer({"path": at.root, "recovered": said}, [str(each) for each in done] or ["Nothing is pending."])
+    return Answer({"path": path, "recovered": said}, [str(each) for each in done] or ["Nothing is pending."])
 
 
 def _heard(event: "Event") -> None:
@@ -102,10 +109,11 @@ def _heard(event: "Event") -> None:
     progress(f"{type(event).__name__}{'' if checkpoint_id is None else f' {checkpoint_id}'}")
 
 
-def _given_up(at: At, queries: "Sequence[SinkOptions]") -> Answer:
+def _given_up(at: At, queries: "Sequence[SinkOptions]", sink: "Sink | None" = None) -> Answer:
     import streamsink
 
-    done = [(options.application, streamsink.give_up(at.root, options=options)) for options in queries]
+    of = at.root if sink is None else sink
+    done = [(options.application, streamsink.give_up(of, options=options)) for options in queries]
     said = [
         {
             "application": name,
@@ -116,28 +124,26 @@ def _given_up(at: At, queries: "Sequence[SinkOptions]") -> Answer:
         }
         for name, each in done
     ]
-    return Answer({"path": at.root, "given_up": said}, [each.text for _, each in done])
+    return Answer({"path": at.root if sink is None else sink.path, "given_up": said}, [each.text for _, each in done])
 
 
 def _recover_sink(
     at: At, application: str | None, given: tuple[str, ...], name: str, *, give_up: bool, yes: bool
 ) -> Answer:
-    import streamsink
     from streamsink.operations.journals import look_at_journals
     from streamsink.operations.recover import recover_sink
-    from streamsink.storage.stores import Store, journal_place
+    from streamsink.storage.store_failures import told_of
 
     sink = sink_named(name)
-    place = At(journal_place(sink.journal) if sink.journal else sink.path, at.store_options)
+    place, query = query_of(at, sink, application)
+    looks = look_at_journals(place.store.open(), place.root, query)  # raises for a name that nobody has written under
     if not yes:
-        return _preview(place, look_at_journals(place.store.open(), place.root, application), give_up)
-    options = place.options(given, **({} if application is None else {"application": application}))
+        return _preview(place, looks, give_up)
+    options = [place.options(given, application=look.application) for look in looks]
     if give_up:
-        done = streamsink.give_up(sink, options=options)
-        return Answer({"path": sink.path, "given_up": [{"application": application, **vars(done)}]}, [done.text])
-    restored = recover_sink(Store(place.root, at.store_options).open(), sink, options, _heard)
-    said = {"application": restored.application, "checkpoints": list(restored.checkpoints)}
-    return Answer({"path": sink.path, "recovered": [{**said, "orphans": list(restored.orphans)}]}, [str(restored)])
+        return _given_up(place, options, sink)
+    with told_of(sink.path, "recover"):
+        return _said_of(sink.path, [recover_sink(place.store.open(), sink, each, _heard) for each in options])
 
 
 @command(
@@ -148,7 +154,7 @@ def _recover_sink(
     """,
     exits="1 for a WORD that is not known here",
 )
-@of_path()
+@of_path(journals=True)
 @click.argument("word", required=False)
 @of_application(required=False)
 def accept(at: At, word: str | None, application: str | None) -> Answer:

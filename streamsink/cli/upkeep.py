@@ -1,10 +1,21 @@
-"""Commands for what the care of a table reads: its options, and the readers that keep snapshots."""
+"""Commands for what others read of a table: its options, the readers that keep snapshots, its entry in a catalog."""
 
 import importlib
 
 import click
 
-from streamsink.cli.frame import SETTINGS, At, command, confirmed, of_path, of_query, pairs, proposed, watched
+from streamsink.cli.frame import (
+    SETTINGS,
+    At,
+    command,
+    confirmed,
+    of_path,
+    of_query,
+    pairs,
+    proposed,
+    settings_of,
+    watched,
+)
 from streamsink.cli.output import Answer, Rows, age
 from streamsink.clock import Clock
 
@@ -112,3 +123,55 @@ def _gone(at: At, name: str, yes: bool, given: tuple[str, ...], *arguments: str 
 
 for _each in (list_consumers, clear_consumers, expire_consumers):
     consumer.add_command(_each)
+
+
+@command(
+    "register",
+    """
+    $ streamsink register lake/shop.db/orders --catalog metastore=hive --catalog uri=thrift://metastore:9083
+    $ streamsink register lake/shop.db/orders --catalog-file catalog.json --yes --json
+    $ streamsink register lake/shop.db/orders --catalog-file catalog.json --moved-from old/shop.db/orders
+    """,
+)
+@of_path()
+@click.option(
+    "--catalog",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Property of the catalog, as docs/CATALOGS.md lists it (metastore=..., uri=...). May be repeated.",
+)
+@click.option(
+    "--catalog-file",
+    type=click.Path(exists=True, dir_okay=False),
+    envvar="STREAMSINK_CATALOG",
+    metavar="FILE",
+    help="File with such properties as a JSON object; for a token, which does not belong on a command line. "
+    "[env: STREAMSINK_CATALOG]",
+)
+@click.option(
+    "--moved-from", metavar="LOCATION", help="Where the catalog has the table until now; it gets the place of PATH."
+)
+@of_query
+@confirmed
+def register(
+    *,
+    at: At,
+    catalog: tuple[str, ...],
+    catalog_file: str | None,
+    moved_from: str | None,
+    given: tuple[str, ...],
+    yes: bool,
+) -> Answer:
+    """Let a catalog have the table at PATH as it is, as Paimon's procedure sys.repair does. Its query may run.
+
+    JSON: {table, done, change}. 'change' is 'registered' for a table that the catalog did not have, 'updated' for one
+    that it had at another place, or with other columns or parameters, and '' where it has the table as it is.
+    """
+    from streamsink.maintenance import repair
+
+    properties = settings_of(catalog, catalog_file, "--catalog", "--catalog-file")
+    options = at.options(given, catalog=properties)
+    change = repair(at.root, moved_from=moved_from, dry_run=not yes, options=options)
+    text = f"{'is' if yes else 'would be'} {change} in the catalog" if change else "is in the catalog as it is"
+    answer = Answer({"table": at.root, "done": yes, "change": change}, [f"{at.root} {text}"])
+    return proposed(answer, yes, would=bool(change))

@@ -2,16 +2,18 @@
 
 from contextlib import ExitStack, suppress
 
+from streamsink import shell
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.journal.file_journal import JOURNAL_DIR
-from streamsink.journal.repair import RepairJournal
+from streamsink.journal.repair import RepairJournal, is_of_replay
+from streamsink.protocol.committable import AppState
 from streamsink.storage.file_io import FileIO
 from streamsink.table.branching.branches import TAG_PREFIX, check_name
 from streamsink.table.branching.targets import tags_of
 from streamsink.table.layout import Layout
 from streamsink.table.schemas import Schemas
-from streamsink.table.table import open_table
+from streamsink.table.table import Table, open_table
 
 # As ``streamsink.retire`` opens a journal: nothing is pruned by it.
 _RETAIN = 2
@@ -21,8 +23,8 @@ def delete_branch(file_io: FileIO, root: str, name: str, *, dry_run: bool = Fals
     """Delete the folder of a branch, and the tags of the table that were made to keep it. Returns what goes: paths.
 
     Data files that only the branch had stay, for the cleaning of orphans. What is pending in its journals is given up.
-    Idempotent until it is done; after a crash: call it again. Raises Misuse where there is nothing of such a branch,
-    and Fenced while a query writes to it.
+    Idempotent until it is done; after a crash: call it again. Raises Misuse where there is nothing of such a branch, or
+    where a journal of it alone knows which dead letters the table has; and Fenced while a query writes to it.
     """
     table = open_table(file_io, root, for_writing=False)
     check_name(table.layout.main, name)
@@ -34,6 +36,7 @@ def delete_branch(file_io: FileIO, root: str, name: str, *, dry_run: bool = Fals
             f"streamsink.maintenance.branches({table.layout.main!r})",
             kind="branch.missing",
         )
+    _check_replays(table, name)
     if dry_run:
         return (path, *tags)
     at = Layout(path)
@@ -52,6 +55,26 @@ def delete_branch(file_io: FileIO, root: str, name: str, *, dry_run: bool = Fals
     for tag in tags[:1]:
         _make_durable(file_io, tag)
     return (path, *tags)
+
+
+def _check_replays(table: Table, name: str) -> None:
+    """Raises Misuse when the table has taken over dead letters that were replayed into the branch, whose journal alone
+    knows which.
+    """
+    io, main = table.file_io, table.layout.main
+    for path, application in applications_of(io, main, name):
+        of_branch, of_main = (RepairJournal(io, at, application, _RETAIN, of_table=True) for at in (path, main))
+        alone = set(of_branch.replays()) - set(of_main.replays())
+        said = table.states.read(table.snapshots.latest()).by_application.get(application) if alone else None
+        state = AppState.from_json(said) if said is not None else None
+        if state is not None and is_of_replay(state) and state.query in alone:
+            raise Misuse(
+                f"{main}: the journal {of_branch.place} of branch '{name}' alone knows which dead letters were "
+                "replayed into the table, which has taken the branch over: without it each further replay is refused. "
+                "Nothing was deleted. Bring it into the table, and delete the branch then "
+                f"{shell.command('restore', of_main.place, '--from', of_branch.place, '--yes')}",
+                kind="branch.replays",
+            )
 
 
 def applications_of(file_io: FileIO, root: str, name: str) -> list[tuple[str, str]]:

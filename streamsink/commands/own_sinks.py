@@ -154,7 +154,7 @@ def check_of_no_fan_out(path: str, options: SinkOptions, records: Sequence[Commi
     if not given:
         return
     first, fan_out = given[0], given[0].payload[OF_FAN_OUT]
-    word = ways.word(f"{first.state.table_id}|{first.state.record_id}|{fan_out['id']}|no fan-out any more")
+    word = _no_fan_out(first)
     if word not in words_of(options.accept_as_new):
         raise Misuse(
             f"{path}: record {first.state.sequence} of application '{options.application}' is one that a fan-out, of "
@@ -167,6 +167,39 @@ def check_of_no_fan_out(path: str, options: SinkOptions, records: Sequence[Commi
             f"not used any more, call streamsink.give_up again with accept_as_new='{word}'",
             kind="give-up.fan-out",
         )
+
+
+def check_not_of_fan_out(path: str, options: SinkOptions, journal: FileJournal, *sink: str) -> None:
+    """Raises Misuse when a fan-out writes here, which is to be retired as a whole.
+
+    Nothing is raised when the user says that no fan-out is left. sink: how a command is given the sink, where this is
+    none of Paimon's tables.
+    """
+    try:
+        newest = journal.newest()
+    except Corrupt:
+        return  # it is told of otherwise
+    if newest is None or OF_FAN_OUT not in newest.payload:
+        return
+    word = _no_fan_out(newest)
+    if word not in words_of(options.accept_as_new):
+        of = "retire", path, "-a", options.application
+        raise Misuse(
+            f"{path}: application '{options.application}' writes here as the destination "
+            f"'{newest.payload[OF_FAN_OUT]['name']}' of a fan-out: retired here alone, what that has recorded, and has "
+            "not given to this destination yet, would be lost, and its next start would stop. Nothing was changed. "
+            "Retire the fan-out: call streamsink.retire with the FanOut that to_sink was given "
+            f"{shell.in_a_shell(*of, *ways.OF_SINK, '--yes')}. If that fan-out is not used any more, or this is not "
+            f"one of its destinations any more, call this again with accept_as_new='{word}' "
+            f"{shell.in_a_shell(*of, *sink, '-o', f'accept_as_new={word}', '--yes')}",
+            kind="retire.fan-out",
+        )
+
+
+def _no_fan_out(record: Committable) -> str:
+    """The word by which the user says that the fan-out is not used any more which has given this record."""
+    state = record.state
+    return ways.word(f"{state.table_id}|{state.record_id}|{record.payload[OF_FAN_OUT]['id']}|no fan-out any more")
 
 
 def is_fan_out(sink: Sink) -> bool:

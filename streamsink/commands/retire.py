@@ -7,7 +7,7 @@ from typing import Any
 
 from streamsink import shell
 from streamsink.clock import IdSource
-from streamsink.commands.own_sinks import check_of_tables
+from streamsink.commands.own_sinks import check_not_of_fan_out, check_of_tables
 from streamsink.errors import Misuse
 from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.journal.identity import behind_of
@@ -45,6 +45,7 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
     last = AppState.from_json(said) if said is not None else None
     journal = RepairJournal(file_io, root, application, options.journal_retain, of_table=True)
     check_no_replays(root, journal, application, last)
+    check_not_of_fan_out(root, options, journal)
     journal.claim(f"retire-{IdSource().new_id()}", last.epoch if last else 0)
     try:
         check_settled(root, journal, last)
@@ -75,6 +76,7 @@ def check(file_io: FileIO, root: str, options: SinkOptions) -> None:
     journal = RepairJournal(file_io, root, application, options.journal_retain, of_table=True)
     journal.read_listing()
     check_no_replays(root, journal, application, last)
+    check_not_of_fan_out(root, options, journal)
     check_settled(root, journal, last)
 
 
@@ -176,11 +178,14 @@ def check_no_replays(root: str, journal: RepairJournal, application: str, last: 
         )
 
 
-def check_settled(root: str, journal: FileJournal, last: AppState | None) -> None:
-    """Raises Misuse when a record is pending. last: the state that the table has, None without one."""
+def check_settled(root: str, journal: FileJournal, last: AppState | None, *sink: str) -> None:
+    """Raises Misuse when a record is pending. last: the state that the table has, None without one.
+
+    sink: how a command is given the sink, where the destination is none of Paimon's tables.
+    """
     pending = [s for s in journal.retained() if s > (last.sequence if last else 0) and not is_certain(journal, s)]
     if pending:
-        published = shell.command("recover", root, "-a", os.path.basename(journal.place), "--yes")
+        published = shell.command("recover", root, "-a", os.path.basename(journal.place), *sink, "--yes")
         raise Misuse(
             f"{root}: record {pending[0]} of the application in {journal.place} is pending: retiring the application "
             "would lose its rows. Nothing was changed. Start the query once more, so that what is pending is "

@@ -3,7 +3,8 @@
 Such a destination has all of its history, so a record behind its last one is published nowhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from streamsink.commands.give_up import CLAIMED_BY, GivenUp
 from streamsink.commands.given_up_text import report
@@ -47,7 +48,8 @@ def give_up_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> GivenU
         known = [record for record in (readable(journal, sequence) for sequence in records) if record is not None]
         check_of_no_fan_out(sink.path, options, known, journal.place)
         _check_apart(opened, journal, records)
-        _check_unpublished(opened, known)
+        again = replace(options, on_rollback=ON_ROLLBACK_REPUBLISH)
+        _check_unpublished(opened, known, lambda: _doomed(opened, journal, state, again))
         journal.check_owner(writer)
         for sequence in records:
             opened.committer.give_up(options.application, sequence)
@@ -73,15 +75,25 @@ def _check_apart(opened: OpenSink, journal: FileJournal, records: Sequence[int])
         )
 
 
-def _check_unpublished(opened: OpenSink, known: Sequence[Committable]) -> None:
-    """Raises Misuse for a record whose files somebody has made visible by hand."""
+def _check_unpublished(opened: OpenSink, known: Sequence[Committable], lost: Callable[[], Sequence[int]]) -> None:
+    """Raises Misuse for a record whose files somebody has made visible by hand.
+
+    lost(): the numbers of the records that not even a start with 'republish' can publish.
+    """
     for record in known:
         if record.files and opened.committer.holds(record, 0):
+            way_on = (
+                "Take its files out of the destination, by going back to what it was before they came, and call this "
+                "again; or restore what the query's error names"
+                if record.state.sequence in lost()
+                else f"Start the query with on_rollback='{ON_ROLLBACK_REPUBLISH}', which finds them there, and records "
+                "that they are"
+            )
             raise Misuse(
                 f"{opened.to.path}: the destination has files of record {record.state.sequence} "
                 f"({record.state.checkpoint_name}), although it was not published, or was rolled back: somebody has "
-                "added them, and reading its rows again would double them. Nothing was given up. Take its files out of "
-                "the destination, and call this again; or restore what the query's error names",
+                "added them, and reading its rows again would double them. Nothing was given up. "
+                f"{way_on}",
                 kind="give-up.published",
             )
 

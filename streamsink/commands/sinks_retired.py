@@ -8,7 +8,14 @@ from collections.abc import Sequence
 
 from streamsink.clock import IdSource
 from streamsink.commands.offsets import Wanted, offsets_text
-from streamsink.commands.own_sinks import check_identity, journal_of, open_existing, open_sink, published
+from streamsink.commands.own_sinks import (
+    check_identity,
+    check_not_of_fan_out,
+    journal_of,
+    open_existing,
+    open_sink,
+    published,
+)
 from streamsink.commands.retire import check_not_followed, check_settled
 from streamsink.errors import Misuse, Retryable
 from streamsink.journal.file_journal import JOURNAL_DIR
@@ -42,6 +49,8 @@ def retire_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> bool:
         return False
     for part, journal, state in zip(parts, journals, states):
         _check_journal(part, journal, state, options)
+    if not opened.parts:
+        check_not_of_fan_out(sink.path, options, journals[0], *ways.OF_SINK)
     last = states[0] if not opened.parts else _newest(opened)
     # A fan-out's own journal claims those of its destinations.
     opened.journal.claim(f"retire-{IdSource().new_id()}", last.epoch if last else 0)
@@ -49,9 +58,9 @@ def retire_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> bool:
         for part, journal in zip(parts, journals):
             state = part.committer.history(part.application).state
             check_identity(part, journal, state)
-            check_settled(part.to.path, journal, state)
+            check_settled(part.to.path, journal, state, *ways.OF_SINK)
         if opened.parts:
-            check_settled(opened.to.path, journals[-1], None)
+            check_settled(opened.to.path, journals[-1], None, *ways.OF_SINK)
         for part, journal in zip((*opened.parts, opened), journals):
             below = journal.place.removesuffix(f"/{JOURNAL_DIR}/{part.application}")
             check_not_followed(journal.store, below, part.application, part.application)

@@ -70,6 +70,7 @@ class _Check:
             journal = journal_of(opened)
             journal.read_listing()
             self._journal(opened, journal, opened.committer.history(opened.application).state)
+            self._not_given(opened, journal)
             self._others(opened, journal)
             opened.committer.check_parts()
         except (Corrupt, Misuse) as wrong:
@@ -126,6 +127,14 @@ class _Check:
                 self.add(DAMAGE, *behind_a_hole(opened.to.path, record, hole, journal.place, is_table=False))
             else:
                 self._record(opened, journal, record, state if sequence == base else None, base)
+
+    def _not_given(self, opened: OpenSink, journal: RepairJournal) -> None:
+        """Records of a fan-out that a destination may lack: its own journal may not have its part yet."""
+        for sequence in journal.retained() if opened.parts else ():
+            if not is_certain(journal, sequence):
+                what = f"record {sequence} of application '{opened.application}'"
+                said = f"{opened.to.path}: not all destinations have {what} yet: the next start sees to that"
+                self.add(NOTE, "checkpoint.pending", said)
 
     def _others(self, opened: OpenSink, journal: RepairJournal) -> None:
         """Other applications whose marks say more than the destination: perhaps no start comes to tell of that.

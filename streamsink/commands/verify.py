@@ -40,15 +40,28 @@ def verify(
         check.damage(broken.kind, str(broken))
         states = States({}, True)
     journals = [e.name for e in file_io.entries(table.layout.within(JOURNAL_DIR)) if e.is_dir]
-    for application in journals:
+    altered = _check_states(check, states)
+    for application in (name for name in journals if name not in altered):
         _Journal(check, table, application, states).look()
-    for application in sorted(set(states.by_application) - set(journals)):
+    for application in sorted(set(states.by_application) - set(journals) - altered):
         # A writer of several tables keeps its journal beside them. What main wrote before the branch was made, and what
         # a branch wrote that main took over, has its journal there: to retire it here would forget what was written.
         if "@" not in application and not _lies_elsewhere(table, application, states):
             check.note("journal.missing", f"application '{application}' wrote here, but its journal is gone")
     rows = newest.total_record_count if newest else 0
     return Report(table.root, len(check.snapshots), len(check.files), rows, tuple(check.findings))
+
+
+def _check_states(check: TableCheck, states: States) -> set[str]:
+    """The applications whose states cannot be read: what their journals say cannot be compared with anything."""
+    altered = set[str]()
+    for application, said in sorted(states.by_application.items()):
+        try:
+            AppState.from_json(said)
+        except Corrupt as broken:
+            check.damage(broken.kind, str(broken))
+            altered.add(application)
+    return altered
 
 
 def _lies_elsewhere(table: Table, application: str, states: States) -> bool:

@@ -13,7 +13,8 @@ from streamsink.format.types import TIMESTAMP_ROOTS, ArrayType, AtomicType, Data
 SPEC_ID, ORDER_ID = 0, 0
 #: The id of the first partition field; the others follow.
 FIRST_PARTITION_ID = 1000
-_PLAIN = {
+#: root of a type -> its name in Iceberg's metadata, which is Avro's name as well, but for DATE and for bytes
+PLAIN = {
     "BOOLEAN": "boolean",
     "TINYINT": "int",
     "SMALLINT": "int",
@@ -103,8 +104,8 @@ def _field(field: DataField, column: str) -> dict[str, Any]:
 
 
 def _atomic(t: AtomicType, column: str) -> str:
-    if t.root in _PLAIN:
-        return _PLAIN[t.root]
+    if t.root in PLAIN:
+        return PLAIN[t.root]
     if t.root == "DECIMAL":
         return f"decimal({t.precision}, {t.scale})"
     if t.root in TIMESTAMP_ROOTS and _LEAST_PRECISION <= (t.precision or 0) <= _MOST_PRECISION:
@@ -158,5 +159,5 @@ def _reads(old: DataType, new: DataType) -> bool:
         return old.scale == new.scale and (old.precision or 0) <= (new.precision or 0)
     if old.root == new.root:
         return True
-    kinds = _PLAIN.get(old.root), _PLAIN.get(new.root)
+    kinds = PLAIN.get(old.root), PLAIN.get(new.root)
     return kinds[0] is not None and (kinds[0] == kinds[1] or kinds in (("int", "long"), ("float", "double")))

@@ -13,7 +13,7 @@ from typing import Any, cast
 from streamsink.errors import Corrupt
 from streamsink.format.binary_row import decode_physical
 from streamsink.format.data_file import DataFileMeta
-from streamsink.format.iceberg_types import FIRST_PARTITION_ID
+from streamsink.format.iceberg_types import FIRST_PARTITION_ID, PLAIN
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import BINARY_ROOTS, CHARACTER_ROOTS, TIMESTAMP_ROOTS, AtomicType, DataField
 
@@ -27,17 +27,6 @@ _FIXED = {
     "BIGINT": "<q",
     "FLOAT": "<f",
     "DOUBLE": "<d",
-}
-_AVRO = {
-    "BOOLEAN": "boolean",
-    "TINYINT": "int",
-    "SMALLINT": "int",
-    "INT": "int",
-    "BIGINT": "long",
-    "FLOAT": "float",
-    "DOUBLE": "double",
-    "CHAR": "string",
-    "VARCHAR": "string",
 }
 _MICROS = 1000
 
@@ -132,7 +121,7 @@ class PartitionColumn:
         if t.root == "DECIMAL":
             shape = {"type": "fixed", "size": self.width, "name": self.shape}
             return {**shape, "logicalType": "decimal", "precision": t.precision, "scale": t.scale}
-        return _AVRO[t.root]
+        return PLAIN[t.root]
 
     def stored(self, value: Any) -> Any:
         """What Avro stores for a physical value."""

@@ -3,18 +3,16 @@
 A journal that cannot be read is no error here, because it is not the journal of this application.
 """
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from streamsink.errors import Corrupt, Misuse
+from streamsink.events import log
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.journal import comes_again
 from streamsink.storage.file_io import FileIO
-
-log = logging.getLogger(__name__)
 
 
 def last_of_others(

@@ -96,6 +96,8 @@ class Owners:
         with self._io.asking(self.questions(epoch)):
             found = self._read(epoch)
             if found is not None and self._is_mine(epoch, found) and not self._io.exists(self._path(epoch + 1)):
+                if self._hold.is_wanted:
+                    self._hold.again()
                 return
         if not self._epochs():
             raise Corrupt(

@@ -120,7 +120,8 @@ class RunSoFar:
 class Account:
     """One query at a time, from its first batch to its end, and then perhaps its next start.
 
-    ready: what is to be told at once. strangers: how many events were of another query, and are not in the account.
+    ready: what is to be told at once. strangers: how many batches were of another query. Nothing of what such a query
+    does is in the account.
     """
 
     def __init__(self) -> None:
@@ -132,10 +133,13 @@ class Account:
         self._waiting: dict[int, tuple[Any, ...]] = {}  # by checkpoint, the sources of those that are not published
         self._failed: events.BatchFailed | events.PublishingFailed | None = None
         self._columns: tuple[tuple[str, str], ...] = ()
+        self._others = set[tuple[str, str]]()  # (table, application) of other queries
 
     def add(self, event: events.Event, now_ms: int) -> None:
         """Add what has happened. now_ms: milliseconds since the epoch."""
-        if isinstance(event, events.Claimed):
+        if self._is_of_another(event):
+            self.strangers += isinstance(event, events.BatchAdmitted)
+        elif isinstance(event, events.Claimed):
             self._claimed(event)
         elif isinstance(event, events.BatchAdmitted):
             self._admitted(event, now_ms)
@@ -175,14 +179,21 @@ class Account:
         if self._run is not None:
             self._finish(self._run, ABORT, now_ms)
 
+    def _is_of_another(self, event: events.Event) -> bool:
+        """Whether another query tells this. One is known by its batches: destinations of a fan-out admit none."""
+        of = (event.table, event.application)
+        if isinstance(event, (events.Claimed, events.BatchAdmitted)):
+            if self._run is None or of == (self._run.table, self._run.application):
+                self._others.discard(of)
+            elif isinstance(event, events.BatchAdmitted):
+                self._others.add(of)
+        return of in self._others
+
     def _claimed(self, event: events.Claimed) -> None:
         if self._run is None or self._table == event.table:
             self._table = event.table
 
     def _admitted(self, event: events.BatchAdmitted, now_ms: int) -> None:
-        if self._run is not None and self._run.table != event.table:
-            self.strangers += 1
-            return
         if self._run is not None and self._run.run != event.run:  # nobody has told its end
             self._finish(self._run, COMPLETE, now_ms)
         if self._run is None:

@@ -41,8 +41,8 @@ class About:
 class OpenLineage:
     """A listener for one query, which tells OpenLineage what the query reads and writes; see docs/LINEAGE.md.
 
-    sent, dropped: how many messages the collector has taken, and how many were given up. strangers: how many events of
-    another query came, which are left out.
+    sent, dropped: how many messages the collector has taken, and how many were given up. strangers: how many batches of
+    another query came, of which nothing is told.
     """
 
     def __init__(
@@ -96,7 +96,9 @@ class OpenLineage:
         """
         about = self._asked(event) if isinstance(event, (events.BatchAdmitted, events.RunEnded)) else None
         with self._changed:
+            before = self._account.strangers
             self._account.add(event, self._clock.now_ms())
+            is_first = not before and self._account.strangers > 0
             for told in self._account.ready:
                 told.run.about = told.run.about or about
             while len(self._account.ready) > MOST_READY:
@@ -105,6 +107,13 @@ class OpenLineage:
             begun = self._thread_for_what_is_ready()
             if self._account.ready or self._account.has_more:
                 self._changed.notify_all()
+        if is_first:
+            events.log.warning(
+                "%s: the batches of application '%s' are not told to the collector of OpenLineage's events: its "
+                "listener is that of another query that runs. Make an OpenLineage for each query. This is logged once",
+                event.table,
+                event.application,
+            )
         if begun is not None:
             atexit.register(self._at_exit)
             begun.start()

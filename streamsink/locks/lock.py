@@ -10,7 +10,6 @@ refuse late writes. One thread at a time uses a lock object. After a crash the l
 (``file_lock.py``).
 """
 
-import logging
 import os
 import socket
 from abc import ABC, abstractmethod
@@ -21,8 +20,7 @@ import tenacity
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Fenced, Misuse, Retryable
-
-log = logging.getLogger("streamsink")
+from streamsink.events import log
 
 UNAVAILABLE = "lock.unavailable"  # the kind of a Retryable: the lock's server cannot be reached at present
 _FIRST_WAIT_MS = 20

@@ -5,6 +5,7 @@ Needs ``prometheus_client`` (``pip install 'streamsink[prometheus]'``), which is
 
 import atexit
 import errno
+import fcntl
 import os
 import re
 import sys
@@ -20,6 +21,8 @@ from streamsink.metrics.listener import Metrics
 from streamsink.metrics.registry import Distribution, Family
 
 DEFAULT_EVERY_MS = 15_000
+# Tries to lock a file that others remove.
+_ATTEMPTS = 5
 # So long ``close`` waits for a file that is being written.
 _PATIENCE_S = 10.0
 
@@ -194,8 +197,8 @@ class TextFile:
 
     def __init__(self, metrics: Metrics, path: "str | os.PathLike[str]", every_ms: int = DEFAULT_EVERY_MS):
         """path: of the file, whose name ends with '.prom', in a folder that is there. Raises Misuse otherwise, and
-        where this process writes other metrics there. Another object for the same metrics takes the place of the
-        earlier one.
+        where another driver of this machine, or this one with other metrics, writes it. Another object for the same
+        metrics takes the place of the earlier one.
         """
         self.path = os.path.abspath(os.fspath(path))
         if not self.path.endswith(".prom") or not os.path.isdir(os.path.dirname(self.path)):
@@ -207,6 +210,7 @@ class TextFile:
         _client("exposition")
         self._metrics, self._every_s = metrics, max(every_ms, 1) / 1000
         self._has_failed = False
+        self._held: int | None = None  # the file whose lock says that this driver writes
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="streamsink-metrics-file", daemon=True)
         self._take_place()
@@ -222,6 +226,7 @@ class TextFile:
         if not self._ending.is_set():
             self._ending.set()
             self._thread.join(_PATIENCE_S)
+            self._release()
 
     def _take_place(self) -> None:
         """Two that wrote one file would take turns with it, and its counters would go back and forth."""
@@ -236,7 +241,49 @@ class TextFile:
         if known is not None:
             known.close()
         with _LOCK:
+            self._hold()
             _WRITTEN[self.path] = self
+
+    def _hold(self) -> None:
+        """Keep other drivers of this machine from the file, until ``close`` or the end of the process.
+
+        By a record lock, which forked children do not share, of a file beside it: the file itself is replaced. Where
+        none can be made, as in a full folder, there is no such check. Raises Misuse.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                held = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            except OSError:
+                return
+            try:
+                fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(held), os.stat(self._lock_path)):
+                    self._held = held
+                    return
+                os.close(held)
+            except FileNotFoundError:  # who had it has removed it meanwhile
+                os.close(held)
+            except (BlockingIOError, PermissionError) as other:
+                os.close(held)
+                raise Misuse(
+                    f"another driver writes metrics to {self.path}: one would hide what the other writes. Give each "
+                    "driver a file of its own, or end the other one. Nothing was written",
+                    kind="metrics.textfile-in-use",
+                ) from other
+            except OSError:
+                os.close(held)
+                return
+
+    def _release(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            with suppress(OSError):
+                os.remove(self._lock_path)
+            os.close(held)
+
+    @property
+    def _lock_path(self) -> str:
+        return os.path.join(os.path.dirname(self.path), f".{os.path.basename(self.path)}.lock")
 
     def _at_exit(self) -> None:
         """What is pending is published first, and counted then."""

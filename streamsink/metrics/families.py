@@ -15,6 +15,8 @@ PREFIX = "streamsink_"
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 # Of a query and its table: the labels of nearly all metrics.
 OF_QUERY = ("table", "application")
+# Of a query by Spark's name of it: the labels of Spark's own numbers.
+OF_SPARK_QUERY = ("query",)
 # Upper bounds in seconds, the last one before infinity.
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -267,7 +269,7 @@ OF_WORK_BESIDE = (
            {events.Maintained: _length("partitions")}),
 )
 
-_SPARK, _OF_SPARK, _PROGRESS = "Spark's own progress", ("query",), events.SparkProgress
+_SPARK, _OF_SPARK, _PROGRESS = "Spark's own progress", OF_SPARK_QUERY, events.SparkProgress
 
 
 def _query(event: Any) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from streamsink import events
 from streamsink.clock import Clock
 from streamsink.events import Event
 from streamsink.metrics.families import COUNTER, GAUGE, METRICS, OF_QUERY, Feed, Metric
-from streamsink.metrics.registry import MOST_SERIES, Family, Labels, Registry
+from streamsink.metrics.registry import MOST_SERIES, Family, Labels, Registry, short
 from streamsink.protocol.ids import END_OF_INPUT
 
 # Of so many batches it is remembered when Spark planned them; those that are skipped or fail are never published.
@@ -50,6 +50,7 @@ class Metrics:
     def __init__(self, clock: Clock | None = None):
         """clock: of the ages; tests pass their own."""
         self.registry = Registry()
+        self.registry.given_up = lambda of: self._queries.pop(of, None)
         self._clock = clock or Clock()
         self._queries: dict[Labels, _Query] = {}
         self._follows: Mapping[type[Event], Callable[[Any, _Query, Labels], None]] = {
@@ -65,18 +66,23 @@ class Metrics:
 
     def __call__(self, event: Event) -> None:
         """Take the event in."""
-        of = (str(getattr(event, "path", event.table)), event.application)
+        of = short((str(getattr(event, "path", event.table)), event.application))
         kind = type(event)
         with self.registry.lock:
             follow = self._follows.get(kind)
             query = self._query(of) if follow is not None else None
+            if follow is not None:
+                self.registry.go_on(of)
             for metric, feed in _BY_EVENT.get(kind, ()):
                 value = feed(event)
                 if value is not None:
                     self._take(metric, (*(of if metric.labels[:2] == OF_QUERY else ()), *metric.by(event)), value)
             if kind is events.SparkProgress:
                 self._progress(event)
+            elif kind is events.SparkQueryEnded:
+                self.registry.end(short((event.application,)))
             elif kind is events.SparkQueryStarted:
+                self.registry.go_on(short((event.application,)))
                 for with_error in ("true", "false"):  # as ``Registry.begin``
                     self.registry.add("spark_queries_ended", (event.application, with_error), 0.0)
             if follow is not None and query is not None:
@@ -110,7 +116,7 @@ class Metrics:
         known = self._queries.get(of)
         if known is None:
             known = _Query(self._clock.monotonic_ms())
-            if len(self._queries) < MOST_SERIES:
+            if len(self._queries) < MOST_SERIES or self.registry.make_room(self._queries):
                 self.registry.begin(*of)
                 self._queries[of] = known
         return known
@@ -150,7 +156,11 @@ class Metrics:
             self.registry.observe("visible_delay_seconds", of, max(delay_ms, 0) / 1000)
 
     def _ended(self, event: events.RunEnded, query: _Query, of: Labels) -> None:
-        """A bounded job is done, and gets no older. A query that ends does: somebody may have to start it again."""
+        """A bounded job is done, and gets no older. A query that ends does: somebody may have to start it again.
+
+        The series of both make room when others need it.
+        """
+        self.registry.end(of)
         if query.is_bounded and not query.pending:
             self._queries.pop(of, None)
             for name in _AGES:

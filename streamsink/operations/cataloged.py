@@ -6,10 +6,11 @@ import pyarrow as pa
 
 from streamsink.catalogs.properties import CatalogProperties
 from streamsink.catalogs.registration import registration_of, unanswered
-from streamsink.errors import Retryable
+from streamsink.errors import Misuse, Retryable
 from streamsink.events import Event, to_log
 from streamsink.format.types import DataField
 from streamsink.options.option import check_texts
+from streamsink.shell import command
 from streamsink.storage.stores import Store
 from streamsink.table.creation import create
 from streamsink.table.table import open_table
@@ -35,10 +36,20 @@ def create_in_catalog(
         return create(store, schema, partition_by, options, comment)
     registration = registration_of(store.root, properties, _log)
     try:
-        registration.look()
+        is_known = registration.look()
     except Retryable as failed:
         raise unanswered(failed) from failed
-    root = create(store, schema, partition_by, options, comment, checking=registration.check_new)
+    try:
+        root = create(store, schema, partition_by, options, comment, checking=registration.check_new)
+    except Misuse as there:
+        if is_known or there.kind != "table.exists":
+            raise
+        typed = command("register", store.root, "--catalog", "NAME=VALUE", "--yes")
+        raise Misuse(  # whoever made it may have died before it was registered
+            f"{there}. The catalog has no entry of it: streamsink.maintenance.repair({store.root!r}, catalog=...) "
+            f"{typed} registers it",
+            kind=there.kind,
+        ) from there
     registration.register(open_table(store.open(), root, for_writing=False).known_schema)
     return root
 

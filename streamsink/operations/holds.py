@@ -37,10 +37,11 @@ class HoldLook:
 
 
 def look_at_hold(file_io: FileIO, root: str, application: str, *, wait: bool = False) -> HoldLook:
-    """Look who holds the application. Changes nothing, and takes nothing for an instant.
+    """Look who holds the application. Changes nothing.
 
-    wait: watch the file of a distant store for up to one lease (15 s), which alone tells whether its driver lives.
-    Raises Misuse when there is no journal of that name.
+    wait: find out whether its driver lives. Of a distant store its file is watched for up to one lease (15 s). On a
+    disk the lock is taken for an instant where the system's list has none. Raises Misuse when there is no journal of
+    that name.
     """
     if application not in applications_of(file_io, root):
         raise no_journal(root, application, applications_of(file_io, root))
@@ -54,10 +55,12 @@ def look_at_hold(file_io: FileIO, root: str, application: str, *, wait: bool = F
         if said is None or not wait:
             return HoldLook(application, owner, FREE if said is None else UNKNOWN)
         return HoldLook(application, owner, DEAD if hold.allows(owner.epoch) else ALIVE)
-    holder = _process_of(os.path.join(folder, "hold"))
-    if holder is None:
-        return HoldLook(application, owner, UNKNOWN)
-    return HoldLook(application, owner, ALIVE if holder else FREE, holder or None)
+    path = os.path.join(folder, "hold")
+    holder = _process_of(path)
+    if holder:
+        return HoldLook(application, owner, ALIVE, holder)
+    is_locked = _is_locked(path) if wait else None if holder is None else False
+    return HoldLook(application, owner, UNKNOWN if is_locked is None else ALIVE if is_locked else FREE)
 
 
 def release_hold(file_io: FileIO, root: str, application: str) -> HoldLook:
@@ -146,8 +149,33 @@ def look_at_lock(root: str, options: SinkOptions) -> LockLook | None:
         lock.give_up(owner)
 
 
+def _is_locked(path: str) -> bool | None:
+    """Whether somebody has locked this file; None when the system does not tell.
+
+    It is the lock itself that is asked, for an instant, after which a start tries once more: a list of locks does not
+    have those of other containers and machines.
+    """
+    try:
+        import fcntl  # which not each platform has
+
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
 def _process_of(path: str) -> int | None:
-    """The process that has locked this file; 0 when none has, None when this system does not tell."""
+    """The process that has locked this file, if the system lists it; 0 when it lists none, None without a list."""
     try:
         node = os.stat(path).st_ino
     except FileNotFoundError:

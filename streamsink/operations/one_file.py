@@ -1,5 +1,6 @@
 """What one file or folder is that an error names, by its place, and whether it is whole. Changes nothing."""
 
+import contextlib
 import io
 import json
 import os
@@ -7,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from streamsink.errors import Corrupt
+from streamsink.errors import Corrupt, Misuse
 from streamsink.format.avro_file import DECODING_ERRORS, read_avro
 from streamsink.format.schema import TableSchema
 from streamsink.format.snapshot import Snapshot
@@ -16,7 +17,9 @@ from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.journal.known_files import Part
 from streamsink.journal.record_format import decode_record
 from streamsink.journal.repair import REPLAYS
+from streamsink.protocol.committable import AppState
 from streamsink.storage.file_io import FileIO
+from streamsink.table.application_states import states_in
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,12 @@ def _json(data: bytes, path: str) -> None:
         raise ValueError("no JSON object")
 
 
+def _snapshot(data: bytes, path: str) -> None:
+    for said in (states_in(Snapshot.from_json(data, path), path) or {}).values():
+        with contextlib.suppress(Misuse):  # a newer streamsink has written it
+            AppState.from_json(said)
+
+
 def _avro(data: bytes, path: str) -> None:
     for _ in read_avro(data, path):
         pass
@@ -66,9 +75,9 @@ _NOTE = "it holds no data; what needs it makes it anew"
 # By the end of a path: the kind, what it is, and how its bytes are checked.
 _FILES: tuple[tuple[str, str, str, _Check | None], ...] = (
     (r"/snapshot/(LATEST|EARLIEST)", HINT, "the hint at a snapshot; the next commit makes it anew", None),
-    (r"/snapshot/snapshot-\d+", METADATA, "a snapshot", Snapshot.from_json),
+    (r"/snapshot/snapshot-\d+", METADATA, "a snapshot", _snapshot),
     (r"/changelog/changelog-\d+", METADATA, "a changelog", None),
-    (r"/tag/tag-[^/]+", METADATA, "a tag; what only it keeps is found by orphan cleaning", Snapshot.from_json),
+    (r"/tag/tag-[^/]+", METADATA, "a tag; what only it keeps is found by orphan cleaning", _snapshot),
     (r"/schema/schema-\d+", METADATA, "a schema", TableSchema.from_json),
     (r"/manifest/(index-)?manifest[^/]*", METADATA, "a manifest", _avro),
     (r"/consumer/consumer-[^/]+", CONSUMER, "what a reader has read; it begins anew without it", None),

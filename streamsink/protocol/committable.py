@@ -3,7 +3,8 @@
 import base64
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -170,7 +171,11 @@ class AppState:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "AppState":
-        """Read a state of version 1 or 2. Raises Misuse for a newer version."""
+        """Read a state of version 1 or 2. Raises Misuse for a newer version.
+
+        For what is no state it raises what ``value.altered`` makes of the error, where the object has that: it knows
+        what it was read from. Else the error itself, as of any JSON that is read.
+        """
         state = cls.told(value)
         state.recorded  # noqa: B018 - what cannot be read is noticed here
         return state
@@ -181,6 +186,11 @@ class AppState:
 
         Nearly every commit asks only which record it is, and there may be thousands of topics.
         """
+        with _altered(value):
+            return cls._told_of(value)
+
+    @classmethod
+    def _told_of(cls, value: Mapping[str, Any]) -> "AppState":
         version = value.get("version", 1)
         if version > _STATE_VERSION:
             raise Misuse(
@@ -197,8 +207,11 @@ class AppState:
         known = value.get("fingerprint")
         fingerprint = QueryFingerprint.from_json(known) if known is not None else None
         state = cls(sources=(), fingerprint=fingerprint, rows=value.get("rows"), **plain)
+        for name, kind in _KINDS.items():
+            if not isinstance(getattr(state, name), kind):
+                raise TypeError(f"'{name}' is {type(getattr(state, name)).__name__}, expected {kind.__name__}")
         del state.__dict__["sources"], state.__dict__["recorded"]
-        state.__dict__["_told"] = (value["sources"], value["recorded"])
+        state.__dict__["_told"] = (value["sources"], value["recorded"], value)
         return state
 
     if not TYPE_CHECKING:  # it would hide misspelt names
@@ -208,16 +221,35 @@ class AppState:
             said = self.__dict__.get("_told")
             if said is None or name not in ("sources", "recorded"):
                 raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
-            sources = tuple(SourceRange.from_json(each) for each in said[0])
-            self.__dict__.update(sources=sources, recorded=Recorded.from_json(said[1], sources))
+            with _altered(said[2]):
+                sources = tuple(SourceRange.from_json(each) for each in said[0])
+                self.__dict__.update(sources=sources, recorded=Recorded.from_json(said[1], sources))
             return self.__dict__[name]
 
 
+@contextmanager
+def _altered(value: Any) -> Iterator[None]:
+    """Within it a state is read. Raises as ``AppState.from_json``."""
+    try:
+        yield
+    except _NO_STATE as broken:
+        altered = getattr(value, "altered", None)
+        if altered is None:
+            raise
+        raise altered(broken) from broken
+
+
+# What reading a JSON object ends with that is no state.
+_NO_STATE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
 _STATE_VERSION = 2
 # A state of more topics has their ids shortened: whole ids do not compress, and would be most of the state's size in a
 # snapshot.
 _MOST_WHOLE_IDS = 1_000
 _STATE_FIELDS = ("generation", "epoch", "checkpoint_id", "sequence", "record_id", "table_id")
+_KINDS: dict[str, type] = dict.fromkeys(
+    ("generation", "epoch", "checkpoint_id", "sequence", "files_from", "planned_ms"), int
+)
+_KINDS |= dict.fromkeys(("query", "record_id", "table_id", "journal_id", "place"), str) | {"carried": dict}
 _STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried", "place", "planned_ms", "inputs", "leads_on", "behind")
 
 

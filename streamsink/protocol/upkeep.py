@@ -1,11 +1,12 @@
 """What commands ask of a destination while no query writes to it: a part of the sink contract. Driver only."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from streamsink.errors import Misuse, StreamsinkError
-from streamsink.events import CheckpointPublished, Event
+from streamsink.events import CheckpointPublished, Event, log
 from streamsink.protocol.committable import Committable
 
 # Of what is gone so many are named, so that a look at a large destination takes no more memory than at a small one.
@@ -41,6 +42,20 @@ class Visible:
     removed: tuple[str, ...] = ()
     more_gone: int = 0
     more_removed: int = 0
+
+
+def begun(action: Callable[[], None], name: str) -> threading.Thread | None:
+    """A thread of this name that does it, beside the query and ending with the program.
+
+    None where there is no thread to be had, or where the interpreter ends: whoever asks for one tries again later.
+    """
+    thread = threading.Thread(target=action, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as failed:
+        log.warning("%s could not begin, and is tried again later: %s", name, failed)
+        return None
+    return thread
 
 
 class Care:

@@ -8,6 +8,8 @@ import shlex
 
 from streamsink.shell import in_a_shell
 
+# How a command is given a sink that writes no Paimon tables.
+OF_SINK = ("--sink", "MODULE:NAME")
 # Said where batches never came to the sink.
 CALLED_FOR_EVERY_BATCH = (
     "If your batch function does not call the sink for a batch without rows, change that first: call it for every "
@@ -40,8 +42,7 @@ def give_up_at_once(path: str, application: str, is_table: bool) -> str:
     """What to do with records that can never be published, where nothing can be mended. As ``give_up``."""
     of = repr(path) if is_table else "sink"
     said = "" if is_table else ", with the sink that to_sink was given"
-    sink = () if is_table else ("--sink", "MODULE:NAME")
-    shell = in_a_shell("recover", path, "-a", application, *sink, "--give-up", "--yes")
+    shell = in_a_shell("recover", path, "-a", application, *(() if is_table else OF_SINK), "--give-up", "--yes")
     return (
         f"stop the query and call streamsink.give_up({of}, application={application!r}){said} {shell}: it forgets what "
         "can never be published, with what was recorded after it, and says from where the source is read again"

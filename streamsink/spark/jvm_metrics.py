@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from streamsink.events import log
 from streamsink.spark.gateway.running import jvm_that_calls_back
+from streamsink.spark.gateway.side_jobs import is_stopped
 
 SOURCE = "streamsink"
 _PATIENCE_S = 10.0
@@ -44,17 +45,20 @@ class _Source:
 
 
 class JvmMetrics:
-    """Keeps gauges of the driver's registry at the values that ``numbers`` returns, by name."""
+    """Keeps gauges of the driver's registry at the values that ``numbers`` returns, by name.
+
+    It ends with the session: what it knows of the JVM is let go of then, and a new session needs a new one.
+    """
 
     def __init__(self, spark: SparkSession, numbers: Callable[[], Iterable[tuple[str, float]]], every_ms: int):
-        self._java = jvm = jvm_that_calls_back(spark)
-        self._registry = jvm.com.codahale.metrics.MetricRegistry()
+        jvm = jvm_that_calls_back(spark)
+        self._java: Any = jvm
+        self._spark = spark
+        self._registry: Any = jvm.com.codahale.metrics.MetricRegistry()
         self._gauges: dict[str, Any] = {}
         self._numbers, self._every_s = numbers, max(every_ms, 1) / 1000
         self._ending = threading.Event()
-        self._source = _Source(self._registry)
-        self._system = jvm.org.apache.spark.SparkEnv.get().metricsSystem()
-        self._system.registerSource(self._source)
+        jvm.org.apache.spark.SparkEnv.get().metricsSystem().registerSource(_Source(self._registry))
         self._thread = threading.Thread(target=self._run, name="streamsink-jvm-metrics", daemon=True)
         self._thread.start()
 
@@ -69,18 +73,30 @@ class JvmMetrics:
         while is_alive:
             is_ending = self._ending.wait(self._every_s)
             is_alive = self._hand_over() and not is_ending
+        self._gauges.clear()
+        self._java = self._registry = None
 
     def _hand_over(self) -> bool:
-        """Whether the JVM is there. Without it, as after ``spark.stop()``, there is nothing more to do."""
+        """Whether the session is there. Without it, or the JVM, there is nothing more to do."""
         try:
+            if is_stopped(self._spark):
+                return False
+            known = set[str]()
             for name, value in self._numbers():
-                gauge = self._gauges.get(name)
-                if gauge is None:
-                    gauge = self._java.com.codahale.metrics.DefaultSettableGauge(float(value))
-                    self._gauges[name] = self._registry.register(name, gauge)
-                else:
-                    gauge.setValue(float(value))
+                self._set(name, float(value))
+                known.add(name)
+            for name in self._gauges.keys() - known:  # of a query that has made room for another one
+                self._registry.remove(name)
+                del self._gauges[name]
             return True
         except (Py4JError, OSError) as failed:
             log.warning("metrics are not handed to Spark's metrics system any more: %s", type(failed).__name__)
             return False
+
+    def _set(self, name: str, value: float) -> None:
+        gauge = self._gauges.get(name)
+        if gauge is None:
+            gauge = self._java.com.codahale.metrics.DefaultSettableGauge(value)
+            self._gauges[name] = self._registry.register(name, gauge)
+        else:
+            gauge.setValue(value)

@@ -6,6 +6,7 @@ values of this library the other way: ``foreachBatch`` has no place for custom m
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +20,15 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from streamsink.events import Listener, Listeners, SparkProgress, SparkQueryEnded, SparkQueryStarted
+from streamsink.events import (
+    Listener,
+    ListenerFailed,
+    Listeners,
+    SparkProgress,
+    SparkQueryEnded,
+    SparkQueryStarted,
+    log,
+)
 
 _BEHIND = {"avg": "avgOffsetsBehindLatest", "max": "maxOffsetsBehindLatest", "min": "minOffsetsBehindLatest"}
 
@@ -30,6 +39,7 @@ class ProgressListener(StreamingQueryListener):
     def __init__(self, listener: Listener):
         self._listener = Listeners(listener)
         self._names: dict[str, str] = {}  # by run
+        self._has_failed = False
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         query, run = str(event.id), str(event.runId)
@@ -37,7 +47,12 @@ class ProgressListener(StreamingQueryListener):
         self._listener(SparkQueryStarted("", self._names[run], query, run))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        self._listener(progress_event(event.progress))
+        try:
+            said = progress_event(event.progress)
+        except Exception as failed:  # an edge: a version of Spark may say it in another form
+            self._not_understood(failed)
+        else:
+            self._listener(said)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Nothing is told of a query that waits for rows."""
@@ -46,6 +61,20 @@ class ProgressListener(StreamingQueryListener):
         query, run = str(event.id), str(event.runId)
         name = self._names.pop(run, query)
         self._listener(SparkQueryEnded("", name, query, run, event.exception is not None))
+
+    def _not_understood(self, failed: Exception) -> None:
+        """As ``Listeners`` does with the error of a listener: logged once, and told each time."""
+        error = type(failed).__name__
+        if not self._has_failed:
+            self._has_failed = True
+            with suppress(Exception):  # the log may be what fails
+                log.warning(
+                    "Spark's progress of a query could not be read (%s: %s). The query goes on, and its numbers of "
+                    "Spark's own are missing. Further errors are counted, and not logged",
+                    error,
+                    failed,
+                )
+        self._listener(ListenerFailed("", "", type(self).__name__, SparkProgress.__name__, error))
 
 
 def progress_event(progress: StreamingQueryProgress) -> SparkProgress:

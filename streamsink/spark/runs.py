@@ -4,7 +4,6 @@ It knows which query holds which application, why the last batch of a run failed
 """
 
 import atexit
-import logging
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from streamsink import events
 from streamsink.errors import StreamsinkError
+from streamsink.events import log
 from streamsink.format.types import DataField
 from streamsink.journal.owners import in_use
 from streamsink.protocol.committable import Batch
@@ -22,8 +22,6 @@ from streamsink.protocol.sink import OpenSink
 from streamsink.spark.explain import explain
 from streamsink.spark.sizes import Sizes
 from streamsink.spark.types import to_fields
-
-log = logging.getLogger("streamsink")
 
 # Held while a run starts, because two queries of this process may want one application.
 LOCK = events.NoCallback()

@@ -24,11 +24,21 @@ from streamsink.storage.calls import PosixLikeCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.hold import BeatingHold, Hold
 
+# path, folder: below the place of the database, which may get another name and stays the same database; '' for itself.
 # data: NULL for a folder. file: an id that all names of one file share.
 _TABLE = """
 CREATE TABLE IF NOT EXISTS streamsink_files (
     path {text} NOT NULL PRIMARY KEY, folder {text} NOT NULL, file {text} NOT NULL, data {bytes})
 """
+# Earlier code put the place before them.
+_EARLIER = (
+    "SELECT 1 FROM streamsink_files WHERE folder = ? "
+    "AND NOT EXISTS (SELECT 1 FROM streamsink_files AS others WHERE others.folder = '') LIMIT 1"
+)
+_SHORTER = (
+    "UPDATE streamsink_files SET path = substr(path, {behind}), folder = substr(folder, {behind}) "
+    "WHERE folder = ? OR substr(folder, 1, {behind}) = ?"
+)
 _INDEX = "CREATE INDEX IF NOT EXISTS streamsink_files_of_folder ON streamsink_files (folder)"
 _WAIT_S = 60
 # Servers, and what stands between, end connections that were idle for minutes. After so long one is tried before use.
@@ -122,7 +132,7 @@ class DatabaseCalls(PosixLikeCalls):
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def read(self, path: str) -> bytes:
-        found = self._ask("SELECT data FROM streamsink_files WHERE path = ? AND data IS NOT NULL", path)
+        found = self._ask("SELECT data FROM streamsink_files WHERE path = ? AND data IS NOT NULL", self._key(path))
         if not found:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return bytes(found[0][0])
@@ -131,12 +141,13 @@ class DatabaseCalls(PosixLikeCalls):
         if path == self._root:
             return 0
         self._check(path)
-        found = self._ask("SELECT length(data) FROM streamsink_files WHERE path = ?", path)
+        found = self._ask("SELECT length(data) FROM streamsink_files WHERE path = ?", self._key(path))
         return int(found[0][0] or 0) if found else None
 
     def entries(self, path: str) -> list[tuple[str, int, bool]]:
-        found = self._ask("SELECT path, length(data) FROM streamsink_files WHERE folder = ?", path)
-        return [(name[len(path) + 1 :], int(size or 0), size is None) for name, size in found]
+        key = self._key(path)
+        found = self._ask("SELECT path, length(data) FROM streamsink_files WHERE folder = ?", key)
+        return [(name[len(key) + 1 :], int(size or 0), size is None) for name, size in found]
 
     def open_existing(self, path: str) -> BinaryIO:
         return io.BytesIO(self.read(path))
@@ -154,7 +165,7 @@ class DatabaseCalls(PosixLikeCalls):
 
     def close(self, stream: BinaryIO, flush: bool) -> None:
         if isinstance(stream, _Stream) and not stream.closed:
-            self._do("UPDATE streamsink_files SET data = ? WHERE path = ?", stream.getvalue(), stream.path)
+            self._do("UPDATE streamsink_files SET data = ? WHERE path = ?", stream.getvalue(), self._key(stream.path))
         stream.close()
 
     def write_new(self, path: str, data: bytes, flush: bool) -> None:
@@ -164,12 +175,13 @@ class DatabaseCalls(PosixLikeCalls):
     def link(self, source: str, target: str) -> bool:
         self._need_parent(target)
         text = _ADD.format(file="file", data="data", what="data IS NOT NULL")
-        if self._do(text, target, os.path.dirname(target), source):
+        new, folder, old = map(self._key, (target, os.path.dirname(target), source))
+        if self._do(text, new, folder, old):
             return True
-        files = dict(self._ask("SELECT path, file FROM streamsink_files WHERE path IN (?, ?)", source, target))
-        if source not in files:
+        files = dict(self._ask("SELECT path, file FROM streamsink_files WHERE path IN (?, ?)", old, new))
+        if old not in files:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
-        return files.get(target) == files[source]
+        return files.get(new) == files[old]
 
     def check_link(self, source: str, target: str) -> None:
         if self.size(target) is None:
@@ -177,24 +189,25 @@ class DatabaseCalls(PosixLikeCalls):
 
     def rename(self, source: str, target: str) -> None:
         self._need_parent(target)
+        new, folder, old = map(self._key, (target, os.path.dirname(target), source))
         with self._transaction():
-            if not self._ask("SELECT 1 FROM streamsink_files WHERE path = ? AND data IS NOT NULL", source):
+            if not self._ask("SELECT 1 FROM streamsink_files WHERE path = ? AND data IS NOT NULL", old):
                 raise FileNotFoundError(errno.ENOENT, "no such file", source)
             if source != target:
                 text = _ADD.format(file="file", data="data", what="data IS NOT NULL")
                 text = text.replace("DO NOTHING", "DO UPDATE SET file = excluded.file, data = excluded.data")
-                self._do(text, target, os.path.dirname(target), source)
-                self._do("DELETE FROM streamsink_files WHERE path = ?", source)
+                self._do(text, new, folder, old)
+                self._do("DELETE FROM streamsink_files WHERE path = ?", old)
 
     def unlink(self, path: str) -> bool | None:
-        return bool(self._do("DELETE FROM streamsink_files WHERE path = ? AND data IS NOT NULL", path))
+        return bool(self._do("DELETE FROM streamsink_files WHERE path = ? AND data IS NOT NULL", self._key(path)))
 
     def rmdir(self, path: str) -> None:
         self._do(
             "DELETE FROM streamsink_files WHERE path = ? AND data IS NULL "
             "AND NOT EXISTS (SELECT 1 FROM streamsink_files AS inner_files WHERE inner_files.folder = ?)",
-            path,
-            path,
+            self._key(path),
+            self._key(path),
         )
 
     def sync_dir(self, path: str) -> None:
@@ -211,22 +224,22 @@ class DatabaseCalls(PosixLikeCalls):
     def _add(self, path: str, data: bytes | None) -> bool:
         """Whether the name was free. Raises FileNotFoundError when its folder is missing."""
         self._check(path)
-        folder = os.path.dirname(path)
-        if folder == self._root:
+        key, folder = self._key(path), self._key(os.path.dirname(path))
+        if not folder:
             text = "INSERT INTO streamsink_files (path, folder, file, data) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
-            return bool(self._do(text, path, folder, IdSource().new_id(), data))
+            return bool(self._do(text, key, folder, IdSource().new_id(), data))
         cast = f"CAST(? AS {self._dialect.bytes})"
         text = _ADD.format(file="CAST(? AS TEXT)", data=cast, what="data IS NULL")
         for _ in range(_TRIES):
-            if self._do(text, path, folder, IdSource().new_id(), data, folder):
+            if self._do(text, key, folder, IdSource().new_id(), data, folder):
                 return True
             there = {
-                name for (name,) in self._ask("SELECT path FROM streamsink_files WHERE path IN (?, ?)", path, folder)
+                name for (name,) in self._ask("SELECT path FROM streamsink_files WHERE path IN (?, ?)", key, folder)
             }
-            if path in there:
+            if key in there:
                 return False
             if folder not in there:
-                raise FileNotFoundError(errno.ENOENT, "no such folder", folder)
+                raise FileNotFoundError(errno.ENOENT, "no such folder", os.path.dirname(path))
             # Another client has made the folder since, or has deleted the name.
         raise OSError(errno.EAGAIN, "other clients make and delete this name all the time", path)
 
@@ -236,7 +249,12 @@ class DatabaseCalls(PosixLikeCalls):
             raise FileNotFoundError(errno.ENOENT, "no such folder", folder)
 
     def _is_file(self, path: str) -> bool:
-        return bool(self._ask("SELECT 1 FROM streamsink_files WHERE path = ? AND data IS NOT NULL", path))
+        return bool(self._ask("SELECT 1 FROM streamsink_files WHERE path = ? AND data IS NOT NULL", self._key(path)))
+
+    def _key(self, path: str) -> str:
+        """The path as the table has it."""
+        is_within = path == self._root or path.startswith(f"{self._root}/")
+        return path[len(self._root) :] if is_within else f"elsewhere: {path}"  # which is none in the table
 
     def _check(self, path: str) -> None:
         """Raises PermissionError for a path that is not of this database, such as one of a destination."""
@@ -298,6 +316,7 @@ class DatabaseCalls(PosixLikeCalls):
             # A forked child has the parent's connection as well, and must not use it.
             self._connection, self._process = self._dialect.connect(), os.getpid()
             self._make_table(self._connection.cursor())
+            self._shorten(self._connection.cursor())
         return self._connection
 
     def _make_table(self, cursor: Any) -> None:
@@ -313,6 +332,13 @@ class DatabaseCalls(PosixLikeCalls):
                 except self._dialect.errors:
                     if not left:
                         raise
+
+    def _shorten(self, cursor: Any) -> None:
+        """Take the place out of the names that earlier code has made, unless this code has made some since."""
+        cursor.execute(self._dialect.statement(_EARLIER), (self._root,))
+        if cursor.fetchone() is not None:
+            shorter = _SHORTER.format(behind=len(self._root) + 1)
+            cursor.execute(self._dialect.statement(shorter), (self._root, f"{self._root}/"))
 
 
 class _Stream(io.BytesIO):

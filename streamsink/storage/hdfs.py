@@ -69,7 +69,13 @@ class HdfsCalls(Calls):
         self._most_name_bytes = int(most) if most.isdigit() else int(_MOST_NAME_BYTES)
         self._options = hdfs_native.WriteOptions
         # A root without an authority means the cluster's own default file system.
-        self._client = _translated(root, lambda: hdfs_native.Client(None if root == "hdfs://" else root, dict(config)))
+        try:
+            url = None if root == "hdfs://" else root
+            self._client = _translated(root, lambda: hdfs_native.Client(url, dict(config)))
+        except OSError as refused:
+            if "InvalidArgument" not in str(refused):
+                raise
+            raise _without_settings(root, refused) from refused
 
     def read(self, path: str) -> bytes:
         """All bytes of a file.
@@ -278,6 +284,18 @@ def _translated(path: str, action: Callable[[], _Result]) -> _Result:
         text = str(failed)
         code = next((code for word, code in _MEANING.items() if word in text), errno.EIO)
         raise OSError(code, _first_line(failed), path) from failed
+
+
+def _without_settings(root: str, refused: OSError) -> Misuse:
+    """The client asks nobody before the first call: it has found no NameNode for this name in its settings."""
+    where = os.environ.get("HADOOP_CONF_DIR") or "not set"
+    return Misuse(
+        f"{root}: the client of HDFS refuses its settings: {refused.strerror}. Nothing was written. HADOOP_CONF_DIR is "
+        f"{where}: set it to the folder of the cluster's core-site.xml and hdfs-site.xml, on executors too "
+        "(spark.executorEnv.HADOOP_CONF_DIR), or give what they say of the name service in store_options, or a path "
+        "with the NameNode's host and port",
+        kind="store.options",
+    )
 
 
 def _first_line(failed: Exception) -> str:

@@ -15,11 +15,18 @@ from streamsink.errors import StreamsinkError
 BEAT_MS, LEASE_MS = 5_000, 15_000
 BEAT_THREAD = "streamsink-hold-"  # prefix of the names of beating threads
 _LOOKS_PER_BEAT = 5
+# Longer than a command has a lock that looks whether somebody has it.
+_LOOK_MS = 10
 _RELEASED = b"released"
 
 
 class Hold(ABC):
-    """One driver's hold on one application."""
+    """One driver's hold on one application.
+
+    is_wanted: the driver goes on without its hold, which an earlier driver of the same query still had; see ``again``.
+    """
+
+    is_wanted = False
 
     @abstractmethod
     def allows(self, rival: int | None) -> bool:
@@ -32,6 +39,12 @@ class Hold(ABC):
     @abstractmethod
     def keep(self, epoch: int) -> None:
         """Hold from now on, because this driver has claimed ``epoch``: until ``release``, or until the process ends."""
+
+    def again(self) -> None:
+        """Take the hold if it is wanted, and the earlier driver has ended since; else commands take this one for dead.
+
+        Idempotent, and called again and again.
+        """
 
     def left_by(self, epoch: int) -> list[str]:
         """Paths of what may be left of the hold of ``epoch``, which was superseded long ago."""
@@ -49,17 +62,30 @@ class Flock(Hold):
         """try_hold: takes the lock and returns a function that releases it, or None if another process has it."""
         self._try_hold = try_hold
         self._release: Callable[[], None] | None = None
+        self._changing = threading.Lock()
 
     def allows(self, rival: int | None) -> bool:
         if self._release is None:
             self._release = self._try_hold()
+        if self._release is None and rival is not None:
+            Clock().sleep_ms(_LOOK_MS)
+            self._release = self._try_hold()
         return self._release is not None or rival is None
 
     def keep(self, epoch: int) -> None:
-        """Nothing to do: the lock is held since ``allows``."""
+        """The lock is held since ``allows``, unless a driver has it that this one took over from."""
+        self.is_wanted = self._release is None
+
+    def again(self) -> None:
+        with self._changing:
+            if self.is_wanted:
+                self._release = self._try_hold()
+                self.is_wanted = self._release is None
 
     def release(self) -> None:
-        release, self._release = self._release, None
+        with self._changing:
+            self.is_wanted = False
+            release, self._release = self._release, None
         if release is not None:
             release()
 

@@ -80,12 +80,9 @@ class Probe:
             self.step()
 
     def _create(self, number: int) -> bool:
-        try:
-            return self._calls.put_new(self.path, b"", str(number))
-        except FileNotFoundError:
-            if not number:
-                raise
-            return False  # it was refused, and the first object was swept before its mark could be read
+        """The second one is to be refused, and whose the object is that it was refused for says no more."""
+        create = self._calls.try_new if number else self._calls.put_new
+        return create(self.path, b"", str(number))
 
 
 class S3FileIO(DistantFileIO):

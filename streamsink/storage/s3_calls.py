@@ -130,24 +130,23 @@ class S3Calls(Calls):
         unique: an id of this attempt, kept as metadata of the object. The client repeats a request whose reply was
         lost, and is then refused because of the object that it created itself; ``unique`` tells that it is its own.
         """
+        return self.try_new(path, data, unique) or self._is_mine(path, data, unique)
+
+    def try_new(self, path: str, data: bytes, unique: str) -> bool:
+        """As ``put_new``, but False wherever the server has refused it, which does not take another request to know."""
+        said = {**_body(data), "IfNoneMatch": "*", "Metadata": {_TRY: unique}}
         for _ in range(self._patience.attempts):
             try:
-                self._do(
-                    path,
-                    lambda at: self._client.put_object(**_body(data), IfNoneMatch="*", Metadata={_TRY: unique}, **at),
-                )
+                self._do(path, lambda at: self._client.put_object(**said, **at))
                 return True
             except FileExistsError:
-                return self._is_mine(path, data, unique)
+                return False
             except BlockingIOError:
                 self._clock.sleep_ms(_CONFLICT_WAIT_MS)  # another writer is creating it at this moment
         raise OSError(errno.EBUSY, "still being created by others", path)
 
     def _is_mine(self, path: str, data: bytes, unique: str) -> bool:
-        """Whether this attempt created the object.
-
-        Raises: OSError if it did, but the object is not whole, as on a server that does not check bodies.
-        """
+        """Whether this attempt created the object. Raises OSError if it did, and the server has kept a part of it."""
         kept, metadata = self._content(path)
         if metadata.get(_TRY) != unique:
             return False

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from urllib.parse import unquote, urlsplit
 
 from streamsink.clock import IdSource
@@ -138,6 +139,25 @@ def journal_place(journal: str | os.PathLike[str]) -> str:
     if not parts.hostname or not parts.path.strip("/") or "/" in parts.path.strip("/") or parts.query:
         raise Misuse(f"{text}: expected postgresql://user@host:port/database", kind="journal.place")
     return str(text).rstrip("/")
+
+
+def journal_within(path: str | os.PathLike[str]) -> tuple[str, str]:
+    """(the place of journals that this lies in, or is; its own path), as messages name a journal or a file of one.
+
+    In a database the place is the database, elsewhere it is the path itself. Raises: Misuse.
+    """
+    text = str(as_text(path)).rstrip("/")
+    scheme, _, rest = text.partition(":")
+    if scheme == "postgresql":
+        authority, _, names = rest.removeprefix("//").partition("/")
+        place = journal_place(f"{scheme}://{authority}/{names.partition('/')[0]}")
+        return place, f"{place}{names[len(names.partition('/')[0]) :]}"
+    whole = journal_place(path)
+    if scheme != "sqlite":
+        return whole, whole
+    file = whole.partition(":")[2]
+    found = next((str(each) for each in (PurePath(file), *PurePath(file).parents) if os.path.isfile(each)), file)
+    return f"{scheme}:{found}", whole
 
 
 def _scheme(path: str) -> str:

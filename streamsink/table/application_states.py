@@ -36,6 +36,30 @@ _COMPRESSED, _DEFLATED = "zstd:", "deflate:"
 _LEVELS, _ENOUGH = (1, 15, 19), 99_000
 
 
+class Said(dict[str, Any]):
+    """The JSON object of one application's state, which knows from which snapshot's file it was read."""
+
+    def __init__(self, value: Any, application: str, path: str):
+        super().__init__(value)
+        self._application = application
+        self._path = path
+
+    def altered(self, broken: Exception) -> Corrupt:
+        """The error when this turns out to be no state. broken: what reading it has ended with."""
+        what = f"{PREFIX}{self._application} is not the state of an application ({type(broken).__name__}: {broken})"
+        return _altered(self._path, what)
+
+
+def _altered(path: str, what: str) -> Corrupt:
+    """The error of a state that cannot be read. path: of the snapshot. what: which property, and what is wrong."""
+    return Corrupt(
+        f"{path}: its property {what}; the snapshot was altered. Nothing was written. Restore the file "
+        f"{shell.restore(path)}, or let Paimon's procedure rollback_to take the table back to an older snapshot "
+        "('streamsink rollback' carries the states on)",
+        kind="snapshot.state",
+    )
+
+
 @dataclass(frozen=True)
 class States:
     """The states of all applications as of one snapshot.
@@ -136,13 +160,9 @@ def states_in(snapshot: Snapshot, path: str) -> dict[str, Any] | None:
     if not texts:
         return {} if HISTORY in properties else None  # the last application was retired
     try:
-        return {name: dict(state_of_text(text)) for name, text in texts.items()}
+        return {name: Said(state_of_text(text), name, path) for name, text in texts.items()}
     except (ValueError, TypeError, OSError, zlib.error) as broken:
-        raise Corrupt(
-            f"{path}: its property {PREFIX}* is not valid JSON, nor a compressed one; the snapshot was altered. "
-            f"Nothing was written. Restore the file {shell.restore(path)}, or roll the table back to an older snapshot",
-            kind="snapshot.state",
-        ) from broken
+        raise _altered(path, f"{PREFIX}* is not valid JSON, nor a compressed one") from broken
 
 
 def text_of_state(state: Mapping[str, Any]) -> str:

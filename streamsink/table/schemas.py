@@ -125,7 +125,8 @@ class Schemas:
         except FileNotFoundError as missing:
             raise Misuse(
                 f"{self._at.root}: the table is gone: {path} does not exist any more. Nothing was written. "
-                "Restore the table, or start a new checkpoint and a new table",
+                "Restore the table; or, if it was moved or renamed, give its new path; or start a new checkpoint and a "
+                "new table",
                 kind="table.gone",
             ) from missing
 

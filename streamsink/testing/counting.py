@@ -17,6 +17,7 @@ _NAMES = {
     "write_new": "create",
     "put": "create",
     "put_new": "create",
+    "try_new": "create",
     "sync_file": "flush",
     "sync_dir": "flush",
     "unlink": "delete",

@@ -38,7 +38,7 @@ class Mode(Enum):
 
 # Calls that only change names, which a client repeats by itself. A client that writes into an open file knows how far
 # it has come.
-REPEATED = {"link", "unlink", "rename", "mkdir", "rmdir", "move", "remove_tree", "put_new", "copy"}
+REPEATED = {"link", "unlink", "rename", "mkdir", "rmdir", "move", "remove_tree", "put_new", "try_new", "copy"}
 
 
 class CrashingCalls(PosixLikeCalls):
@@ -182,6 +182,9 @@ class CrashingCalls(PosixLikeCalls):
 
     def put_new(self, path: str, data: bytes, unique: str) -> bool:
         return self._do("put_new", lambda: self._inner.put_new(path, data, unique))
+
+    def try_new(self, path: str, data: bytes, unique: str) -> bool:
+        return self._do("try_new", lambda: self._inner.try_new(path, data, unique))
 
     def copy(self, source: str, target: str) -> None:
         return self._do("copy", lambda: self._inner.copy(source, target))

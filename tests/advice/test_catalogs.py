@@ -1,5 +1,7 @@
 """Advice of errors about catalogs: once it is followed, the table is known by a name, and each row is there once."""
 
+import os
+import shutil
 import sys
 
 import pytest
@@ -97,6 +99,63 @@ def test_a_name_that_is_taken(uri, tmp_path):
     query.writing(NARROW)
     query.run(3)
     assert found(uri, query.database, "sales").sd.location == f"file:{query.root}" and query.rows() == [0, 1, 2]
+
+
+@follows("catalog.other-table")
+@pytest.mark.parametrize("leave", ["nothing", "a copy"])
+def test_a_name_that_leads_to_where_the_table_was(uri, tmp_path, leave):
+    """The table was moved, or goes on as a copy beside the original. A drop there would delete the files."""
+    in_parameters = {"location-in-properties": "true"} if leave == "a copy" else {}
+    query = Query(tmp_path, uri, catalog=in_parameters)
+    query.run(3)
+    query.options["catalog"] = query.catalog = {k: v for k, v in query.catalog.items() if k not in in_parameters}
+    before, query.root = query.root, f"{tmp_path}/moved/{query.database}.db/orders"
+    shutil.copytree(before, query.root)
+    if leave == "nothing":
+        shutil.rmtree(before)
+    query.writing(NARROW)
+    said = _refused(query, "catalog.other-table").says(
+        "which was moved", "dropping a managed table", "Nothing was written"
+    )
+    (path,), given = said.call("streamsink.maintenance.repair")
+    for dry_run in (True, False):
+        given |= {"catalog": query.catalog, "dry_run": dry_run}
+        assert streamsink.maintenance.repair(path, **given) == "updated"
+    query.run(3, 5)
+    assert query.in_metastore().sd.location == f"file:{query.root}" and query.rows() == list(range(5))
+
+
+@follows("table.gone")
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_table_that_was_renamed_under_its_query(tmp_path, is_running):
+    """Paimon's catalogs move the folder of a managed table. A new table would not be the one that was meant."""
+    query = Query(tmp_path, "")
+    query.options["catalog"] = {}
+    query.writing(NARROW)
+    driven = query.start()
+    query.batch(driven, 3)
+    before, query.root = query.root, f"{tmp_path}/{query.database}.db/sales"
+    if not is_running:
+        driven.close()
+    os.rename(before, query.root)
+    said = told("table.gone", lambda: query.batch(driven, 5) if is_running else query.run(3, 5))
+    said.says("if it was moved or renamed, give its new path")
+    assert not os.path.exists(before)
+    query.checkpoint.ends[1:], query.checkpoint.committed = [], 1
+    query.writing(NARROW)
+    query.run(3, 5)
+    assert query.rows() == list(range(5))
+
+
+@follows("table.exists")
+def test_a_table_whose_creator_died_before_it_was_registered(uri, tmp_path):
+    query = Query(tmp_path, uri)
+    streamsink.create_table(query.root, "id BIGINT")
+    said = told("table.exists", lambda: streamsink.create_table(query.root, "id BIGINT", catalog=query.catalog))
+    (path,), given = said.call("streamsink.maintenance.repair")
+    assert streamsink.maintenance.repair(path, **given | {"catalog": query.catalog}) == "registered"
+    said = told("table.exists", lambda: streamsink.create_table(query.root, "id BIGINT", catalog=query.catalog))
+    assert "repair" not in said.message and query.in_metastore()
 
 
 @follows("catalog.no-database")

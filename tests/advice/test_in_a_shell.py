@@ -1,12 +1,16 @@
 """Errors that tell an operator to do something name the command that does it; the command is typed as they say it."""
 
+import ast
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 import streamsink
+from streamsink.cli.main import COMMANDS, cli
 from streamsink.errors import StreamsinkError
 from streamsink.storage.file_io import local_file_io
 from streamsink.testing.driver import SparkCheckpoint
@@ -91,3 +95,32 @@ def test_data_files_that_are_gone_are_dropped(table):
     run(*_told(table, "data.missing"))
     _start(table)
     assert streamsink.read_arrow(table).num_rows == 50 - lost
+
+
+def _named() -> Iterator[tuple[str, list[str]]]:
+    """(where in the code, words) of each command that a message of the library names; what is put in later is '1'."""
+    code = Path(streamsink.__file__).parent
+    for path in sorted(path for path in code.rglob("*.py") if "cli" not in path.parts):
+        for call in ast.walk(ast.parse(path.read_text())):
+            is_named = isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in _NAMING
+            words = [each for each in call.args if not isinstance(each, ast.Starred)] if is_named else []
+            said = [each.value if isinstance(each, ast.Constant) and each.value != "ID" else "1" for each in words]
+            if said and said[0] in COMMANDS:
+                yield f"{path.relative_to(code)}:{call.lineno}", said
+
+
+_NAMING = ("in_a_shell", "command", "_quoted")
+
+
+def test_each_command_that_a_message_names_can_be_typed():
+    """It is one of the command line, with the arguments and options that this takes. Nothing is run."""
+    wrong, found = [], list(_named())
+    for place, words in found:
+        context, command, left = click.Context(cli), cli, words
+        try:
+            while isinstance(command, click.Group):
+                name, command, left = command.resolve_command(context, left)
+            command.make_context(name, list(left), parent=context)
+        except click.UsageError as refused:
+            wrong.append(f"{place}: streamsink {' '.join(words)}: {refused.format_message()}")
+    assert not wrong and len(found) > 15, wrong

@@ -1,4 +1,4 @@
-"""Advice of errors of S3, of drivers that were superseded,
+"""Advice of errors of S3 and HDFS, of drivers that were superseded,
 of rows without a table, and of files that only readers meet."""
 
 import copy
@@ -35,6 +35,7 @@ from tests.crash.giving_up import ENDS
 from tests.crash.many_world import ROOT as WAREHOUSE
 from tests.crash.many_world import RULES, ManyWorld, check_complete
 from tests.crash.world import World, expected, memory_world
+from tests.services.yarn import NAME, by_name, write_settings
 
 PLAIN = {"restore": "restore-and-continue"}
 ROOT = "/lake/shop.db/orders"
@@ -255,6 +256,20 @@ def test_settings_that_the_client_refuses(s3_server):
     said = told("store.options", lambda: _create(root, {**s3_server.options, "s3.endpoint": "no endpoint"}))
     assert said.says("no endpoint", "s3.endpoint")
     assert _create(root, s3_server.options)
+
+
+@follows("store.options")
+def test_a_name_service_that_no_setting_knows(hdfs_cluster, tmp_path, monkeypatch):
+    """Each of the three ways that the error names is one; the files in HADOOP_CONF_DIR are the usual one."""
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    table = f"{uuid.uuid4().hex}/shop.db/orders"
+    said = told("store.options", lambda: _create(f"hdfs://{NAME}/{table}", {}))
+    assert said.says("HADOOP_CONF_DIR is not set", "in store_options", "the NameNode's host and port")
+    assert _create(f"{hdfs_cluster.uri}/{table}-1", {})
+    assert _create(f"hdfs://{NAME}/{table}-2", by_name(hdfs_cluster.uri))
+    write_settings(tmp_path / said.find(r"core-site.xml and (\S+\.xml)"), by_name(hdfs_cluster.uri))
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert _create(f"hdfs://{NAME}/{table}-3", {})
 
 
 @follows("store.extra-missing")

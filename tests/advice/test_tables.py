@@ -120,7 +120,7 @@ def test_a_file_that_is_restored_from_a_backup(kind):
     assert world.ids() == expected(ENDS)
 
 
-ROLLED_BACK = ("manifest.missing", "manifest.corrupt", "snapshot.corrupt", "snapshot.version")
+ROLLED_BACK = ("manifest.missing", "manifest.corrupt", "snapshot.corrupt", "snapshot.state", "snapshot.version")
 
 
 @follows(*ROLLED_BACK)

@@ -14,6 +14,7 @@ from streamsink.catalogs.hive import HiveCatalog
 from streamsink.errors import Misuse, Retryable
 from streamsink.events import CheckpointPublished, TableNotRegistered, TableRegistered
 from streamsink.faults import arm
+from streamsink.format.types import parse_ddl
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
 from streamsink.testing.faults import InjectedCrash
@@ -364,12 +365,16 @@ def test_a_database_is_made_only_where_that_is_wanted(uri, tmp_path):
     assert query.in_metastore() is not None
 
 
-def test_a_table_that_was_dropped_in_the_catalog_stays_dropped_until_the_next_start(uri, tmp_path):
+@pytest.mark.parametrize("changes", [False, True], ids=["as it was", "with a new column"])
+def test_a_table_that_was_dropped_in_the_catalog_stays_dropped_until_the_next_start(uri, tmp_path, changes):
     """Whoever dropped it there meant it; a start with the option means that it shall be there."""
     query = Query(tmp_path, uri)
     driven = query.start()
     query.batch(driven, 3)
     asking(uri, lambda client: client.call(lambda c: c.drop_table(query.database, "orders", False)))
+    if changes:
+        table = open_table(local_file_io(False), query.root, for_writing=True)
+        table.evolve(parse_ddl("id BIGINT, part STRING, note STRING"), add_columns=True, widen_types=False)
     query.batch(driven, 5)
     driven.close()
     assert query.in_metastore() is None and query.rows() == list(range(5))

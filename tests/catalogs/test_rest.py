@@ -3,12 +3,14 @@
 import http.client
 import json
 import os
+import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
 
+from streamsink import maintenance
 from streamsink.errors import Misuse, Retryable
 from streamsink.events import TableNotRegistered, TableRegistered
 from tests.advice.following import Advice, follows
@@ -75,6 +77,26 @@ def test_another_place_under_the_name_is_refused(query, paimon_rest, tmp_path):
     with pytest.raises(Misuse, match=f"a Paimon table at file:{other.root}.*Nothing was written") as refused:
         query.run(3)
     assert refused.value.kind == "catalog.other-table" and not os.path.exists(query.root)
+
+
+@pytest.mark.parametrize("told_to", ["repair it", "repair it where nothing changed"])
+def test_a_table_that_was_moved_gets_an_entry_with_its_place(query, paimon_rest, tmp_path, told_to):
+    """The catalog takes no other place, so the entry comes anew. What is external loses no file by that."""
+    query.run(3)
+    before = query.root
+    if told_to == "repair it":
+        query.root = f"{tmp_path}/moved/{query.database}.db/orders"
+        shutil.copytree(before, query.root)
+    given = {"catalog": query.catalog, "moved_from": f"file:{before}"}
+    change = "updated" if query.root != before else ""
+    assert maintenance.repair(query.root, dry_run=True, **given) == change
+    assert found(paimon_rest, query)["path"] == f"file:{before}"
+    assert maintenance.repair(query.root, **given) == change and os.path.exists(f"{before}/schema/schema-0")
+    said = found(paimon_rest, query)
+    assert (said["path"], said["isExternal"]) == (f"file:{query.root}", True)
+    query.writing(NARROW)
+    query.run(3, 5)
+    assert query.rows() == list(range(5))
 
 
 @follows("catalog.refused")

@@ -1,6 +1,9 @@
 """Several tables, dead letters and tables without a query in a real Hive Metastore."""
 
+import functools
+import json
 import os
+import shlex
 import uuid
 from dataclasses import replace
 
@@ -9,6 +12,7 @@ import pytest
 
 import streamsink
 from streamsink import maintenance
+from streamsink.cli.upkeep import register
 from streamsink.errors import Misuse, Retryable
 from streamsink.events import TableNotRegistered, TableRegistered
 from streamsink.format.types import parse_ddl
@@ -20,6 +24,7 @@ from streamsink.table.table import open_table
 from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.many_driver import LettersDriver, ManyTablesDriver
 from tests.catalogs.world import NARROW, Door, Query, columns, found
+from tests.cli.conftest import run as run_command
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int32()), (ROUTE, pa.string())])
 
@@ -170,6 +175,35 @@ def test_a_table_is_registered_by_hand_and_its_entry_brought_up_to_date(place):
     assert maintenance.repair(path, catalog=_as(uri)) == ""
 
 
+def test_the_command_registers_a_table_as_its_examples_say(place, tmp_path):
+    """Without --yes it says what it would do."""
+    uri, database, folder = place
+    path = streamsink.create_table(f"{folder}/orders", "id BIGINT")
+    properties = tmp_path / "catalog.json"
+    properties.write_text(json.dumps(_as(uri)))
+    here = {"lake/shop.db/orders": path, "thrift://metastore:9083": uri, "catalog.json": str(properties)}
+    looks, does, moves = register.examples
+
+    def words(line: str) -> list[str]:
+        each = shlex.split(line)[2:]
+        return [functools.reduce(lambda text, name: text.replace(name, here[name]), here, word) for word in each]
+
+    assert "would be registered" in run_command(*words(looks), code=1).stdout
+    assert found(uri, database, "orders") is None
+    assert json.loads(run_command(*words(does)).stdout) == {"table": path, "done": True, "change": "registered"}
+    assert found(uri, database, "orders").sd.location == f"file:{path}"
+    assert "is in the catalog as it is" in run_command(*words(looks)).stdout
+    assert "option 'catalog'" in run_command("register", path, code=3).stderr
+    moved = f"{tmp_path}/moved/{os.path.basename(folder)}/orders"
+    here |= {"lake/shop.db/orders": moved, "old/shop.db/orders": path}
+    os.makedirs(os.path.dirname(moved))
+    os.rename(path, moved)
+    assert "would be updated" in run_command(*words(moves), code=1).stdout
+    assert found(uri, database, "orders").sd.location == f"file:{path}"
+    run_command(*words(moves), "--yes")
+    assert found(uri, database, "orders").sd.location == f"file:{moved}"
+
+
 def test_what_a_repair_cannot_do_it_says(place, hive_metastore):
     uri, _, folder = place
     path = streamsink.create_table(f"{folder}/orders", "id BIGINT", catalog=_as(uri))
@@ -179,6 +213,11 @@ def test_what_a_repair_cannot_do_it_says(place, hive_metastore):
     with pytest.raises(Misuse, match=f"a Paimon table at file:{path}.*Nothing was written") as refused:
         maintenance.repair(other, catalog=_as(uri, "orders"))
     assert refused.value.kind == "catalog.other-table"
+    with pytest.raises(Misuse, match=f"at {path} is another table, .*Nothing was changed") as refused:
+        maintenance.repair(other, catalog=_as(uri, "orders"), moved_from=path)
+    assert refused.value.kind == "catalog.other-table"
+    with pytest.raises(Misuse, match=f"a Paimon table at file:{path}.*Nothing was written"):
+        maintenance.repair(other, catalog=_as(uri, "orders"), moved_from=f"{folder}/elsewhere")
     door = Door(hive_metastore.port).open()
     door.close()
     with pytest.raises(Retryable, match="does not answer.*Nothing was written"):

@@ -78,14 +78,17 @@ def make_letters(warehouse: Path) -> None:
     run_letters(warehouse, 0, 12)
 
 
-def run_letters(warehouse: Path, done: int, end: int) -> None:
-    """Run the query with the dead letters behind this many batches of 6 rows, up to the row ``end``."""
+def run_letters(warehouse: Path, done: int, end: int, query: str = "q2", first: int = 0, letters="rejected") -> None:
+    """Run the query with the dead letters behind this many batches of 6 rows, up to the row ``end``.
+
+    first: the number of its first row. letters: name of the table for dead letters.
+    """
     file_io, path, ends = local_file_io(False), str(warehouse / "clicks"), list(range(6, end + 1, 6))
     settings = SinkOptions.of(path, {"restore": RESTORE_AND_CONTINUE})
-    routing = Routing.of(str(warehouse), {"clicks": {}}, settings, dead_letters="rejected", unrouted="fail")
-    letters = LettersDriver(str(warehouse), _CLICKS, _clicks, routing, settings)
-    letters.earlier_name = "streamsink-clicks"
-    letters.run(file_io, SparkCheckpoint("q2", ends[:done], done), ends)
+    routing = Routing.of(str(warehouse), {"clicks": {}}, settings, dead_letters=letters, unrouted="fail")
+    driver = LettersDriver(str(warehouse), _CLICKS, lambda s, e: _clicks(s + first, e + first), routing, settings)
+    driver.earlier_name = "streamsink-clicks"
+    driver.run(file_io, SparkCheckpoint(query, ends[:done], done), ends)
 
 
 def allow_nulls(path: str, are_allowed: bool = True) -> None:

@@ -22,7 +22,8 @@ def options(clicks: str, **given) -> SinkOptions:
 
 def replayed(clicks: str, **given) -> Replay:
     """Replay all letters of the table clicks."""
-    return replay(local_file_io(False), clicks, rejected(clicks), Chosen("clicks"), options(clicks, **given))
+    kept = {"earlier_tables": given.pop("earlier_tables")} if "earlier_tables" in given else {}
+    return replay(local_file_io(False), clicks, rejected(clicks), Chosen("clicks"), options(clicks, **given), **kept)
 
 
 def ids(clicks: str) -> list[int]:

@@ -90,6 +90,40 @@ def test_nothing_is_done_while_the_driver_lives(orders):
     assert _ids(orders) == list(range(30))
 
 
+def test_a_driver_that_took_over_from_one_that_ends_later_is_known_to_live(orders):
+    """The earlier one had slept, and its process had the lock; whatever the later one does next takes it."""
+    earlier, later = (FileJournal(local_file_io(False), orders, "streamsink", 2) for _ in range(2))
+    earlier.claim("q1", 0)
+    epoch = later.claim("q1", 0)
+    try:
+        earlier.release()
+        later.check_owner(epoch)
+        assert said("unlock", orders, "-a", "streamsink", code=3)["state"] == "alive"
+        refused = said("discard", f"{orders}/streamsink/streamsink", "--yes", code=3)
+        assert refused["error"]["kind"] == "discard.in-use"
+    finally:
+        later.release()
+    assert said("unlock", orders, "-a", "streamsink")["state"] == "free"
+
+
+def test_a_driver_in_another_container_is_no_dead_one(orders, tmp_path, monkeypatch):
+    """The system's list of locks has none of a process that this one cannot see; its journal was deleted."""
+    (tmp_path / "locks").write_text("")
+    monkeypatch.setattr(holds, "_LOCKS", str(tmp_path / "locks"))
+    living, journal = FileJournal(local_file_io(False), orders, "streamsink", 2), f"{orders}/streamsink/streamsink"
+    living.claim("q1", 0)
+    try:
+        held = said("unlock", orders, "-a", "streamsink", code=3)
+        assert (held["state"], held["pid"]) == ("alive", None) and held["owner"]["pid"] == os.getpid()
+        assert said("unlock", orders, "-a", "streamsink", "--yes", code=3)["error"]["kind"] == "unlock.alive"
+        assert said("discard", journal, "--yes", code=3)["error"]["kind"] == "discard.in-use"
+        assert [each["command"] for each in said("doctor", orders)["findings"]] == [""]
+    finally:
+        living.release()
+    assert said("unlock", orders, "-a", "streamsink")["state"] == "free"
+    assert said("discard", journal, "--yes")["pending"] == 1
+
+
 def test_what_several_tables_lack_is_published():
     """Of a query into several tables that died between two of them."""
     world = ManyWorld(restore="restore-and-continue")
@@ -169,6 +203,7 @@ def test_the_path_of_a_table_of_its_own_is_to_be_given(orders):
 
 def test_a_system_that_does_not_tell_is_no_free_name(orders, monkeypatch):
     monkeypatch.setattr(holds, "_LOCKS", "/none")
+    monkeypatch.setattr(holds, "_is_locked", lambda path: None)
     assert "does not tell" in run("unlock", orders, "-a", "streamsink", code=3).stdout
 
 

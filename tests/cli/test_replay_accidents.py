@@ -83,6 +83,39 @@ def test_a_branch_that_was_taken_over_does_not_hide_its_replays(clicks, name):
     assert ids(clicks) == ALL
 
 
+@follows("replay.unknown", "branch.replays")
+def test_the_journal_of_a_branch_comes_into_the_table_that_took_it_over(clicks):
+    """Else nobody knows any more what was replayed, and the table's next replay is refused for ever."""
+    work = maintenance.create_branch(clicks, "work", snapshot_id="latest").path
+    allow_nulls(work)
+    assert _into(work, clicks).replayed == 4
+    maintenance.fast_forward(clicks, "work")
+    unknown = told("replay.unknown", lambda: replayed(clicks))
+    kept = told("branch.replays", lambda: maintenance.delete_branch(clicks, "work"))
+    assert said("branch", "delete", clicks, "work", code=3)["error"]["kind"] == "branch.replays"
+    words = shlex.split(kept.find(r"'streamsink (restore .+? --yes)'"))
+    assert shlex.split(unknown.find(r"'streamsink (restore .+? --yes)'")) == [
+        each.replace(f"{work}/streamsink/{NAME}", "COPY") for each in words
+    ]
+    assert said(*words)["missing"]
+    assert f"{work} is deleted" in run("branch", "delete", clicks, "work", "--yes").stdout
+    assert (replayed(clicks).before, ids(clicks)) == (4, ALL)
+    allow_nulls(clicks, False)
+    run_letters(Path(clicks).parent, 2, 18)
+    allow_nulls(clicks)
+    assert replayed(clicks).replayed == 2 and ids(clicks) == list(range(18))
+
+
+def test_a_branch_goes_with_replays_that_its_table_does_not_have(clicks):
+    """Their rows go with it, and the letters are replayed again."""
+    work = maintenance.create_branch(clicks, "work", snapshot_id="latest").path
+    allow_nulls(work)
+    assert _into(work, clicks).replayed == 4
+    maintenance.delete_branch(clicks, "work")
+    allow_nulls(clicks)
+    assert replayed(clicks).replayed == 4 and ids(clicks) == ALL
+
+
 def _into(branch: str, clicks: str, **given):
     return replay(local_file_io(False), branch, rejected(clicks), Chosen("clicks"), options(branch, **given))
 
@@ -126,6 +159,51 @@ def test_a_table_that_was_made_again_gets_its_letters_again(clicks):
     shutil.rmtree(clicks)
     create_table(io, clicks, columns)
     assert replayed(clicks).replayed == 4 and ids(clicks) == [n for n in ALL if n % 3 == 0]
+
+
+@follows("replay.earlier-table")
+@pytest.mark.parametrize("comes_again", [True, False])
+def test_a_table_that_was_loaded_again_has_letters_of_two(clicks, comes_again):
+    """Each row that did not fit came twice, in another batch perhaps, and a replay wrote it twice."""
+    io = local_file_io(False)
+    shutil.rmtree(clicks)
+    create_table(io, clicks, new_schema(parse_ddl("id BIGINT, n BIGINT NOT NULL"), (), {}))
+    run_letters(Path(clicks).parent, 0, 12, query="again", first=0 if comes_again else 12)
+    allow_nulls(clicks)
+    before = ids(clicks)
+    refused = told("replay.earlier-table", lambda: replayed(clicks)).says("by a run of their own (streamsink.write)")
+    assert said("dead-letters", "replay", rejected(clicks), "--target", "clicks", "--yes", code=3)["error"]
+    assert ids(clicks) == before
+    words = shlex.split(refused.find(r"Look whether .* \(in a shell: streamsink ([^)]*list [^)]*)\); if"))
+    rows = [each["row"] for each in said(*words)["listed"]]
+    assert len(rows) == 8 and (len(set(rows)) < 8) is comes_again
+    if not comes_again:
+        words = shlex.split(refused.find(r"\(in a shell: streamsink ([^)]*--earlier-tables[^)]*)\)"))
+        said(*words, code=1)
+        assert said(*words, "--yes")["replayed"] == 8 and replayed(clicks, earlier_tables=True).before == 8
+        assert ids(clicks) == sorted([*before, *range(0, 24, 3)])
+
+
+@follows("replay.unknown-record")
+def test_a_table_that_was_restored_has_letters_in_two_tables(clicks, tmp_path):
+    """Rows that the restore took out came again, as letters of the table that the start's own error names."""
+    warehouse, io = Path(clicks).parent, local_file_io(False)
+    shutil.copytree(clicks, tmp_path / "backup")
+    run_letters(warehouse, 2, 18)
+    shutil.rmtree(clicks)
+    shutil.copytree(tmp_path / "backup", clicks)
+    told("dead-letters.unknown-record", lambda: run_letters(warehouse, 2, 18)).says("to another name than 'rejected'")
+    run_letters(warehouse, 2, 18, letters="rejected-2")
+    allow_nulls(clicks)
+    before = ids(clicks)
+    refused = told("replay.unknown-record", lambda: replayed(clicks)).says("by a run of their own (streamsink.write)")
+    assert ids(clicks) == before
+    again = replay(io, clicks, str(warehouse / "rejected-2"), Chosen("clicks"), options(clicks))
+    assert again.replayed == 2 and ids(clicks) == sorted([*before, 12, 15])
+    words = shlex.split(refused.find(r"\(in a shell: streamsink ([^)]*list [^)]*)\)"))
+    assert [each["checkpoint_id"] for each in said(*words)["listed"]].count(2) == 2
+    words = shlex.split(refused.find(r"\(in a shell: streamsink ([^)]*--earlier-tables[^)]*)\)"))
+    assert said(*words, code=1)["replayed"] == 6
 
 
 def test_letters_come_while_they_are_replayed_and_old_ones_go(clicks):

@@ -1,6 +1,7 @@
 """``make docs`` builds all pages as a site that needs nothing from elsewhere, and whose first page is small."""
 
 import html.parser
+import os
 import re
 import shutil
 import subprocess
@@ -70,14 +71,68 @@ def test_every_page_is_in_the_site_and_in_the_navigation(site):
     assert [page for page in pages() if not (site / page).with_suffix(".html").exists()] == []
 
 
-def test_the_first_page_is_small(site, parsed):
-    """With all that it asks for: style sheets and what they ask for, scripts and pictures, none of them compressed."""
-    asked = {urllib.parse.urlsplit(each).path for each in parsed["index.html"].asked}
+def _weight(site: Path) -> dict[str, int]:
+    """Bytes of the first page and of each file that it asks for when it is opened; the sheets ask for nothing more."""
+    asked = {
+        urllib.parse.urlsplit(each).path for each in _Page((site / "index.html").read_text(encoding="utf-8")).asked
+    }
     sheets = [each for each in asked if each.endswith(".css")]
     assert sheets and [each for each in asked if not (site / each).is_file()] == []
     assert not any(re.search(r"@import|url\((?![\"']?data:)", (site / each).read_text()) for each in sheets)
-    sizes = {each: (site / each).stat().st_size for each in [*asked, "index.html"]}
-    assert sum(sizes.values()) < MOST_BYTES_OF_THE_FIRST_PAGE, sizes
+    return {each: (site / each).stat().st_size for each in [*asked, "index.html"]}
+
+
+def _is_small(weight: dict[str, int]) -> bool:
+    return sum(weight.values()) < MOST_BYTES_OF_THE_FIRST_PAGE
+
+
+def _copied(site: Path, folder: Path) -> dict[str, int]:
+    """The first page and what it asks for, copied into the folder."""
+    weight = _weight(site)
+    for each in weight:
+        (folder / each).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(site / each, folder / each)
+    return weight
+
+
+def test_the_first_page_is_small(site):
+    """With all that it asks for: style sheets, scripts and pictures, none of them compressed."""
+    weight = _weight(site)
+    assert _is_small(weight), weight
+
+
+def test_a_first_page_that_grows_is_too_large_whichever_of_its_files_has_grown(site, tmp_path):
+    """One at a time has what is left below the limit: its last byte is one too many."""
+    whole = _copied(site, tmp_path)
+    left = MOST_BYTES_OF_THE_FIRST_PAGE - sum(whole.values())
+    for each, size in whole.items():
+        for grown, is_small in ((left - 1, True), (left, False)):
+            os.truncate(tmp_path / each, size + grown)
+            assert _is_small(_weight(tmp_path)) is is_small, each
+        os.truncate(tmp_path / each, size)
+    assert {Path(each).suffix for each in whole} >= {".html", ".css", ".js", ".svg"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        '<img src="big">',
+        '<script src="big"></script>',
+        '<link rel="preload stylesheet" href="big">',
+        '<link rel="icon" href="big">',
+        '<iframe src="big"></iframe>',
+    ],
+)
+def test_a_file_that_the_first_page_newly_asks_for_counts(site, tmp_path, more):
+    """In whatever way; a link that a reader may follow does not."""
+    _copied(site, tmp_path)
+    (tmp_path / "big").write_bytes(b" " * MOST_BYTES_OF_THE_FIRST_PAGE)
+    page = tmp_path / "index.html"
+    text = page.read_text(encoding="utf-8")
+    page.write_text(text.replace("</body>", '<a href="big">more</a></body>'), encoding="utf-8")
+    assert _is_small(_weight(tmp_path))
+    page.write_text(text.replace("</body>", f"{more}</body>"), encoding="utf-8")
+    assert not _is_small(_weight(tmp_path))
 
 
 def test_nothing_is_asked_for_elsewhere(site, parsed):

@@ -108,7 +108,9 @@ PAGES = {
     "docs/WRITING_A_SINK.md": Page(
         ("run", "run", "by tests/sinks/test_conformance.py"), replaced={**_CHECKPOINTS, **_LAKE}
     ),
-    "docs/how-to/AIRFLOW.md": Page(("run", "run", "run", "code"), given="a_day_of_orders", slow=True),
+    "docs/how-to/AIRFLOW.md": Page(
+        ("run", "run", "run", "by tests/docs/test_airflow.py"), given="a_day_of_orders", slow=True
+    ),
     "docs/how-to/BACKFILL.md": Page(
         ("run*",), given="an_archive", replaced={'"archive/orders"': '"{folder}/archive/orders"'}
     ),
@@ -136,7 +138,7 @@ PAGES = {
     ),
     "docs/how-to/RESTORE_BACKUP.md": Page(("run*",), given="a_backup_and_more_orders", replaced=_RELATIVE),
     "docs/how-to/UPGRADE.md": Page(("run", "shell"), given="a_stream_of_orders"),
-    "docs/how-to/YARN.md": Page(("shell",)),
+    "docs/how-to/YARN.md": Page(("by tests/e2e/test_yarn.py*",)),
 }
 NONE = Page(())
 

@@ -3,7 +3,6 @@
 import pytest
 
 from streamsink.commands.sinks_given_up import give_up_of_sink
-from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.testing.conformance import ROOT
 from tests.advice.following import follows, told
@@ -78,6 +77,34 @@ def test_what_was_cherry_picked_is_not_published_again(lake, picked, compacted):
     told("table.rolled-back", lambda: lake.run((3, 6, 9, 12))).says("cherrypick_snapshot are not doubled")
     lake.run((3, 6, 9, 12), **AGAIN)
     assert lake.ids() == all_of(12)
+
+
+@follows("give-up.published")
+@pytest.mark.parametrize("by", ["cherrypick", "name"])
+def test_what_somebody_has_put_back_is_not_given_up(by):
+    """The way on needs nothing of the record but that its rows are there: what describes its files is gone."""
+    lake = Lake()
+    lake.run((3, 6, 9))
+    first, _, last = snapshots(lake)
+    roll_back(lake, first)
+    add(lake, files_of(lake, last), **({"source-snapshot-id": str(last)} if by == "cherrypick" else {}))
+    told("table.rolled-back", lambda: lake.run((3, 6, 9, 12)))
+    said = told("give-up.published", lambda: give_up(lake)).says("record 3", "Nothing was given up")
+    assert "Start the query" not in said.message, "record 2 is lost, and goes with those behind it"
+    said.says("by going back to what it was before they came, and call this again")
+    roll_back(lake, first)
+    assert give_up(lake).records == (2, 3)
+    lake.checkpoint.committed = 1
+    lake.run((3, 6, 9))
+    roll_back(lake, snapshots(lake)[-2])
+    add(lake, files_of(lake, last := snapshots(lake)[-1]), **({"source-snapshot-id": str(last)}))
+    said = told("give-up.published", lambda: give_up(lake)).says("Start the query")
+    lake.run((3, 6, 9, 12), on_rollback=said.option("on_rollback"))
+    assert lake.ids() == all_of(12)
+
+
+def give_up(lake):
+    return give_up_of_sink(lake.io(), lake.sink(), SinkOptions.of(ROOT, {}))
 
 
 def test_files_that_somebody_has_added_are_not_published_again(lake):
@@ -159,7 +186,7 @@ def test_a_record_whose_files_are_gone_is_given_up():
 @follows("pending.files-gone")
 @pytest.mark.parametrize("somebody", ["nobody", "by-name"])
 def test_a_record_whose_description_is_gone_is_given_up(somebody):
-    """Unless somebody has added its files by name: then its rows would be there twice."""
+    """Unless somebody has added its files by name: then it is published, since its rows would be there twice."""
     lake = Lake()
     lake.run((3,))
     current = lake.table().inspect.files().column("file_path").to_pylist()
@@ -171,9 +198,9 @@ def test_a_record_whose_description_is_gone_is_given_up(somebody):
     if somebody == "by-name":
         [path] = set(lake.io().files_below(f"{ROOT}/shop/orders/data")) - set(current)
         lake.table().add_files([path])
-        with pytest.raises(Misuse, match="somebody has added them.*Nothing was given up") as refused:
-            give_up_of_sink(lake.io(), lake.sink(), SinkOptions.of(ROOT, {"application": name}))
-        assert refused.value.kind == "give-up.published" and lake.ids() == all_of(6)
+        assert give_up(lake).records == () and lake.ids() == all_of(6)
+        lake.run((3, 6, 9))
+        assert lake.ids() == all_of(9)
         return
     given_up = give_up_of_sink(lake.io(), lake.sink(), SinkOptions.of(ROOT, {"application": name}))
     assert given_up.records == (2,)
@@ -207,3 +234,32 @@ def test_what_a_name_has_written_in_a_table_that_was_dropped_counts():
     first = told("application.renamed", lambda: lake.run((3, 6, 9), **renamed)).option("application")
     told("table.recreated", lambda: lake.run((3, 6, 9), application=first)).says("remove the journal")
     assert lake.ids() == []
+
+
+@follows("application.renamed")
+@pytest.mark.parametrize("left", ["the journal", "earlier metadata", "nothing"])
+def test_what_a_name_has_lost_by_a_rollback_is_not_left_out_under_another_name(left):
+    """The property does not go back with the table: what it says of the first name is not there any more."""
+    lake = Lake()
+    lake.run((3, 6), **AGAIN)
+    roll_back(lake, snapshots(lake)[0])
+    if left != "the journal":
+        [journal] = {path.rpartition("/")[0] for path in lake.io().files_below(ROOT) if "/record-" in path}
+        lake.io().delete_tree(journal)
+    if left == "nothing":
+        for entry in lake.table().metadata.metadata_log:
+            lake.io().delete(entry.metadata_file)
+    renamed = {"application": "other", "adopt_from_batch": 2, **AGAIN}
+    said = told("application.renamed", lambda: lake.run((3, 6, 9), **renamed))
+    first = {"application": said.says("first start the query once more under the first one").option("application")}
+    if left == "the journal":
+        lake.run((3, 6), **first, **AGAIN)
+        assert lake.ids() == all_of(6)
+        lake.run((3, 6, 9), **renamed)
+        assert lake.ids() == all_of(9)
+    elif left == "earlier metadata":
+        gap = told("positions.gap", lambda: lake.run((3, 6, 9), **first, **AGAIN))
+        assert gap.option("startingOffsets") == '{"t": {"0": 3}}' and lake.ids() == all_of(3)
+    else:
+        told("table.rolled-back-too-far", lambda: lake.run((3, 6, 9), **first, **AGAIN))
+        assert lake.ids() == all_of(3)

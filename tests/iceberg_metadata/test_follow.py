@@ -4,6 +4,7 @@ import dataclasses
 import decimal
 import json
 import os
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +27,7 @@ from tests.iceberg_metadata.mirrored import (
     iceberg,
     metadata_of,
     named_files,
+    rows_of,
 )
 
 MERGED_OFTEN = {"metadata.iceberg.compaction.min.file-num": "2", "metadata.iceberg.compaction.max.file-num": "3"}
@@ -256,6 +258,40 @@ def test_a_rollback_of_paimon_that_deletes_snapshots(path):
     check(path)
     assert metadata_of(folder_of(path))["table-uuid"] == uuid
     assert [name for name in os.listdir(folder_of(path)) if name.endswith(".json")] == ["v3.metadata.json"]
+
+
+@pytest.mark.parametrize("by", ["orphans", "orphans of a table whose metadata cannot be made", "a tag"])
+def test_what_a_rollback_of_paimon_took_out_is_not_deleted_under_readers(path, monkeypatch, by):
+    """Nobody has committed since, so readers of Iceberg are led to it still: first the metadata follows."""
+    query = Query(path)
+    query.write(4)
+    maintenance.create_tag(path, "noon", 4)
+    before = iceberg(folder_of(path)).scan().to_arrow()
+    table = query.table()
+    for number in (3, 4):
+        table.file_io.delete(table.layout.snapshot(number))
+    table.file_io.replace(table.layout.latest_hint, b"2", "x")
+    if by != "a tag":
+        os.unlink(f"{path}/tag/tag-noon")
+        shutil.rmtree(f"{path}/streamsink")
+        for folder, _, names in os.walk(path):
+            for name in names:
+                os.utime(f"{folder}/{name}", (0, 0))
+    with monkeypatch.context() as patch:
+        if "cannot be made" in by:
+            patch.setattr("streamsink.table.iceberg_metadata.mirror.columns_of", _fail)
+        if by == "a tag":
+            maintenance.delete_tag(path, "noon")
+        else:
+            maintenance.remove_orphan_files(path, dry_run=False, without_journals=("streamsink",))
+    if "cannot be made" in by:
+        assert rows_of(iceberg(folder_of(path)).scan().to_arrow()) == rows_of(before)
+    else:
+        check(path)
+
+
+def _fail(*_):
+    raise OSError("no room")
 
 
 def test_a_number_that_has_come_again_while_nobody_made_metadata(path, monkeypatch):

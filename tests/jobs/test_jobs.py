@@ -1,12 +1,16 @@
 """The jobs end with what they promise: each event is there once, after restarts, kills and a lost checkpoint.
 They are started as users start them."""
 
+import contextlib
 import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import threading
+import urllib.request
 import uuid
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
@@ -18,6 +22,7 @@ import pytest
 
 import streamsink
 from tests.cli.conftest import run
+from tests.services.ports import LOOPBACK, free_ports
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 TIMEOUT_S = 500  # Enough for five starts of a driver, on a machine that has other things to do.
@@ -108,7 +113,47 @@ def test_a_warehouse_on_a_store_is_for_messages_of_kafka(job, more):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["kafka_to_lake.py", "kafka_to_postgres.py", "kafka_to_iceberg.py"])
+def test_the_main_job_ends_by_itself_with_every_event_once_and_serves_its_metrics_meanwhile(job):
+    """It says where. An address that another program has is an error before anything is written."""
+    address = f"{LOOPBACK}:{free_ports(1)[0]}"
+    with socket.create_server((LOOPBACK, int(address.partition(":")[2]))):
+        refused = job("kafka_to_lake.py", "--metrics", address)
+        assert refused.returncode == 1 and refused.stderr.startswith(
+            f"error: the metrics cannot be served at {address}"
+        )
+        assert not (job.folder / "lake").exists()
+    with read_meanwhile(f"http://{address}/metrics") as seen:
+        counts, said = job.closing(
+            "kafka_to_lake.py", "--metrics", address, "--events", "500", "--rows-per-batch", "500"
+        )
+    check(counts, "events generated", 500)
+    assert f"metrics     http://{address}/metrics\n" in said
+    table = f'table="{job.folder / "lake/shop.db/orders"}"'
+    assert any(line.startswith("streamsink_epoch{") and table in line for text in seen for line in text.splitlines())
+
+
+@contextlib.contextmanager
+def read_meanwhile(url: str):
+    """Ask for a page again and again; the list gets what it says whenever somebody serves it."""
+    seen: list[str] = []
+    over = threading.Event()
+
+    def ask():
+        while not over.wait(0.05):
+            with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
+                seen.append(answer.read().decode())
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["kafka_to_postgres.py", "kafka_to_iceberg.py"])
 def test_each_job_ends_by_itself_with_every_event_once(job, name):
     counts, _ = job.closing(name, "--events", "500", "--rows-per-batch", "500")
     check(counts, "events generated", 500)

@@ -1,5 +1,7 @@
 """What a query has read and written is told once, however late it is told, and in whatever order it is published."""
 
+from dataclasses import replace
+
 from streamsink import events
 from streamsink.lineage.account import MOST_FILES, Account, Told
 from streamsink.protocol.ids import END_OF_INPUT
@@ -139,6 +141,26 @@ def test_another_query_is_left_out():
     account = Account()
     told = told_of(account, admitted(0, kafka(0, 5)), admitted(0, kafka(0, 5), table="/lake/other", run="other"))
     assert [each.run.table for each in told] == [TABLE] and account.strangers == 1
+
+
+def test_nothing_of_another_query_is_told():
+    """Neither what it has written nor its columns, its errors or its end; also where it writes the same table."""
+    other, run = ("/lake/other", "theirs"), "66666666-7777-8888-9999-000000000000"
+    for table, app in [other, (TABLE, "theirs"), ("/lake/other", APP)]:
+        account = Account()
+        theirs = [
+            events.Claimed(table, app, 1),
+            events.BatchAdmitted(table, app, 0, "new", None, 0, "another", run, 1.0, (kafka(0, 9),)),
+            events.ColumnsChanged(table, app, (("theirs", "INT"),)),
+            replace(published(0, 77, table=table), application=app),
+            events.BatchFailed(table, app, 1, "Misuse", "schema.other", 3.0),
+            events.RunEnded(table, app, run),
+        ]
+        mine = [admitted(0, kafka(0, 5)), events.ColumnsChanged(TABLE, APP, (("id", "BIGINT"),))]
+        told = told_of(account, *mine, *theirs, published(0, 1), *theirs, events.RunEnded(TABLE, APP, RUN))
+        assert [each.state for each in told] == ["START", "COMPLETE"] and account.strangers == 2, (table, app)
+        assert told[-1].run.columns == (("id", "BIGINT"),) and told[-1].run.run == RUN
+        assert {path: of.version for path, of in told[-1].window.written.items()} == {TABLE: "1"}
 
 
 def test_columns_are_those_of_the_last_batch():

@@ -70,6 +70,16 @@ def test_what_is_not_taken_is_counted_and_logged_once(lineage, collector, caplog
     assert len(caplog.records) == 2
 
 
+def test_a_listener_that_two_queries_share_says_so_once(lineage, caplog):
+    """Metrics and traces may be shared, so this is done easily; of the second query nothing would be found."""
+    with caplog.at_level(logging.WARNING, "streamsink"):
+        lineage(admitted(0, kafka(0, 10)))
+        for number in range(3):
+            lineage(admitted(number, kafka(0, 10), table="/lake/other", run="other"))
+    [line] = caplog.messages
+    assert line.startswith("/lake/other: ") and "Make an OpenLineage for each query" in line and lineage.strangers == 3
+
+
 def test_a_collector_that_is_not_there(package, caplog):
     """Nothing listens on its port."""
     with socket.socket() as held:

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -126,7 +127,7 @@ def test_a_file_that_cannot_be_written_ends_nothing_and_is_logged_once(filled, t
     folder = tmp_path / "gone"
     folder.mkdir()
     file = TextFile(filled, folder / "streamsink.prom", every_ms=60_000)
-    folder.rmdir()
+    shutil.rmtree(folder)
     with caplog.at_level(logging.WARNING, "streamsink"):
         file._write()
         file._write()
@@ -150,6 +151,31 @@ def test_a_file_is_written_by_one(filled, tmp_path):
     other = TextFile(Metrics(), place)
     other.close()
     assert "streamsink_num_records_out_total" not in place.read_text()
+
+
+@follows("metrics.textfile-in-use")
+def test_a_file_is_written_by_one_driver(filled, tmp_path):
+    """Of two the one would hide the other's series from each scrape, and no alert that waits would fire."""
+    code = (
+        "import sys; from streamsink.metrics import Metrics, TextFile\n"
+        "file = TextFile(Metrics(), sys.argv[1]); print('writes', flush=True); sys.stdin.read(1); file.close()"
+    )
+    place = tmp_path / "streamsink.prom"
+    for ends in ("it is closed", "it is killed"):
+        other = subprocess.Popen(
+            [sys.executable, "-c", code, place], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        try:
+            assert other.stdout.readline() == "writes\n"
+            said = told("metrics.textfile-in-use", lambda: TextFile(filled, place))
+            assert said.find("another (\\w+) writes") == "driver"
+            TextFile(filled, tmp_path / "another.prom").close()
+            if ends == "it is killed":
+                other.kill()
+        finally:
+            other.communicate("x" if ends == "it is closed" else None)
+        TextFile(filled, place).close()
+        assert 'table="/lake' in place.read_text()
 
 
 def test_what_is_published_at_the_exit_is_in_the_file(tmp_path):

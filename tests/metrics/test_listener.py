@@ -169,6 +169,76 @@ def test_too_many_series_are_folded_into_one():
     assert registry.value("series_folded") == 100
 
 
+def told(metrics, table, *, ended=True, application=A):
+    """A query of this table that has published a batch."""
+    of = (table, application)
+    metrics(events.Claimed(*of, 1))
+    metrics(replace(admitted(1), table=table, application=application))
+    metrics(replace(published(1), table=table, application=application))
+    if ended:
+        metrics(events.RunEnded(*of, "r"))
+
+
+def kept(metrics, name="epoch"):
+    """Tables that have series of this metric."""
+    return {labels[0] for each in metrics.collect() if each.metric.name == name for labels in each.values}
+
+
+def test_a_query_more_takes_the_place_of_the_one_that_ended_first():
+    """In a driver that lives long. One that runs keeps what it has, and so does one that has begun again."""
+    metrics = Metrics()
+    for number in range(MOST_SERIES):
+        told(metrics, f"lake/{number}", ended=number not in (0, 3))
+    told(metrics, "lake/1", ended=False)
+    before = kept(metrics)
+    assert len(before) == MOST_SERIES and value(metrics, "starts", "lake/1", A) == 2
+    for number in range(2):
+        told(metrics, f"lake/new-{number}", ended=False)
+    for name in ("epoch", "num_records_out", "last_publish_age_seconds", "pending_committables", "fenced"):
+        assert kept(metrics, name) == before - {"lake/2", "lake/4"} | {"lake/new-0", "lake/new-1"}, name
+    steps = kept(metrics, "step_duration_seconds")
+    assert {"lake/0", "lake/3", "lake/new-1"} < steps and len(steps) == MOST_SERIES / 2, "two series each"
+    told(metrics, "lake/2")
+    assert value(metrics, "starts", "lake/2", A) == 1, "counters of one that comes back begin anew"
+    assert metrics.registry.value("series_folded") is None
+
+
+def test_series_of_several_tables_go_with_their_query():
+    """Unless one is the table of a query that runs."""
+    metrics = Metrics()
+    told(metrics, "lake", ended=False)
+    told(metrics, "lake/0", ended=False)
+    for number in range(MOST_SERIES - 1):  # one more is the query's own, which begins with 0
+        metrics(events.TablePublished(f"lake/{number}", A, 1, 1, 10, 1))
+    metrics(events.TablePublished("other/1", A, 1, 1, 10, 1))
+    assert value(metrics, "table_records_out", OTHER, OTHER) == 10, "nothing has ended"
+    metrics(events.RunEnded("lake", A, "r"))
+    metrics(events.TablePublished("other/2", A, 1, 1, 10, 1))
+    assert kept(metrics, "table_records_out") == {OTHER, "lake/0", "other/2"}
+
+
+def test_what_ended_long_ago_is_forgotten():
+    """Also where nobody needs its room, as with jobs that are done and have no ages."""
+    metrics = Metrics(Hands())
+    told(metrics, "lake/query")
+    metrics(events.SmallFiles("lake/query", A, "lake/query", 1, 2, 3))
+    for number in range(MOST_SERIES):
+        metrics(events.RunEnded(f"lake/{number}", A, "r"))
+    assert "lake/query" not in kept(metrics, "small_files") | kept(metrics, "last_publish_age_seconds")
+
+
+def test_queries_of_spark_make_room_as_well():
+    """Those without a name have another label each time that they begin with a new checkpoint."""
+    metrics = Metrics()
+    for number in range(MOST_SERIES + 5):
+        metrics(events.SparkQueryStarted("", f"query-{number}", "q", "r"))
+        metrics(events.SparkQueryEnded("", f"query-{number}", "q", "r", number % 2 == 1))
+    assert value(metrics, "spark_queries_started", f"query-{MOST_SERIES + 4}") == 1
+    assert (
+        value(metrics, "spark_queries_started", "query-0") is None and metrics.registry.value("series_folded") is None
+    )
+
+
 def test_a_histogram_has_each_value_in_one_bucket():
     """The bounds are inclusive, and the last bucket has all."""
     made = Distribution()

@@ -1,14 +1,22 @@
 """One set of listeners for the events of the sink and for Spark's own progress, of real queries."""
 
+import subprocess
+import sys
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import streamsink
 from streamsink import events
 from streamsink.metrics import Listeners, Metrics, spark_metrics, spark_progress, text
+from streamsink.spark import jvm_metrics
+from streamsink.spark.jvm_metrics import JvmMetrics
+from streamsink.spark.progress import ProgressListener
 from tests.e2e.harness import Ground, assert_each_once
 
+ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 120
 
 
@@ -66,6 +74,64 @@ def test_sinks_of_sparks_own_metrics_are_given_them(spark):
     of = "lake_shop_db_orders.streamsink."
     assert (found[f"{of}epoch"], found[f"{of}starts"]) == (4, 2)
     assert (found[f"{of}batch_duration_seconds_count"], found[f"{of}batch_duration_seconds_sum"]) == (1, 2)
+
+
+@pytest.mark.spark
+def test_a_gauge_goes_with_its_series(spark):
+    """In a driver that starts ever new queries there would be more and more of them."""
+    numbers = {"made.one": 1.0, "made.two": 2.0}
+    handing = JvmMetrics(spark, lambda: list(numbers.items()), every_ms=60_000)
+    handing._hand_over()
+    assert {"made.one", "made.two"} <= in_spark(spark).keys()
+    del numbers["made.one"]
+    handing.close()
+    assert "made.one" not in in_spark(spark) and in_spark(spark)["made.two"] == 2
+
+
+@pytest.mark.spark
+def test_gauges_are_set_as_long_as_the_session_is_there(spark, monkeypatch, caplog):
+    """The JVM lives on behind ``spark.stop()``, and would take the numbers of a thread that goes on for ever."""
+    handing = JvmMetrics(spark, lambda: [("made.three", 3.0)], every_ms=1)
+    monkeypatch.setattr(jvm_metrics, "is_stopped", lambda spark: True)
+    handing._thread.join(WAIT_S)
+    assert not handing._thread.is_alive() and not caplog.records
+    handing.close()
+
+
+_STOPPED = """
+import threading
+from pyspark.sql import SparkSession
+from streamsink.metrics import Metrics, spark_metrics
+from tools.sparkconf import local_conf
+for number in range(2):
+    builder = SparkSession.builder
+    for name, value in local_conf("", []).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    handing = spark_metrics(spark, Metrics(), every_ms=1)
+    spark.stop()
+    handing._thread.join(60)
+    print(handing._thread.is_alive(), [each.name for each in threading.enumerate() if "jvm-metrics" in each.name])
+    handing.close()
+"""
+
+
+@pytest.mark.soak
+def test_a_session_that_is_stopped_takes_its_numbers_along():
+    """With a real session, and another one behind it."""
+    said = subprocess.run([sys.executable, "-c", _STOPPED], capture_output=True, text=True, timeout=600, cwd=ROOT)
+    assert said.stdout.splitlines() == ["False []"] * 2, said.stderr
+
+
+def test_a_progress_that_cannot_be_read_ends_nothing(caplog):
+    """Spark's own thread calls; what a version says in another form is logged once, and counted."""
+    heard = []
+    listening = ProgressListener(heard.append)
+    for _ in range(2):
+        listening.onQueryProgress(SimpleNamespace(progress=SimpleNamespace(name="orders", durationMs=None)))
+    assert [(type(each), each.error) for each in heard] == [(events.ListenerFailed, "AttributeError")] * 2
+    (line,) = caplog.records
+    assert "could not be read" in line.getMessage()
 
 
 @pytest.mark.spark

@@ -10,6 +10,7 @@ from tests.sabotage.defects_of_delta import OF_DELTA
 from tests.sabotage.defects_of_fan_out import OF_FAN_OUT
 from tests.sabotage.defects_of_iceberg_metadata import OF_ICEBERG_METADATA
 from tests.sabotage.defects_of_lakes import OF_LAKES
+from tests.sabotage.defects_of_metrics import OF_METRICS
 from tests.sabotage.defects_of_queries import OF_QUERIES
 from tests.sabotage.defects_of_restores import OF_RESTORES
 from tests.sabotage.defects_of_sinks import OF_SINKS
@@ -27,6 +28,7 @@ DEFECTS = (
     + OF_FAN_OUT
     + OF_ICEBERG_METADATA
     + OF_LAKES
+    + OF_METRICS
     + OF_QUERIES
     + OF_RESTORES
     + OF_SINKS

@@ -8,9 +8,17 @@ _ONE_FILE = "tests/cli/test_one_file.py"
 _ONCE = f"{_TESTS}::test_letters_that_fit_after_a_fix_are_written_once"
 _DIED = f"{_TESTS}::test_a_replay_that_died_anywhere_is_ended_by_the_next_one"
 _LOST = f"{_TESTS}::test_a_lost_journal_of_replays_is_an_error_and_its_backup_helps"
+_ALTERED = "tests/cli/test_altered_states.py"
 _MENDING = "tests/cli/test_mending.py::test_nothing_is_done_while_the_driver_lives"
+_CONTAINER = "tests/cli/test_mending.py::test_a_driver_in_another_container_is_no_dead_one"
+_SINKS, _BRANCH = "tests/cli/test_sinks.py", f"{_ACCIDENTS}::test_the_journal_of_a_branch_comes_into_the_table_that_took_it_over"
 
 OF_COMMANDS = (
+    Defect("letters of a record that a restore took out are replayed without a question", "operations/letters/replay.py:_wanted",
+           "unknown_record(target, table, states, _states(target)) if of_one else 0", "0",
+           (f"{_ACCIDENTS}::test_a_table_that_was_restored_has_letters_in_two_tables",)),
+    Defect("letters of two tables of one name are replayed without a question", "operations/letters/replay.py:_wanted",
+           "len(ids_of(states, chosen.target, chosen.application)) < 2", "True", (f"{_ACCIDENTS}::test_a_table_that_was_loaded_again_has_letters_of_two",)),
     Defect("nobody remembers which letters were replayed", f"{_PLANS}:_add",
            "done.update(_read_plan(file_io, os.path.join(folder, run_id)))", "pass", (_ONCE,)),
     Defect("a plan counts whose run was never recorded", f"{_PLANS}:_add",
@@ -59,4 +67,28 @@ OF_COMMANDS = (
            (f"{_ONE_FILE}::test_a_checkpoint_is_rewound_where_its_rows_are_planned_again",)),
     Defect("the hold of a driver that lives is released", "operations/holds.py:_not_alive",
            "if found.state == ALIVE:", "if False:", (_MENDING,)),
+    Defect("an altered state ends with an error of Python", "protocol/committable.py:_altered",
+           "if altered is None:", "if True:", (_ALTERED,)),
+    Defect("a state is not looked at beyond its keys", "protocol/committable.py:AppState._told_of",
+           "if not isinstance(getattr(state, name), kind):", "if False:", (_ALTERED,)),
+    Defect("verify ends at an altered state", "commands/verify.py:_check_states",
+           "            check.damage(broken.kind, str(broken))", "            raise", (_ALTERED,)),
+    Defect("a snapshot with an altered state is whole", "operations/one_file.py:_snapshot",
+           "AppState.from_json(said)", "pass", (_ALTERED,)),
+    Defect("a driver that this process cannot see is taken for dead", "operations/holds.py:look_at_hold",
+           "_is_locked(path) if wait else", "", (_CONTAINER,)),
+    Defect("a start takes a look at its lock for another driver", "storage/hold.py:Flock.allows",
+           "Clock().sleep_ms(_LOOK_MS)", "return rival is None",
+           ("tests/storage/test_hold.py::test_a_look_at_a_lock_keeps_nobody_out",)),
+    Defect("a driver that took over never has the lock", "journal/owners.py:Owners.check", "if self._hold.is_wanted:", "if False:",
+           ("tests/cli/test_mending.py::test_a_driver_that_took_over_from_one_that_ends_later_is_known_to_live",)),
+    Defect("a branch takes along what was replayed into its table", "commands/branches.py:_check_replays",
+           "if state is not None and is_of_replay(state) and state.query in alone:", "if False:", (_BRANCH,)),
+    Defect("a refused replay begins a journal in the place of the lost one", f"{_PLANS}:check_journal",
+           "if not table.file_io.names(journal_dir(table.root, application)):", "if False:", (_BRANCH,)),
+    Defect("a command takes any of several queries", "cli/frame.py:query_of", "if len(names) > 1:", "if False:",
+           (f"{_SINKS}::test_the_query_is_named_where_several_have_journals",)),
+    Defect("a database that is moved has another journal", "storage/database.py:DatabaseCalls._key",
+           "return path[len(self._root) :] if is_within", "return path if is_within",
+           ("tests/storage/test_database.py::test_a_database_that_was_moved_holds_the_same_journal",)),
 )

@@ -89,4 +89,7 @@ OF_FAN_OUT = (
            ("tests/sinks/test_verified.py::test_what_a_start_of_a_fan_out_makes_up_for_is_no_damage",)),
     Defect("a command makes a table", "commands/own_sinks.py:open_sink", "replace(options, create=False)", "options",
            ("tests/sinks/test_verified.py::test_no_command_makes_a_table_in_the_place_of_one_that_was_dropped",)),
+    Defect("one destination of a fan-out is retired alone", "commands/own_sinks.py:check_not_of_fan_out",
+           "if newest is None or OF_FAN_OUT not in newest.payload:", "if True:",
+           ("tests/sinks/test_fan_out_given_up.py::test_one_destination_of_a_fan_out_is_not_retired_alone",)),
 )

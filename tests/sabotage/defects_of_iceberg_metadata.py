@@ -7,6 +7,7 @@ _FOLLOW, _CRASH, _RACES = f"{_FOLDER}/test_follow.py", f"{_FOLDER}/test_crash.py
 _OF_OTHERS, _COLUMNS = f"{_FOLDER}/test_origin.py", f"{_FOLDER}/test_columns.py"
 _ORIGIN = "table/iceberg_metadata/origin.py"
 _MIRROR, _CHANGES = "table/iceberg_metadata/mirror.py", "table/iceberg_metadata/changes.py"
+_TOOK_OUT = "test_what_a_rollback_of_paimon_took_out_is_not_deleted_under_readers"
 
 OF_ICEBERG_METADATA = (
     Defect("a commit makes no Iceberg metadata", "table/commit/table_commit.py:TableCommit._settle",
@@ -37,6 +38,12 @@ OF_ICEBERG_METADATA = (
            "if found > number and not self._table.snapshots.exists(found)", "if False", (f"{_FOLLOW}::test_a_rollback_of_paimon_that_deletes_snapshots",)),
     Defect("files expire that Iceberg metadata names", "table/care/expire_snapshots.py:expire",
            "if planned.snapshots and not Following(table).forget(planned.snapshots):", "if False:", (_FOLLOW,)),
+    Defect("orphans go that Iceberg metadata names", "table/care/orphan_files.py:remove_orphans",
+           "Following(table).follow() else live_names(table)", "True else live_names(table)", (f"{_FOLLOW}::{_TOOK_OUT}",)),
+    Defect("orphans go that Iceberg metadata names which cannot follow", "table/care/orphan_files.py:remove_orphans",
+           "else live_names(table)", "else ()", (f"{_FOLLOW}::{_TOOK_OUT}",)),
+    Defect("files of a tag go that Iceberg metadata names", "table/care/tags.py:delete_tags",
+           "Following(table).follow()", "pass", (f"{_FOLLOW}::{_TOOK_OUT}",)),
     Defect("a manifest goes that a later Iceberg snapshot has", "table/iceberg_metadata/expiry.py:only_needed_by",
            "if path not in needed", "", (_FOLLOW,)),
     Defect("a file that went stays in Iceberg's manifests", f"{_CHANGES}:_kept", "if _name(entry) in gone:", "if False:", (_FOLLOW,)),

@@ -162,6 +162,26 @@ def test_another_query_that_writes_to_a_destination_under_the_same_name_is_notic
     assert world.ids("table") == ALL
 
 
+def test_such_a_destination_joins_again_when_the_others_have_a_batch_more():
+    """Before that the same error came again, whose advice said "later"."""
+    world = FanOutWorld("files", "table")
+    world.dies_at("fan-out.recorded", 2)
+    world.run(sink=FileSink(f"{ROOT}/files"), ends=ENDS[:2])
+    world.checkpoint.committed = 1
+    told("fan-out.other-records", lambda: world.run()).says("until the others have a batch more, and name it again")
+    world.names = ("table",)
+    word = told("fan-out.left-destination", lambda: world.run()).option("accept_as_seen")
+    world.run(ends=ENDS[:2], accept_as_seen=word)
+    world.names = ("files", "table")
+    told("fan-out.other-records", lambda: world.run())
+    world.names = ("table",)
+    world.run(ends=ENDS[:3])
+    world.names = ("files", "table")
+    word = told("fan-out.new-destination", lambda: world.run()).option("accept_as_new")
+    world.run(accept_as_new=word)
+    assert world.seen() == dict.fromkeys(world.names, ALL)
+
+
 def test_a_destination_that_another_query_uses_at_the_same_time():
     """Under the same name it is refused; under another name both write."""
     world, other = FanOutWorld("files", "table"), FanOutWorld("files")

@@ -3,7 +3,9 @@
 import pytest
 
 from streamsink.commands.give_up import give_up
+from streamsink.commands.retire import retire
 from streamsink.commands.sinks_given_up import give_up_of_sink
+from streamsink.commands.sinks_retired import retire_of_sink
 from streamsink.options import SinkOptions
 from tests.advice.following import follows, told
 from tests.sinks.fan_out_world import ALL, ENDS, KINDS, ROOT, FanOutWorld
@@ -56,3 +58,31 @@ def test_a_fan_out_is_not_given_up_as_a_whole():
     world = without_its_files("own")
     told("give-up.fan-out", lambda: give_up_of_sink(world.io(), world.make(ROOT), SinkOptions.of(ROOT, {})))
     told("pending.files-gone", lambda: world.run()).says("leave the destination 'own' out of the fan-out")
+
+
+def retired(world: FanOutWorld, name: str, **options) -> bool:
+    own = SinkOptions.of(f"{ROOT}/{name}", options)
+    if name == "table":
+        return retire(world.io(), f"{ROOT}/{name}", own)
+    return retire_of_sink(world.io(), KINDS[name][0](f"{ROOT}/{name}"), own)
+
+
+@follows("retire.fan-out")
+@pytest.mark.parametrize("name", ["table", "lines"])
+def test_one_destination_of_a_fan_out_is_not_retired_alone(name):
+    """It lost the rows that the fan-out had recorded, and had not given to its journal yet."""
+    world = FanOutWorld("files", name)
+    world.dies_at("fan-out.recorded", 2)
+    word = told("retire.fan-out", lambda: retired(world, name)).says(f"destination '{name}'").option("accept_as_new")
+    world.run()
+    assert world.seen() == dict.fromkeys(world.names, ALL)
+    told("retire.fan-out", lambda: retired(world, name, accept_as_new=word))  # it was about another record
+    word = told("retire.fan-out", lambda: retired(world, name)).option("accept_as_new")
+    assert retired(world, name, accept_as_new=word) and world.ids(name) == ALL
+
+
+def test_a_destination_that_is_written_alone_since_is_retired():
+    world = FanOutWorld("files", "table")
+    world.run(ends=ENDS[:2])
+    world.run(sink=KINDS["table"][0](f"{ROOT}/table"))
+    assert retired(world, "table")

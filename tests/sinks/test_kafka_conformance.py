@@ -45,7 +45,7 @@ class Topics:
         return sink
 
     def rows_of(self, file_io, root: str) -> list[int]:
-        [numbers] = read(self.bootstrap, self.topic, patience_s=0.5)
+        [numbers] = read(self.bootstrap, self.topic, patience_s=3)
         return numbers
 
 

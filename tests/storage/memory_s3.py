@@ -59,6 +59,11 @@ class MemoryS3Calls(Calls):
         found = self._objects.setdefault(path, (bytes(data), unique))
         return found[1] == unique
 
+    def try_new(self, path, data, unique):
+        self._check_key(path)
+        made = (bytes(data), unique)
+        return self._objects.setdefault(path, made) is made
+
     def copy(self, source, target):
         self.put(target, self.read(source))
 
@@ -105,3 +110,5 @@ class IgnoringS3Calls(MemoryS3Calls):
     def put_new(self, path, data, unique):
         self.put(path, data)
         return True
+
+    try_new = put_new

@@ -1,6 +1,8 @@
 """A journal in a database: the same journal in another place, with the same promises."""
 
+import contextlib
 import os
+import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from streamsink.storage.database import DatabaseCalls, DatabaseFileIO
 from streamsink.storage.stores import Store, journal_place
 from streamsink.testing.journal_conformance import APPLICATION, RETAIN
 from tests.advice.following import follows, told
+from tests.services import postgres
 from tests.sinks.shown import shown
 from tests.storage.back_ends import DATABASES, back_end
 
@@ -46,6 +49,39 @@ def test_what_is_there_is_there_for_another_process(kind, request):
     other = Store(journal_place(made.place), made.options).open()
     assert other.read(f"{made.root}/a/b") == b"1"
     assert [entry.name for entry in other.entries(made.root)] == ["a"]
+
+
+def test_a_database_that_was_moved_holds_the_same_journal(tmp_path):
+    """A name is no identity: the file of SQLite is somewhere else now."""
+    first, second = (f"sqlite:{tmp_path}/{name}.db" for name in ("first", "second"))
+    Store(first, {}).open().create_if_absent(f"{first}/streamsink/a/record-1.json", b"1")
+    (tmp_path / "first.db").rename(tmp_path / "second.db")
+    io = Store(second, {}).open()
+    assert io.read(f"{second}/streamsink/a/record-1.json") == b"1"
+    assert io.create_if_absent(f"{second}/streamsink/a/record-1.json", b"2") is False
+    assert [entry.name for entry in io.entries(second)] == ["streamsink"] and io.names(f"{second}/streamsink") == ["a"]
+
+
+def test_a_server_with_another_address_holds_the_same_journal(request):
+    """A failover, or another user: the records are there, and their names are taken."""
+    made = back_end("postgresql", request)
+    made.io().create_if_absent(f"{made.root}/record-1.json", b"1")
+    place = made.place.replace(postgres.LOOPBACK, "localhost")
+    io, root = Store(place, made.options).open(), made.root.replace(made.place, place)
+    assert place != made.place and io.read(f"{root}/record-1.json") == b"1"
+    assert io.create_if_absent(f"{root}/record-1.json", b"2") is False
+
+
+def test_what_earlier_code_kept_under_the_place_is_found(tmp_path):
+    """Its names began with the place of the database."""
+    place = f"sqlite:{tmp_path}/journal.db"
+    io = Store(place, {}).open()
+    io.create_if_absent(f"{place}/streamsink/a/record-1.json", b"1")
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal.db")) as connection:
+        connection.execute("UPDATE streamsink_files SET path = ? || path, folder = ? || folder", (place, place))
+        connection.commit()
+    io = Store(place, {}).open()
+    assert io.read(f"{place}/streamsink/a/record-1.json") == b"1" and io.names(place) == ["streamsink"]
 
 
 @pytest.mark.parametrize("kind", DATABASES)
@@ -88,8 +124,6 @@ def test_a_connection_that_ended_while_nothing_was_asked_fails_no_call(kind, req
 
 def test_a_server_that_is_killed_keeps_what_it_has_said(tmp_path_factory):
     """The next call after its start goes on."""
-    from tests.services import postgres
-
     with postgres.Postgres(tmp_path_factory.mktemp("postgres")) as server:
         place = f"postgresql://{postgres.USER}@{postgres.LOOPBACK}:{server.port}/{postgres.DATABASE}"
         io = Store(place, {"password": postgres.PASSWORD}).open()

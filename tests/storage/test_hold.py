@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from streamsink.storage.hold import BeatingHold
+from streamsink.storage.file_io import local_file_io
+from streamsink.storage.hold import BeatingHold, Flock
 from tests.storage.back_ends import ALL, back_end
 
 BEAT_MS = 150
@@ -38,6 +39,12 @@ def test_a_rival_is_kept_out_while_the_holder_lives_and_let_in_after_its_release
     second.release()
 
 
+def test_a_look_at_a_lock_keeps_nobody_out():
+    """A command has it for an instant."""
+    tries = iter([None, lambda: None])
+    assert Flock(lambda: next(tries)).allows(1) is True
+
+
 def test_a_restart_of_the_same_query_is_let_in_at_once(holds):
     """Its epoch fences the earlier driver."""
     first, second = holds(), holds()
@@ -48,6 +55,21 @@ def test_a_restart_of_the_same_query_is_let_in_at_once(holds):
     assert holds().allows(2) is False
     first.release()
     second.release()
+
+
+def test_a_driver_that_took_over_has_the_lock_when_the_earlier_one_has_ended(tmp_path):
+    """Else nobody would have it, and commands would take the driver that lives for a dead one."""
+    first, second, rival = (local_file_io().hold(str(tmp_path)) for _ in range(3))
+    assert first.allows(None) and second.allows(None)
+    second.keep(2)
+    second.again()
+    first.release()
+    second.again()
+    assert rival.allows(2) is False
+    second.release()
+    second.again()
+    assert rival.allows(2) is True
+    rival.release()
 
 
 @pytest.mark.parametrize("kind", ["hdfs", "s3"])

@@ -155,6 +155,7 @@ def test_an_error_of_the_store_that_breaks_off_is_asked_for_again(proxy, calls, 
     proxy.fault("PUT", 1, s3_proxy.BROKEN)
     assert calls.put_new(f"{root}/object", b"x", "try-1") is True
     assert calls.put_new(f"{root}/object", b"x", "try-2") is False
+    assert calls.try_new(f"{root}/object", b"x", "try-1") is False, "it says only that the name is taken"
 
 
 def test_the_usual_bounds():

@@ -20,6 +20,7 @@ _KINDS = {
     "unlink": ("DELETE",),
     "put": ("PUT",),
     "put_new": ("PUT",),
+    "try_new": ("PUT",),
     "copy": ("COPY",),
     "remove_tree": ("LIST", "DELETE"),
     "remove_all": ("DELETE",),
@@ -109,12 +110,16 @@ def _traced(name, kinds):
     def call(self, path, *arguments):
         clock = self._clock
         clock.within += 1
+        found = None
         try:
-            return plain(self, path, *arguments)
+            found = plain(self, path, *arguments)
+            return found
         finally:
             clock.within -= 1
             if not clock.within:  # a call of this model that makes others is one request
-                for kind in kinds:
+                # who is refused looks whether the object is his own, of which he has not had the reply
+                looks = ("GET",) if name == "put_new" and found is False else ()
+                for kind in (*kinds, *looks):
                     clock.tick += 1
                     about = arguments[0] if name == "copy" else path[0] if name == "remove_all" else path
                     made = Request(kind, about, clock.tick, threading.get_ident())

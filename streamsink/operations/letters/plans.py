@@ -78,6 +78,17 @@ def done_by_all(
     return done
 
 
+def check_journal(table: Table, application: str, state: AppState | None, lost: Collection[str]) -> None:
+    """Raises Corrupt where the application has replayed letters, and has no journal here.
+
+    It is called before one is begun: into the place of another one a journal cannot be brought back. state, lost: as of
+    ``done_by_all``.
+    """
+    if state is not None and is_of_replay(state) and application not in lost:
+        if not table.file_io.names(journal_dir(table.root, application)):
+            raise _unknown(table.root, application, state.sequence, 0)
+
+
 def _unknown(root: str, name: str, base: int, published: int) -> Corrupt:
     """The error where it is not known what was replayed under this name."""
     without = ("dead-letters", "replay", "LETTERS", "--application", "NEW-NAME", "--without-journal", name)
@@ -85,9 +96,9 @@ def _unknown(root: str, name: str, base: int, published: int) -> Corrupt:
         f"{root}: {base} replays of application '{name}' are published, and its journal {journal_dir(root, name)} has "
         f"the plans of {published}: it was removed, or is an older copy, or that of a branch stands elsewhere, so "
         "which letters are in the table already is not known. Nothing was written. Restore the journal "
-        f"{shell.in_a_shell('restore', root, journal_dir(root, name), '--from', 'BACKUP')}. If it is lost, look which "
-        "of the letters' rows are in the table, and replay only others, which --reason or --from choose, under another "
-        f"name {shell.in_a_shell(*without)}",
+        f"{shell.restore(journal_dir(root, name))}; where the table has taken over a branch, COPY is the journal of "
+        "that name in the branch's folder. If it is lost, look which of the letters' rows are in the table, and replay "
+        f"only others, which --reason or --from choose, under another name {shell.in_a_shell(*without)}",
         kind="replay.unknown",
     )
 

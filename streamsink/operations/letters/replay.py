@@ -19,12 +19,15 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from streamsink import shell
 from streamsink.clock import IdSource
+from streamsink.errors import Misuse
 from streamsink.format.types import DataField
 from streamsink.journal.repair import is_user_of_replay
 from streamsink.operations.letters.from_json import decoded
-from streamsink.operations.letters.plans import CLAIMED_BY, done_by_all, end_others, make_plan
+from streamsink.operations.letters.plans import CLAIMED_BY, check_journal, done_by_all, end_others, make_plan
 from streamsink.operations.letters.selection import Chosen, Letter, left, letters_of, open_letters
+from streamsink.operations.letters.told_apart import ids_of, unknown_record
 from streamsink.operations.recover import of_no_batch
 from streamsink.options import MODE_APPEND, SinkOptions
 from streamsink.protocol.committable import AppState, Batch
@@ -91,12 +94,13 @@ def look(
     *,
     columns: Columns = None,
     without_journals: Collection[str] = (),
+    earlier_tables: bool = False,
 ) -> Replay:
     """What ``replay`` would do now. Changes nothing."""
     check_application(root, options.application)
     table = open_table(file_io, root, for_writing=False)
     done = done_by_all(table, options.application, _states(table), without_journals)
-    wanted = letters_of(open_letters(file_io, letters), chosen)
+    wanted = _wanted(table, letters, chosen, earlier_tables=earlier_tables)
     new = left(wanted, done)
     found, before = _fitting(table, new, columns), len(wanted) - len(new)
     said = Replay(root, options.application, "", len(found.letters), before, found.unfit)
@@ -112,19 +116,25 @@ def replay(
     *,
     columns: Columns = None,
     without_journals: Collection[str] = (),
+    earlier_tables: bool = False,
 ) -> Replay:
     """Write those of the chosen letters into the table at ``root`` that fit now and were not replayed yet.
 
     letters: path of the table for dead letters. options: ``application`` is the replay's own name; the others are as
     the query's, its lock above all. columns: those of the rows that the table takes, as the rule of the query's table
     has it. without_journals: names of earlier replays whose journals are gone for good; what only these knew counts as
-    not replayed. Idempotent: each letter is written once, however often it is called, under which name, and wherever it
-    died. Raises Misuse when ``letters`` is no such table; Corrupt when it is not known what was replayed; Fenced while
-    another replay runs; and what a start and a batch of a query raise.
+    not replayed. earlier_tables: whether letters count that may be of an earlier table of this name, where the present
+    one has some too. Idempotent: each letter is written once, however often it is called, under which name, and
+    wherever it died. Raises Misuse when ``letters`` is no such table, or has letters of both tables; Corrupt when it is
+    not known what was replayed; Fenced while another replay runs; and what a start and a batch of a query raise.
     """
     check_application(root, options.application)
-    wanted = letters_of(open_letters(file_io, letters), chosen)  # before anything is claimed
+    open_letters(file_io, letters)
+    target = open_table(file_io, root, for_writing=False)
+    wanted = _wanted(target, letters, chosen, earlier_tables=earlier_tables)  # before anything is claimed
     options = replace(of_no_batch(options), mode=MODE_APPEND, overwrite_partition=None)
+    table = open_table(file_io, root, for_writing=False)
+    check_journal(table, options.application, _states(table).get(options.application), without_journals)
     opened = open_one(file_io, root, options, END_OF_INPUT, tuple)
     run = QueryRun.start(opened, f"{CLAIMED_BY}-{IdSource().new_id()}", options, lambda event: None)
     try:
@@ -143,6 +153,40 @@ def replay(
         return replace(said, run=run_id, replayed=rows)
     finally:
         run.close()
+
+
+def _wanted(target: Table, letters: str, chosen: Chosen, *, earlier_tables: bool) -> list[Letter]:
+    """The chosen letters. target: the table that they go to.
+
+    Raises Misuse, unless ``earlier_tables``, where some may be of another table of this name, or of a record that the
+    table does not know: their rows may have come again.
+    """
+    table = open_letters(target.file_io, letters)
+    states = _states(table)
+    of_one = chosen.target is None or len(ids_of(states, chosen.target, chosen.application)) < 2
+    unknown = unknown_record(target, table, states, _states(target)) if of_one else 0
+    if earlier_tables or of_one and not unknown:
+        return letters_of(table, chosen)
+    choice = [*("--target", str(chosen.target)), *(("--from", chosen.application) if chosen.application else ())]
+    listing = shell.in_a_shell("dead-letters", "list", letters, *choice, "--limit", "1000000", "--json")
+    again = shell.in_a_shell("dead-letters", "replay", letters, *choice, "--earlier-tables")
+    if unknown:
+        raise Misuse(
+            f"{letters}: it has letters of record {unknown}, and the table {target.root} knows nothing of that record: "
+            "it was restored or rolled back, or the record was given up since. Rows of that record may have come "
+            "again, and be in the table, or be letters of a later record here or in another table for dead letters. "
+            f"Nothing was written. Look which they are {listing}; if none came again, replay all {again}. Else write "
+            "the rows, each once, by a run of their own (streamsink.write)",
+            kind="replay.unknown-record",
+        )
+    raise Misuse(
+        f"{letters}: it has letters of a table '{chosen.target}' that was dropped, and of the one that was created "
+        "under the name since. Rows of the first may have come again, as letters of the second, and no letter says of "
+        f"which table it is. Nothing was written. Look whether a row is there twice {listing}; if none is, replay all "
+        f"of them {again}. Else write the rows, each once, by a run of their own (streamsink.write), and let the query "
+        "have another name for dead_letters",
+        kind="replay.earlier-table",
+    )
 
 
 def _states(table: Table) -> dict[str, AppState]:

@@ -1,6 +1,5 @@
 """A table of a database as a sink: one transaction of the database has the rows of a checkpoint, and remembers it."""
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,6 +9,7 @@ import pyarrow as pa
 
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
+from streamsink.events import log
 from streamsink.sinks.databases.address import Address, parse
 from streamsink.sinks.databases.branches import EITHER, PREPARED, STAGED, Attempt, Branches, are_prepared, forget, sweep
 from streamsink.sinks.databases.bulk.sharing import OneWriterInstead, Rows
@@ -40,7 +40,6 @@ _OF_SQLITE = ("-journal", "-wal", "-shm")
 _LINK, _SCHEMA, _TABLE, _EXACT, _TRIED = "link", "schema", "table", "exact", "tried"
 _HAS_BRANCHES, _SETTLED, _ALONE, _PREPARES = "has branches", "settled", "one writer instead", "prepares"
 _ASKED = "application"  # for which it was asked last what was committed
-log = logging.getLogger("streamsink")
 
 
 @dataclass(frozen=True)

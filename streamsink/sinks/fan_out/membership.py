@@ -192,8 +192,8 @@ class Membership:
                 f"{branch.journal.place}, or the fan-out's own journal was. Nothing was written. Restore what was put "
                 "back as the fan-out left it. If that is the fan-out's journal, and there is no newer copy, remove its "
                 f"folder {self._place}: the destinations tell how far they are {shell.discard(self._place)}. Else "
-                "leave the destination out, and "
-                "name it again later, which says from where on it has rows",
+                "leave the destination out until the others have a batch more, and name it again then, which says from "
+                "where on it has rows",
                 kind="fan-out.other-records",
             )
 

@@ -52,14 +52,23 @@ class IcebergCommitter(Committer):
         return History(self._newest(self._look(), application), complete=True)
 
     def others(self, application: str) -> Mapping[str, LastOfOther]:
-        table = self._look()
+        table, lost = self._look(), dict[str, AppState]()
 
         def said(name: str) -> AppState | None:
-            found = table_state.said_of(table, name, self._to.path)
-            return found.state if found is not None else None
+            with of_no_matter(self._to.path, f"the property of '{name}'"):
+                found = self._standing(table, name)
+                if not found.is_lost or found.state is None:
+                    return found.state
+                lost[name] = found.state
+                return self._said_before(table, name, found.newest[1]) if found.newest[0] else None
+            return None
 
         known = table_state.applications(table)
         found = last_of_others(self._places.journal_io, self._places.journal, application, known, said)
+        for name, state in lost.items():  # the journal may be lost as well, and what it would say is not published
+            last = found.get(name)
+            if last is None or last.state.sequence < state.sequence:
+                found[name] = LastOfOther(state, False, said=last.said if last is not None else None)
         # Journals of other tables may lie in the same folder. One that was in the place of this one counts.
         return {name: last for name, last in found.items() if self._is_of_here(name, last.state)}
 
@@ -83,16 +92,18 @@ class IcebergCommitter(Committer):
         return table_state.reaches_back_to(table, behind)
 
     def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
-        return self._places.in_place(committable, self._data(committable))
+        found = self._places.in_place(committable, self._data(committable))
+        # Where somebody has added the files, they may have been rewritten since.
+        is_there = bool(found[2]) and self._is_there(self._look(), committable)
+        return (len(committable.files), 0, ()) if is_there else found
 
     def is_readable(self, committable: Committable) -> bool:
-        return self._places.is_described(committable)
+        return self._places.is_described(committable) or self._is_there(self._look(), committable)
 
     def holds(self, committable: Committable, since: int) -> bool:
         """Somebody may have added the files since, by ``cherrypick_snapshot`` or by name."""
-        table, folder = self._look(), self._places.folder_name(committable.state.record_id)
-        with self._catalog.answered("what the table has could not be read"), self._catalog.whole():
-            return table_state.was_picked(table, committable) or bool(names_in(table, folder, None))
+        table = self._look()
+        return self._was_picked(table, committable) or bool(self._names(table, committable))
 
     def visible(self) -> Visible:
         """The files of the current snapshot, also those that say which rows are deleted."""
@@ -168,8 +179,7 @@ class IcebergCommitter(Committer):
         record = self._load(number) if number else None
         if record is not None and record.state.record_id == record_id:
             return record.state
-        with self._catalog.answered("what the table said before could not be read"):
-            before = table_state.said_before(table, application, record_id) if number else None
+        before = self._said_before(table, application, record_id) if number else None
         if before is not None:
             return before
         last = found.state.sequence if found.state is not None else 0
@@ -180,6 +190,10 @@ class IcebergCommitter(Committer):
             "query another name (application='...') and a new checkpoint, behind those of its rows that are here",
             kind="table.rolled-back-too-far",
         )
+
+    def _said_before(self, table: Any, application: str, record_id: str) -> AppState | None:
+        with self._catalog.answered("what the table said before could not be read"):
+            return table_state.said_before(table, application, record_id)
 
     def _data(self, record: Committable) -> str:
         """The folder that had all data files when the record's were written; '' where nobody knows."""
@@ -194,10 +208,8 @@ class IcebergCommitter(Committer):
             return {}
 
     def _commit(self, table: Any, record: Committable, restored: bool) -> None:
-        described, more = self._places.described(record) if record.files else ([], {})
-        if restored and described:
-            described = self._missing(table, record, described, more)
-        spec_id = self._spec_id(table, record, more) if described else table.metadata.default_spec_id
+        described, more = self._to_add(table, record, restored) if record.files else ([], {})
+        spec_id = _spec_id(self._to.path, table, record, more) if described else table.metadata.default_spec_id
         folder = f"{more.get(DATA_URI, '')}/{self._places.folder_name(record.state.record_id)}"
         with self._catalog.answered("the files of a record could not be described"):
             files = [
@@ -207,23 +219,31 @@ class IcebergCommitter(Committer):
         with one_flush(table.io):
             self._looked_at = commit(self._catalog, table, record, files, spec_id)
 
-    def _spec_id(self, table: Any, record: Committable, more: Mapping[str, Any]) -> int:
-        """The partition spec by which files were written, or the same one again where that was removed since.
+    def _to_add(self, table: Any, record: Committable, restored: bool) -> tuple[list[LakeFile], Mapping[str, Any]]:
+        """The files that the table must be given, and what is beside their description; nothing where it has all.
 
-        A number is given again then, so a spec counts by what it says: the columns, as they are.
+        That is told without the description as well, which goes when a record is published.
         """
-        by = [(source, "identity") for source in more[PARTITION]]
-        specs = [(each.spec_id, each.fields) for each in table.metadata.partition_specs]
-        found = [number for number, fields in specs if [(f.source_id, str(f.transform)) for f in fields] == by]
-        if not found:
-            names = [str(table.schema().find_column_name(each) or each) for each in more[PARTITION]]
-            raise Misuse(
-                f"{self._to.path}: record {record.state.sequence} waits for its commit, and its files are partitioned "
-                f"by {', '.join(names) or 'nothing'}, which the table does not know any more. Nothing was published. "
-                "Partition the table so again; when the record is committed, change it back",
-                kind="iceberg.unsupported",
-            )
-        return int(more[SPEC_ID]) if more[SPEC_ID] in found else int(found[-1])
+        try:
+            described, more = self._places.described(record)
+        except Corrupt:
+            if restored and self._is_there(table, record):
+                return [], {}
+            raise
+        return (self._missing(table, record, described, more) if restored else described), more
+
+    def _is_there(self, table: Any, record: Committable) -> bool:
+        """Whether somebody has added all files of the record, which were pending or rolled back."""
+        return self._was_picked(table, record) or 0 < len(record.files) == len(self._names(table, record))
+
+    def _was_picked(self, table: Any, record: Committable) -> bool:
+        with self._catalog.answered("what the table has could not be read"):
+            return table_state.was_picked(table, record)
+
+    def _names(self, table: Any, record: Committable, behind: int | None = None) -> set[str]:
+        """The names of those of its files that the table has now. behind: as of ``names_in``."""
+        with self._catalog.answered("what the table has could not be read"), self._catalog.whole():
+            return names_in(table, self._places.folder_name(record.state.record_id), behind)
 
     def _missing(
         self, table: Any, record: Committable, described: list[LakeFile], more: Mapping[str, Any]
@@ -233,9 +253,8 @@ class IcebergCommitter(Committer):
         Somebody may have added them already, by ``cherrypick_snapshot`` after a rollback, or by name.
         """
         folder, number = self._places.folder_name(record.state.record_id), record.state.sequence
-        with self._catalog.answered("what the table has could not be read"), self._catalog.whole():
-            is_there = table_state.was_picked(table, record)
-            there = set() if is_there else names_in(table, folder, more.get(BEHIND))
+        is_there = self._was_picked(table, record)
+        there = set[str]() if is_there else self._names(table, record, more.get(BEHIND))
         if is_there or len(there) == len(described):
             return []
         if there:
@@ -257,3 +276,22 @@ class IcebergCommitter(Committer):
                 kind="pending.files-gone",
             )
         return described
+
+
+def _spec_id(path: str, table: Any, record: Committable, more: Mapping[str, Any]) -> int:
+    """The partition spec by which files were written, or the same one again where that was removed since.
+
+    A number is given again then, so a spec counts by what it says: the columns, as they are.
+    """
+    by = [(source, "identity") for source in more[PARTITION]]
+    specs = [(each.spec_id, each.fields) for each in table.metadata.partition_specs]
+    found = [number for number, fields in specs if [(f.source_id, str(f.transform)) for f in fields] == by]
+    if not found:
+        names = [str(table.schema().find_column_name(each) or each) for each in more[PARTITION]]
+        raise Misuse(
+            f"{path}: record {record.state.sequence} waits for its commit, and its files are partitioned "
+            f"by {', '.join(names) or 'nothing'}, which the table does not know any more. Nothing was published. "
+            "Partition the table so again; when the record is committed, change it back",
+            kind="iceberg.unsupported",
+        )
+    return int(more[SPEC_ID]) if more[SPEC_ID] in found else int(found[-1])

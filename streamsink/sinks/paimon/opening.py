@@ -245,9 +245,9 @@ def _open_or_create(
     if batch_id not in (0, END_OF_INPUT, options.adopt_from_batch):
         raise Misuse(
             f"{path}: there is no table, but the query's checkpoint is past: its next batch is {batch_id}. "
-            "The table was dropped, or the query wrote elsewhere before. Nothing was written. Restore the table; or "
-            "start a new checkpoint; or, for a query that moves to streamsink, set "
-            f"adopt_from_batch={batch_id}",
+            "The table was dropped, or the query wrote elsewhere before. Nothing was written. Restore the table; or, "
+            "if it was moved or renamed, give its new path; or start a new checkpoint; or, for a query that moves to "
+            f"streamsink, set adopt_from_batch={batch_id}",
             kind="table.gone",
         )
     check_care(path, options.table_options, options)

@@ -9,7 +9,6 @@ What the broker does not tell counts as unknown. This is written to the log once
 """
 
 import json
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -18,11 +17,10 @@ from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
+from streamsink.events import log
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import Offsets, SourceRange, same_id
 from streamsink.spark.gateway.consumer_group import error_name
-
-log = logging.getLogger("streamsink")
 
 _STREAM = "KafkaMicroBatchStream"
 _ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"

@@ -3,7 +3,6 @@
 What is pending is published then.
 """
 
-import logging
 import signal
 import threading
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
-log = logging.getLogger("streamsink")
+from streamsink.events import log
 
 # What ``signal.getsignal`` returns.
 _Handler: TypeAlias = Callable[[int, FrameType | None], Any] | int | None

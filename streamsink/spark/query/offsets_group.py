@@ -5,7 +5,6 @@ Spark nor streamsink reads it. A thread of the run's own tells it, so that no ba
 what goes wrong with it is an event and a warning.
 """
 
-import logging
 import threading
 from typing import Any
 
@@ -14,6 +13,7 @@ from py4j.protocol import Py4JError
 
 from streamsink import events
 from streamsink.clock import Clock
+from streamsink.events import log
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.positions import Offsets
 from streamsink.protocol.run.publish_queue import PublishQueue
@@ -21,8 +21,6 @@ from streamsink.spark.gateway import running
 from streamsink.spark.gateway.consumer_group import ConsumerGroup, error_name
 from streamsink.spark.gateway.kafka import KafkaSources
 from streamsink.spark.runs import Run
-
-log = logging.getLogger("streamsink")
 
 # How often it is asked whether the query has ended.
 LOOK_MS = 1_000

@@ -3,7 +3,6 @@
 After any other failure it stops with the cause.
 """
 
-import logging
 from collections.abc import Callable
 
 import tenacity
@@ -13,11 +12,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streamsink.clock import Clock
 from streamsink.errors import Misuse, OutcomeUnknown, Retryable
+from streamsink.events import log
 from streamsink.spark import runs
 from streamsink.spark.explain import is_of_a_stop
 from streamsink.spark.query.interrupt import Interruptible
-
-log = logging.getLogger("streamsink")
 
 
 def run(

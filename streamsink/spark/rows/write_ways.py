@@ -6,7 +6,6 @@ it has computed and kept it, says to be small. All others are written in Python 
 
 import contextlib
 import functools
-import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple, cast
 import pyspark
 from pyspark.sql import DataFrame
 
+from streamsink.events import log
 from streamsink.options import LARGE_BATCHES_AUTO, LARGE_BATCHES_TASKS, SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import Offsets, all_numeric
@@ -34,7 +34,6 @@ from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
 from streamsink.table.write.spec import WriteSpec
 
-log = logging.getLogger("streamsink")
 # From this CPython version on, the importers of zip files read their archive only when something is imported.
 _QUICK_IMPORTERS = (3, 13)
 _ARCHIVE = os.path.join(os.path.dirname(pyspark.__file__), "python", "lib", "pyspark.zip")

@@ -7,7 +7,7 @@ none of them.
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from streamsink.clock import Clock, IdSource
@@ -19,6 +19,7 @@ from streamsink.table.care.expire_snapshots import everybody_needing
 from streamsink.table.care.named import manifests_of, own_metadata
 from streamsink.table.care.removal import Needed, Needing, finish
 from streamsink.table.history.retained import roots
+from streamsink.table.iceberg_metadata.expiry import live_names
 from streamsink.table.iceberg_metadata.following import Following
 from streamsink.table.table import Table
 
@@ -51,12 +52,19 @@ class OrphanPlan:
         return "\n".join(lines)
 
 
-def plan(table: Table, needing: Needing, before_ms: float | None = None, now_ms: float | None = None) -> OrphanPlan:
+def plan(
+    table: Table,
+    needing: Needing,
+    before_ms: float | None = None,
+    now_ms: float | None = None,
+    *,
+    kept: Collection[str] = (),
+) -> OrphanPlan:
     """The orphan files. Changes nothing.
 
     before_ms: only files that are older than this moment; by default than a day ago. now_ms: by default what the clock
-    of this machine says; that of the store counts for its files. Raises Misuse for a moment within
-    the last hour, Corrupt where something that is retained, or a journal, cannot be read.
+    of this machine says; that of the store counts for its files. kept: names of data files that are none. Raises
+    Misuse for a moment within the last hour, Corrupt where something that is retained, or a journal, cannot be read.
     """
     now = Clock().now_ms() if now_ms is None else now_ms
     limit = now - DEFAULT_AGE_MS if before_ms is None else before_ms
@@ -69,7 +77,7 @@ def plan(table: Table, needing: Needing, before_ms: float | None = None, now_ms:
     # In this order: what gets its name meanwhile is named by a record, and then by a snapshot.
     there = list(_candidates(table))
     needed = needing()
-    named = _named(table)
+    named = _named(table).union(kept)
     orphans = [(path, size) for path, size in there if not _is_needed(os.path.basename(path), path, named, needed)]
     aged = [(path, size, table.file_io.modified_ms(path)) for path, size in orphans]
     old = [(path, size) for path, size, at_ms in aged if at_ms is not None and at_ms < limit]
@@ -85,7 +93,9 @@ def remove_orphans(table: Table, needing: Needing, before_ms: float | None = Non
     """
     finish(table, everybody_needing(table, needing))
     now_ms = min(Clock().now_ms(), _now_of_store(table))
-    planned = plan(table, needing, before_ms, now_ms)
+    # Others may have taken snapshots away, as a rollback of Paimon's does, to which readers of Iceberg are led still.
+    kept = () if Following(table).follow() else live_names(table)
+    planned = plan(table, needing, before_ms, now_ms, kept=kept)
     old = old_empty_folders(table, now_ms - DEFAULT_AGE_MS if before_ms is None else before_ms)
     table.file_io.delete_all(planned.paths)
     buckets = [folder for folder in map(os.path.dirname, planned.paths) if is_bucket(folder)]

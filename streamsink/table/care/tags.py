@@ -132,6 +132,8 @@ def delete_tags(table: Table, names: Sequence[str], needing: Needing) -> TagPlan
     # One that goes with that was being deleted by a process that has died: whoever asks again gets what he wants.
     done = {name for name in there if not table.file_io.exists(tag_path(table.root, name))}
     planned = deletion_of(table, [name for name in names if name not in done], needing().files)
+    if planned.removals:  # others may have taken snapshots away, to which readers of Iceberg are led still
+        Following(table).follow()
     for removal in planned.removals:
         remove(table, removal, needing)
     Following(table).refresh()

@@ -4,10 +4,10 @@ Where the store itself cannot create a name only when it is absent, a lock stand
 the table hold a lock, ours holds it too. As in Paimon it covers this step alone.
 """
 
-import logging
 from dataclasses import dataclass
 from enum import Enum
 
+from streamsink.events import log
 from streamsink.faults import fault_point
 from streamsink.format.snapshot import Snapshot
 from streamsink.locks.lock import Lock
@@ -16,8 +16,6 @@ from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.commit.settle import unanswered
 from streamsink.table.table import Table
-
-log = logging.getLogger("streamsink")
 
 
 class Outcome(Enum):

@@ -1,13 +1,13 @@
 """What follows the creation of a snapshot: did it come in time, and where does the hint point? Driver only."""
 
 import errno
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from streamsink.clock import IdSource
 from streamsink.errors import OutcomeUnknown
+from streamsink.events import log
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.application_states import States
 from streamsink.table.commit.delta import CommitRequest, Delta
@@ -15,7 +15,6 @@ from streamsink.table.commit.late import Base, has_slept
 from streamsink.table.history.deletion import delete_hint, delete_temporary
 from streamsink.table.table import Table
 
-log = logging.getLogger("streamsink")
 # With these a store refuses, and no reply was lost: it says what to mend, and trying again at once is in vain. The
 # snapshot is not there, unless the store refused only what comes behind its creation (removing its temporary name).
 # The next start finds it then.

@@ -160,7 +160,10 @@ def _line(table: Table, newest: Snapshot, base: int) -> Iterator[tuple[Snapshot,
 def _sequences(table: Table, snapshot: Snapshot) -> Mapping[str, int] | None:
     """By application, the number of the last record that the snapshot says; None where it carries no states."""
     found = states_in(snapshot, table.snapshots.path(snapshot.id))
-    return {name: state.get("sequence", 0) for name, state in found.items()} if found is not None else None
+    if found is None:
+        return None
+    said = {name: state.get("sequence", 0) for name, state in found.items()}
+    return {name: number if isinstance(number, int) else 0 for name, number in said.items()}
 
 
 def _went_back(snapshot: Snapshot, said: Mapping[str, int], before: Mapping[str, int]) -> bool:

@@ -1,8 +1,15 @@
-"""Which snapshots Iceberg's metadata still has, and which files only those had that it has no more. Driver only."""
+"""Which snapshots Iceberg's metadata still has, which files only those had that it has no more, and which data files
+its readers read. Driver only."""
 
+import os
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 
+from streamsink.errors import Corrupt
+from streamsink.format.iceberg_manifest import is_live, read_entries
 from streamsink.format.iceberg_metadata import IcebergSnapshot
+from streamsink.format.iceberg_options import IcebergOptions
+from streamsink.format.iceberg_values import partition_columns
 from streamsink.table.durations import parse_duration
 from streamsink.table.iceberg_metadata.folder import Folder
 from streamsink.table.table import Table
@@ -56,3 +63,20 @@ def named_by(folder: Folder, snapshot: IcebergSnapshot) -> set[str]:
         return {each.path for each in folder.manifests(snapshot.manifest_list)}
     except FileNotFoundError:
         return set()
+
+
+def live_names(table: Table) -> set[str]:
+    """Names of the data files that readers of the newest metadata read; where it cannot be read, they read none.
+
+    Raises OSError.
+    """
+    schema = table.known_schema
+    folder = Folder(table.file_io, IcebergOptions.of(table.root, schema.options).folder)
+    found, columns = set[str](), partition_columns(schema)
+    for number in {folder.hint(), *folder.versions()[-1:]}:
+        metadata = folder.metadata(number)
+        with suppress(Corrupt, FileNotFoundError):
+            for each in folder.manifests(metadata.current.manifest_list) if metadata else ():
+                entries = read_entries(folder.read(each.path), each.path, columns)
+                found |= {os.path.basename(entry["data_file"]["file_path"]) for entry in entries if is_live(entry)}
+    return found

@@ -4,14 +4,12 @@ Metadata that could not be made is made by the next commit, or by the next start
 all of it follows from the table.
 """
 
-import logging
 from collections.abc import Callable, Iterable
 
+from streamsink.events import log
 from streamsink.format.iceberg_options import makes_iceberg
 from streamsink.table.iceberg_metadata.mirror import Mirror
 from streamsink.table.table import Table
-
-log = logging.getLogger("streamsink")
 
 
 class Following:
@@ -25,9 +23,12 @@ class Following:
         self._mirror: tuple[int, Mirror] | None = None
         self.failures = 0
 
-    def follow(self) -> None:
-        """Bring the metadata up to the newest snapshot. Never raises an error of the store, or of what is read."""
-        self._quietly(lambda mirror: mirror.follow())
+    def follow(self) -> bool:
+        """Bring the metadata up to the newest snapshot. Never raises an error of the store, or of what is read.
+
+        False where that failed: readers may be led to what the table has no more.
+        """
+        return self._quietly(lambda mirror: mirror.follow())
 
     def start(self) -> None:
         """As ``follow``, behind a writer that may have died."""

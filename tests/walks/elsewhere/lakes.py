@@ -72,7 +72,7 @@ class IcebergWalker(ElsewhereWalker):
     kinds = KINDS | {
         does.__name__: Kind(does.__name__, weight, 1, does)
         for does, weight in (
-            *((roll_back, 4), (expire, 3), (pick, 1), (register, 2), (rename_table, 2)),
+            *((roll_back, 4), (expire, 3), (pick, 3), (register, 2), (rename_table, 2)),
             *((tag, 1), (change_columns, 1), (compact, 2)),
         )
     }

@@ -12,7 +12,7 @@ from streamsink.clock import Clock
 from streamsink.errors import Conflict, Misuse, Retryable
 from streamsink.events import Event, Maintained, log
 from streamsink.options import SinkOptions
-from streamsink.protocol.upkeep import Care
+from streamsink.protocol.upkeep import Care, begun
 from streamsink.sinks.paimon.care.needed import needed_by_journals
 from streamsink.storage.file_io import FileIO
 from streamsink.table.care.auto_tags import MODE, AutoTags
@@ -85,13 +85,7 @@ class BackgroundCare(Care):
             self._is_due = True
             self._changed.notify_all()
             if self._thread is None and not self._is_stopping:
-                name = f"streamsink-maintenance {self._options.application}"
-                self._thread = threading.Thread(target=self._follow, name=name, daemon=True)
-                try:
-                    self._thread.start()
-                except RuntimeError as failed:  # the interpreter ends, or there is no thread to be had: a later call
-                    self._thread = None
-                    log.warning("maintenance in the background could not begin, and is tried again: %s", failed)
+                self._thread = begun(self._follow, f"streamsink-maintenance {self._options.application}")
 
     def check(self) -> None:
         if self._error is not None:

@@ -14,7 +14,7 @@ from streamsink.errors import Misuse, Retryable
 from streamsink.events import Event, TableNotRegistered
 from streamsink.format.schema import TableSchema
 from streamsink.options import SinkOptions
-from streamsink.protocol.upkeep import Care, CareOfAll
+from streamsink.protocol.upkeep import Care, CareOfAll, begun
 from streamsink.table.table import Table
 
 # How long a stop waits for a registration that is under way.
@@ -90,12 +90,7 @@ class Registering(Care):
         due = [(table, schema) for table, schema in due if self._is_due(table, schema)]
         with self._changed:
             if due and self._thread is None and not self._is_stopping:
-                name = f"streamsink-catalog {self._application}"
-                self._thread = threading.Thread(target=self._run, args=(due,), name=name, daemon=True)
-                try:
-                    self._thread.start()
-                except RuntimeError:  # the interpreter ends, or there is no thread to be had: a later call, or start
-                    self._thread = None
+                self._thread = begun(lambda: self._run(due), f"streamsink-catalog {self._application}")
 
     def stop(self) -> None:
         with self._changed:

@@ -1,6 +1,5 @@
 """What retained snapshots and journals say of records and runs that the newest state does not name. Driver only."""
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -23,7 +22,6 @@ from streamsink.table.history import lineage
 from streamsink.table.history.lineage import were_named
 from streamsink.table.table import Table
 
-log = logging.getLogger(__name__)
 # In the payload of the first record under a new name: where the table had what the query published under the name
 # before.
 _LED_AT = "led_at"
