@@ -129,7 +129,7 @@ PAGES = {
         },
         needs=("kafka_broker",),
     ),
-    "docs/how-to/KUBERNETES.md": Page(("data", "shell")),
+    "docs/how-to/KUBERNETES.md": Page(("data", "shell")),  # tests/e2e/test_kubernetes.py runs both
     "docs/how-to/MOVE_OR_COPY.md": Page(
         ("run", "run"),
         given="a_stream_of_orders",
