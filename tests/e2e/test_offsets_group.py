@@ -1,5 +1,6 @@
 """``offsets_group`` on a real broker: a consumer group has what is published, and nothing depends on it."""
 
+import itertools
 import shutil
 from contextlib import contextmanager, suppress
 
@@ -120,19 +121,25 @@ def test_a_consumer_in_the_group_is_named_and_the_rows_are_written(
     events, table = [], job.table
     sink = streamsink.to_table(table, events.append, flush=False, position_columns=POSITIONS, offsets_group=group)
     writer = frame(spark, job).writeStream.foreachBatch(sink).option("checkpointLocation", job.checkpoint)
+
+    def refusals() -> list[str]:
+        return [event.why for event in events if isinstance(event, OffsetsNotCommitted)]
+
     with member(kafka_broker.bootstrap, group, topic):
         query = writer.trigger(processingTime="0 seconds").start()
-        until(lambda: sum(isinstance(event, OffsetsNotCommitted) for event in events) > 1)
+        until(lambda: any(why == again for why, again in itertools.pairwise(refusals())))
         query.processAllAvailable()
         assert_each_once(table, expected)
     until(lambda: any(isinstance(event, OffsetsCommitted) for event in events))
     query.stop()
     sink.close()
     assert told(kafka_broker.bootstrap, group, topic) == {0: 10, 1: 10}
-    failed = next(event for event in events if isinstance(event, OffsetsNotCommitted))
-    assert "UnknownMemberId" in failed.why and "'a-live-consumer'" in failed.why and failed.group == group
+    assert any("UnknownMemberId" in why and "'a-live-consumer'" in why for why in refusals())
+    assert {event.group for event in events if isinstance(event, OffsetsNotCommitted)} == {group}
     warned = [record.getMessage() for record in caplog.records if "offsets_group" in record.getMessage()]
-    assert len(warned) == 1 and table in warned[0] and "It is tried again in" in warned[0]
+    # A busy broker may refuse for another reason first. A reason is told once while it stays.
+    assert len(warned) == len(list(itertools.groupby(refusals())))
+    assert all(table in text and "It is tried again in" in text for text in warned)
 
 
 @in_turn
