@@ -205,7 +205,8 @@ def test_copied_bytes_are_those_of_what_was_written_before():
 
 
 def test_a_batch_waits_for_its_own_requests_only():
-    """Neither for those within a job of Spark, nor for the publisher's and the heart's beat; for the peers' it does."""
+    """Neither for those that begin beside a job of Spark, nor for the publisher's and the heart's beat; for the peers' it
+    does. What the job does not cover is waiting, and no round trip: with slow answers it depends on the job's time."""
     agent = "Boto3/1 bench-thread/"
     own = _request("PUT /b/k", 1.0, 1.1, user_agent=f"{agent}Thread-4~(run)")
     others = [
@@ -213,10 +214,12 @@ def test_a_batch_waits_for_its_own_requests_only():
         _request("PUT /b/k", 1.0, 1.1, user_agent=f"{agent}streamsink-publisher~shop"),
         _request("PUT /b/k", 1.0, 1.1, user_agent=f"{agent}streamsink-hold-3"),
     ]
-    across = _request("HEAD /b/k", 2.1, 2.6, user_agent=f"{agent}Thread-4~(run)")
+    outlasts = _request("HEAD /b/k", 2.1, 2.6, user_agent=f"{agent}Thread-4~(run)")
+    across = _request("HEAD /b/k", 1.9, 2.1, user_agent=f"{agent}Thread-4~(run)")
     peers = _request("PUT /b/k", 1.0, 1.1, user_agent="Hadoop 3")
-    batch = account.Batch(1, (0.0, 3.0), {}, [own, *others, across, peers], [(2.0, 2.5)])
+    batch = account.Batch(1, (0.0, 3.0), {}, [own, *others, outlasts, across, peers], [(2.0, 2.5)])
     assert ground.in_its_way(batch) == [own, across, peers]
+    assert ground.of_its_thread(batch) == [own, others[0], outlasts, across, peers]
     assert marked.thread_of(own) == "Thread-4 (run)" and marked.thread_of(peers) == ""
 
 

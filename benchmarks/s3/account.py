@@ -88,8 +88,8 @@ def uncovered_ms(intervals: Iterable[Interval], covers: Iterable[Interval]) -> f
 
 
 def beside(request: Request, jobs: Iterable[Interval]) -> bool:
-    """Whether the whole request lies within one time that Spark's jobs ran, so that nobody waited for it alone."""
-    return any(begin <= request.start_s and request.end_s <= end for begin, end in _merged(jobs))
+    """Whether it begins while a job of Spark runs. With slow answers it may end later; that part is waited for."""
+    return any(begin <= request.start_s < end for begin, end in _merged(jobs))
 
 
 def copied_bytes(requests: Sequence[Request]) -> int:

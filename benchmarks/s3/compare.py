@@ -23,7 +23,7 @@ from benchmarks.s3.account import (
     uncovered_ms,
     union_ms,
 )
-from benchmarks.s3.ground import Ground, in_its_way
+from benchmarks.s3.ground import Ground, in_its_way, of_its_thread
 from benchmarks.s3.marked import trips
 from benchmarks.s3.sinks import ASYNC, ICEBERG, OURS, RIVALS
 from benchmarks.stores import NO_SERVER
@@ -124,8 +124,8 @@ def _trips_in_its_way(batch: Batch) -> int:
 
 
 def _waiting(batch: Batch) -> float:
-    """Milliseconds of requests in the batch's way that no job of Spark covers."""
-    return uncovered_ms(spans(in_its_way(batch)), batch.jobs)
+    """Milliseconds of its requests that no job of Spark covers."""
+    return uncovered_ms(spans(of_its_thread(batch)), batch.jobs)
 
 
 def _each(what: Callable[[Batch], float], batches: Iterable[Batch], digits: int = 0) -> str:
@@ -162,9 +162,10 @@ def _counts(names: list[str], seen: _Seen, sizes: data.Sizes) -> Table:
         f"{len(seen.of(seen.steady, OURS, delays))} batches of each sink, from the second of a run on, with "
         f"answers held back by {' and '.join(map(str, delays))} ms. Requests are laid to the trigger in which they "
         "begin. Round trips: the longest chain of requests of which each begins after the one before has ended. In its "
-        "way: those that the batch waits for. Left out are requests that lie within a job of Spark (the peers' writing "
-        "of rows among them), of which our batches go on from when they have asked Spark for their rows, and requests "
-        "of other threads of ours than the batch's. Ours are counted by what each of them waited for, as the client "
+        "way: those that the batch waits for. Left out are requests that begin beside a job of Spark (the peers' "
+        "writing of rows among them), of which our batches go on from when they have asked Spark for their rows, and "
+        "requests of other threads of ours than the batch's. What such a job does not cover of a request that began "
+        "beside it is waited for (next table). Ours are counted by what each of them waited for, as the client "
         "numbers them, those of the others by their times, one after another. The price of a million batches is by "
         f"{_PRICE_LIST}, of the mean batch, without storage. Source and checkpoint lie on a local disk."
     )
@@ -190,7 +191,7 @@ def _times(names: list[str], seen: _Seen, sizes: data.Sizes) -> Table:
     head = ("sink", "answers held back by ms", "trigger ms", "ms over noop, by round", "requests under way ms")
     note = (
         f"Noop: {spread([b.took['triggerExecution'] for b in seen.steady[NOOP, 0]])} ms. Under way: the time in which "
-        "at least one request was. Waiting: that of the requests in its way, without what a job of Spark covers. "
+        "at least one request was. Waiting: that of the batch's own requests, without what a job of Spark covers. "
         f"Median [min..max]. Load {load()}."
     )
     return Table(

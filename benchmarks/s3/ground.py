@@ -90,13 +90,14 @@ def with_plans(jobs: Iterable[Interval], asked: Iterable[float]) -> list[Interva
     return found
 
 
+def of_its_thread(batch: Batch) -> list[Request]:
+    """The requests that the batch waits for, if no job takes longer: all but those of other threads of ours."""
+    return [request for request in batch.requests if not thread_of(request).startswith(_OTHER_THREADS)]
+
+
 def in_its_way(batch: Batch) -> list[Request]:
-    """The requests that the batch waits for: neither beside what Spark computes nor of another thread of ours."""
-    return [
-        request
-        for request in batch.requests
-        if not beside(request, batch.jobs) and not thread_of(request).startswith(_OTHER_THREADS)
-    ]
+    """Those of them that begin when Spark has nothing to compute."""
+    return [request for request in of_its_thread(batch) if not beside(request, batch.jobs)]
 
 
 def _is_of(request: Request, name: str) -> bool:
