@@ -205,8 +205,9 @@ def test_copied_bytes_are_those_of_what_was_written_before():
 
 
 def test_a_batch_waits_for_its_own_requests_only():
-    """Neither for those that begin beside a job of Spark, nor for the publisher's and the heart's beat; for the peers' it
-    does. What the job does not cover is waiting, and no round trip: with slow answers it depends on the job's time."""
+    """Neither for those that begin beside a job of Spark, nor for the publisher's and the heart's beat; for the peers'
+    it does. What the job does not cover is waiting, and no round trip: with slow answers the job's time decides it.
+    """
     agent = "Boto3/1 bench-thread/"
     own = _request("PUT /b/k", 1.0, 1.1, user_agent=f"{agent}Thread-4~(run)")
     others = [
