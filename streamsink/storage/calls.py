@@ -263,7 +263,8 @@ class PosixCalls(PosixLikeCalls):
     def try_hold(self, path: str) -> Callable[[], None] | None:
         import fcntl  # it does not exist on every platform, and only the driver needs it
 
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        # as every other file, by the umask: in a folder that a group shares, another member may restart the query
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
