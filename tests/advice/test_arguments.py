@@ -111,7 +111,7 @@ def test_a_column_with_a_default_value(path):
     """Paimon's writers put it in place of nulls. Formerly nulls were written beside their rows; now the next batch is
     refused, also of a query that runs."""
     streamsink.create_table(path, "id BIGINT, s STRING")
-    table = open_table(local_file_io(), path)
+    table = open_table(local_file_io(), path, for_writing=True)
 
     def alter(default) -> None:
         schema = table.latest_schema()
