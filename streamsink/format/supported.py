@@ -102,8 +102,8 @@ _UNSUPPORTED_ATOMS = FOREIGN_ROOTS
 def check_writable(schema: TableSchema) -> None:
     """Refuse a table with a feature that the bucket-unaware append writer does not honour.
 
-    Raises: Misuse ``table.unsupported-option``, ``table.unsupported-column``, ``table.default-value``, ``table.primary-key``
-    or ``path.unsupported-type`` for the first such feature, which it names.
+    Raises: Misuse ``table.unsupported-option``, ``table.unsupported-column``, ``table.default-value``,
+    ``table.primary-key`` or ``path.unsupported-type`` for the first such feature, which it names.
     """
     _check_keys(schema)
     _check_columns(schema)

@@ -201,8 +201,10 @@ def test_dates_of_years_before_1582(spark, path):
 def test_a_nan_is_found_by_filters(spark, java, path, way):
     """It is greater than every other number, and stands in one file with these. Formerly the bounds in the file left it
     out, and Spark skipped the file."""
-    frame = spark.sql("SELECT id, if(id = 1, double('NaN'), double(id)) d, struct(if(id = 2, float('NaN'), float(id)) f) s"
-                      " FROM range(3)").coalesce(1)
+    frame = spark.sql(
+        "SELECT id, if(id = 1, double('NaN'), double(id)) d, struct(if(id = 2, float('NaN'), float(id)) f) s"
+        " FROM range(3)"
+    ).coalesce(1)
     streamsink.write(frame, path, "r1", **({} if way == "driver" else {"driver_max_rows": 0, "large_batches": "tasks"}))
     rows = streamsink.read(spark, path)
     for where, expected in {
@@ -226,7 +228,7 @@ FOR_OTHER_FILES = {
 
 
 def test_settings_of_the_session_for_other_files_change_no_value_and_hide_no_row(spark, path):
-    """Formerly the old dates of a table were shifted by days, and the rows of a file that is gone or damaged missing."""
+    """Formerly old dates were shifted by days, and rows of a file that is gone or damaged were missing."""
     fields = columns("id INT, dt DATE, ts TIMESTAMP(6), lt TIMESTAMP_LTZ(6)")
     old = [(n, day, day * 86_400 * 10**9, day * 86_400 * 10**9) for n, day in enumerate((-200_000, -400_000, -700_000))]
     streamsink.create_table(path, fields)

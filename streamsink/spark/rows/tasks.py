@@ -57,7 +57,8 @@ def write_task(
 
 
 def check_version(of_driver: str, table: str) -> None:
-    """Raises Misuse when the Python of this task has another version of this library than the driver, or an old pyarrow.
+    """Raises Misuse when the Python of this task has another version of this library than the driver, or too old
+    a pyarrow.
 
     What the driver sends are values for code that both have. Other code may leave out in silence what it does not know.
     of_driver: travels as a value, while this function is the executor's own.
