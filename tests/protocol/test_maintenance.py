@@ -242,8 +242,8 @@ def test_tags_by_period_without_maintenance_make_no_table():
 @pytest.mark.parametrize("zone", ["JST-9", "PST8", "UTC0"])
 def test_rows_that_were_just_written_stay_in_every_time_zone(zone, written_in, monkeypatch):
     """Where the newest file of a partition tells its time. Formerly files said UTC while everybody, Paimon too, takes
-    it for a local time: east of Greenwich rows were dropped hours too early, and with a short time at once. Files of that
-    code are there still, and executors may be in UTC where the driver is not."""
+    it for a local time: east of Greenwich rows were dropped hours too early, and with a short time at once. Files of
+    that code are there still, and executors may be in UTC where the driver is not."""
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     if written_in == "UTC":
