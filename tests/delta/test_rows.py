@@ -102,7 +102,7 @@ def test_statistics_hold_for_all_readers(tmp_path):
     assert high["large"] == Decimal("12345678901234567890123456789012.3456")
     assert low["text"] == "a" and high["text"] == "ü" * 32 + "\U0010ffff"
     assert low["real"] == Decimal("1.5") and "real" not in high
-    (file,) = glob.glob(f"{world.path}/*.parquet")
+    (file,) = glob.glob(f"{world.path}/**/*.parquet", recursive=True)
     footer = pq.read_metadata(file).row_group(0)
     bounded = {footer.column(at).path_in_schema: footer.column(at).statistics.has_min_max for at in (0, 3, 4)}
     assert bounded == {"id": True, "real": False, "money": True}  # Spark skips row groups by these
