@@ -16,6 +16,11 @@ class Clock:
         """Nanoseconds since the epoch, UTC, for steps that take less than a millisecond."""
         return time.time_ns()
 
+    def local_ms(self) -> int:
+        """Milliseconds of the local wall clock, as if it were UTC: as Java has them in the metadata of data files."""
+        now = self.now_ms()
+        return now + time.localtime(now / 1000).tm_gmtoff * 1000
+
     def monotonic_ms(self) -> float:
         """Milliseconds of a clock that never goes back; only differences have a meaning."""
         return time.perf_counter_ns() / 1_000_000

@@ -17,6 +17,7 @@ from streamsink import shell
 from streamsink.compaction.plan import Task
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.arrow_types import needs_int96
+from streamsink.format.arrow_version import check_arrow
 from streamsink.format.data_file import FILE_SOURCE_COMPACT
 from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.schema import TableSchema
@@ -72,6 +73,7 @@ def rewrite(table: Table, task: Task, how: Rewriting) -> list[ManifestEntry]:
     them: their announcement says where. Raises Corrupt for a file that is gone, altered, or has other rows than its
     entry says; Misuse for rows that the newest schema does not take.
     """
+    check_arrow(table.root)
     path = data_file_path(table, how.schema, task.files[0])
     folder = path.rpartition("/")[0]
     at_once = AtOnce(how.attempt, "", how.since, frozenset((table.layout.relative(folder),)))

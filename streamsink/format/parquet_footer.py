@@ -1,12 +1,15 @@
-"""Changes one thing in a Parquet file's footer: INT64 columns become timestamps.
+"""Changes two things in a Parquet file's footer: INT64 columns become timestamps, and columns lose their bounds.
 
 pyarrow writes either all timestamps of a file as INT96 or none. Java's files have INT96 for nanoseconds only, and its
 readers fail on a filter over a TIMESTAMP(6) column that is INT96. So such columns are written as plain INT64, which is
 how their values are stored anyway, and the schema in the footer is changed to say what they are.
+
+pyarrow leaves NaN out of the bounds of a column. To Spark and Java a NaN is greater than every other number, so by such
+bounds their readers would skip rows that a filter wants.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from streamsink.errors import Corrupt
 
@@ -18,6 +21,10 @@ _MOST_VARINT_BYTES = 10
 # fields of SchemaElement
 _TYPE, _NAME, _CHILDREN, _CONVERTED, _LOGICAL = 1, 4, 5, 6, 10
 _INT64 = 2
+# fields of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData
+_ROW_GROUPS, _COLUMNS, _META_DATA, _STATISTICS = 4, 1, 3, 12
+# fields of Statistics: both bounds in their old and in their new place, and whether they are exact
+_BOUNDS = frozenset((1, 2, 5, 6, 7, 8))
 # unit -> (its field in the union TimeUnit, its ConvertedType)
 _UNITS = {"ms": (1, 9), "us": (2, 10)}
 
@@ -32,15 +39,63 @@ def with_timestamps(end: bytes, columns: Timestamps) -> bytes:
     The end consists of the footer, its length and the magic bytes; bytes before the footer are returned unchanged.
     Raises: Corrupt ``parquet.footer`` if the bytes do not match Parquet's Thrift definition.
     """
+    return _with_footer(end, lambda footer: _annotated(footer, columns))
+
+
+def without_bounds(end: bytes, leaves: Collection[int]) -> bytes:
+    """Return the end of a Parquet file, as of ``with_timestamps``, in which these columns have no bounds.
+
+    leaves: places of the columns among those that have values of their own, in the order of the schema, from 0. How
+    many nulls a column has stays. Raises: Corrupt ``parquet.footer`` as ``with_timestamps`` does.
+    """
+    return _with_footer(end, lambda footer: _unbounded(footer, leaves))
+
+
+def _with_footer(end: bytes, change: Callable[[bytes], bytes]) -> bytes:
     try:
         size = struct.unpack_from("<i", end, len(end) - _TAIL)[0]
         start = len(end) - _TAIL - size
-        footer = _annotated(end[start:-_TAIL], columns)
+        footer = change(end[start:-_TAIL])
         if end[-4:] != MAGIC or start < 0:
             raise ValueError("no Parquet footer")
         return end[:start] + footer + struct.pack("<i", len(footer)) + MAGIC
     except (struct.error, ValueError, IndexError) as bad:
         raise Corrupt(f"a Parquet footer is not readable: {bad}", kind="parquet.footer") from bad
+
+
+def _unbounded(footer: bytes, leaves: Collection[int]) -> bytes:
+    def of_chunk(leaf: int, chunk: bytes) -> bytes:
+        return _within(chunk, (_META_DATA, _STATISTICS), _without_min_max) if leaf in leaves else chunk
+
+    def of_group(_: int, group: bytes) -> bytes:
+        return _within(group, (_COLUMNS,), lambda chunks: _each_struct(chunks, of_chunk))
+
+    return _within(footer, (_ROW_GROUPS,), lambda groups: _each_struct(groups, of_group))
+
+
+def _without_min_max(statistics: bytes) -> bytes:
+    fields, _ = _read_struct(statistics, 0)
+    return _write_struct({field: value for field, value in fields.items() if field not in _BOUNDS})
+
+
+def _within(data: bytes, path: Sequence[int], change: Callable[[bytes], bytes]) -> bytes:
+    """The struct ``data`` with one of its fields changed, if it has it. path: of the field, by ids."""
+    fields, _ = _read_struct(data, 0)
+    if path[0] in fields:
+        kind, value = fields[path[0]]
+        fields[path[0]] = kind, change(value) if len(path) == 1 else _within(value, path[1:], change)
+    return _write_struct(fields)
+
+
+def _each_struct(data: bytes, change: Callable[[int, bytes], bytes]) -> bytes:
+    """A list of structs, each of them changed. change: is given its place in the list, and its bytes."""
+    count, first = _list_header(data, 0)
+    at, changed = first, []
+    for place in range(count):
+        _, end = _read_struct(data, at)
+        changed.append(change(place, data[at:end]))
+        at = end
+    return data[:first] + b"".join(changed)
 
 
 def _annotated(footer: bytes, columns: Timestamps) -> bytes:

@@ -102,11 +102,12 @@ _UNSUPPORTED_ATOMS = FOREIGN_ROOTS
 def check_writable(schema: TableSchema) -> None:
     """Refuse a table with a feature that the bucket-unaware append writer does not honour.
 
-    Raises: Misuse ``table.unsupported-option``, ``table.unsupported-column``, ``table.primary-key`` or
-    ``path.unsupported-type`` for the first such feature, which it names.
+    Raises: Misuse ``table.unsupported-option``, ``table.unsupported-column``, ``table.default-value``,
+    ``table.primary-key`` or ``path.unsupported-type`` for the first such feature, which it names.
     """
     _check_keys(schema)
     _check_columns(schema)
+    _check_defaults(schema)
     _check_options(schema.options, _WRITE_CHECKS, "write to")
     check_iceberg(schema)
     legacy = schema.options.get("partition.legacy-name", "true").strip().lower() == "true"
@@ -145,6 +146,17 @@ def _check_columns(schema: TableSchema) -> None:
             raise Misuse(
                 f"column {field.name!r} has a part of type {found}, which is not supported",
                 kind="table.unsupported-column",
+            )
+
+
+def _check_defaults(schema: TableSchema) -> None:
+    for field in schema.fields:
+        if field.default_value is not None:
+            raise Misuse(
+                f"column {field.name!r} has a default value, which Paimon's writers write in place of a null, and this "
+                "library does not. Nothing was written. Take the default off the column (ALTER TABLE ... ALTER COLUMN "
+                f"{field.name} DROP DEFAULT), and fill its nulls in the query (coalesce)",
+                kind="table.default-value",
             )
 
 

@@ -21,6 +21,14 @@ from streamsink.table.table import open_table
 
 # Spark takes every path for a glob pattern. With these characters escaped it is the name of one file.
 _GLOB = re.compile(r"[\[\]{}*?\\]")
+# What a session may have set for other files: times before 1900 would be shifted, and rows of files that are gone or
+# damaged would be missing without a word.
+_AS_THEY_ARE = {
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+}
 _PARALLEL_LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 
@@ -66,7 +74,8 @@ def parquet_files(spark: SparkSession, paths: Sequence[str], schema: spark_types
 
     paths: absolute paths or URLs. schema: the columns to read; by default those that the files themselves name.
     """
-    reader = spark.read if schema is None else spark.read.schema(schema)
+    reader = spark.read.options(**_AS_THEY_ARE)
+    reader = reader if schema is None else reader.schema(schema)
     with _listing_on_the_driver(spark, len(paths)):
         return reader.parquet(*[_GLOB.sub(r"\\\g<0>", _for_spark(path)) for path in paths])
 

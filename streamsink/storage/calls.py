@@ -45,6 +45,8 @@ def size_of(name: str) -> int:
 
 # Calls that a driver makes to a distant store at one time, besides the one of its own thread.
 CALLS_AT_ONCE = 16
+# The errors by which a file system says that it does not have a call.
+_NOT_THERE = frozenset((errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP))
 # Threads that flush the files and folders of one commit, in addition to the thread that waits for them.
 _FLUSHERS = 4
 
@@ -225,6 +227,10 @@ class PosixCalls(PosixLikeCalls):
             os.link(source, target)
         except FileExistsError:
             return _is_one_file(source, target)
+        except OSError as failed:
+            if _has_no_links(failed, source, target):
+                raise OSError(errno.ENOTSUP, "it gives no file a second name (a hard link)", target) from failed
+            raise
         return True
 
     def check_link(self, source: str, target: str) -> None:
@@ -263,12 +269,18 @@ class PosixCalls(PosixLikeCalls):
     def try_hold(self, path: str) -> Callable[[], None] | None:
         import fcntl  # it does not exist on every platform, and only the driver needs it
 
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        # as every other file, by the umask: in a folder that a group shares, another member may restart the query
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
             return None
+        except OSError as failed:
+            os.close(descriptor)
+            if failed.errno in _NOT_THERE:
+                raise OSError(errno.ENOTSUP, "it has no locks of files (flock)", path) from failed
+            raise
         _HELD.add(descriptor)
         return lambda: _let_go(descriptor)
 
@@ -335,6 +347,16 @@ def _sync(path: str, flags: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _has_no_links(failed: OSError, source: str, target: str) -> bool:
+    """Whether this error of ``link`` says that the file system has none.
+
+    Some say so as if it were not permitted, which Linux says too of a file or folder that this user may not write.
+    """
+    if failed.errno != errno.EPERM:
+        return failed.errno in _NOT_THERE
+    return os.access(source, os.R_OK | os.W_OK) and os.access(os.path.dirname(target), os.W_OK | os.X_OK)
 
 
 def _is_one_file(name: str, other: str) -> bool:

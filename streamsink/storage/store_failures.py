@@ -21,6 +21,12 @@ KINDS = {
     errno.EROFS: ("storage.read-only", "the file system is read-only", "Mount it writable"),
     errno.EACCES: ("storage.denied", "permission is denied", _WRITE_ACCESS),
     errno.EPERM: ("storage.denied", "the operation is not permitted", _WRITE_ACCESS),
+    errno.ENOTSUP: (
+        "storage.unfit",
+        "the file system cannot do what a table needs",
+        "Put the table on one with hard links and locks of files (ext4, xfs, NFS 4; not FAT, nor an object store that "
+        "is mounted as a folder), or give the URL of the store itself (s3://, hdfs://)",
+    ),
     errno.EBUSY: ("storage.busy", "the store refuses requests for now", "See what else asks the store that much"),
     errno.ETIMEDOUT: (
         "storage.unreachable",

@@ -106,6 +106,31 @@ def test_a_table_that_another_process_created_with_other_columns(path):
         sink.write(ROW)
 
 
+@follows("table.default-value")
+def test_a_column_with_a_default_value(path):
+    """Paimon's writers put it in place of nulls. Formerly nulls were written beside their rows; now the next batch is
+    refused, also of a query that runs."""
+    streamsink.create_table(path, "id BIGINT, s STRING")
+    table = open_table(local_file_io(), path, for_writing=True)
+
+    def alter(default) -> None:
+        schema = table.latest_schema()
+        fields = (schema.fields[0], dataclasses.replace(schema.fields[1], default_value=default))
+        table.schemas.add(dataclasses.replace(schema, id=schema.id + 1, fields=fields))
+
+    with ArrowSink(path) as sink:
+        sink.write(ROW)
+        alter("none")
+        said = told("table.default-value", lambda: sink.write(ROW))
+        said.says("Nothing was written", "Take the default off the column", "fill its nulls in the query")
+    assert told("table.default-value", lambda: ArrowSink(path)).find(r"ALTER COLUMN (\w+) DROP DEFAULT") == "s"
+    assert streamsink.read_arrow(path).num_rows == 1
+    alter(None)
+    with ArrowSink(path) as sink:
+        sink.write(ROW)
+    assert streamsink.read_arrow(path).num_rows == 2
+
+
 @follows("table.missing")
 def test_a_path_without_a_table(path):
     told("table.missing", lambda: streamsink.read_arrow(path)).says("Give the path of a table, or let one be created")

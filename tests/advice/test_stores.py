@@ -2,6 +2,7 @@
 mended as they say, each row is there once."""
 
 import errno
+import fcntl
 import os
 
 import pyarrow as pa
@@ -132,6 +133,38 @@ def test_a_store_that_takes_no_files_while_a_batch_is_written(kind, store):
         world.run(boundaries=ENDS)
     faults.arm(None)
     advice(explain(world.driver.root, told.value), kind).says(world.driver.root, way_on)
+    world.run(boundaries=ENDS)
+    assert world.ids() == expected(ENDS)
+
+
+WITHOUT = {
+    "links": ("link", "it gives no file a second name", (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)),
+    "locks": ("flock", "it has no locks of files", (errno.ENOTSUP, errno.ENOSYS)),
+}
+
+
+@follows("storage.unfit")
+@pytest.mark.parametrize("without", WITHOUT)
+def test_a_file_system_without_links_or_locks(without, tmp_path, monkeypatch):
+    """It is refused before there is a row, in a table that was made elsewhere too; on another one all goes well."""
+    call, said, codes = WITHOUT[without]
+    world = posix_world(tmp_path, **PLAIN)
+    for code in codes:
+
+        def refuse(source, *_, code=code):
+            raise OSError(code, os.strerror(code), source if isinstance(source, str) else None)
+
+        monkeypatch.setattr(os if call == "link" else fcntl, call, refuse)
+        with pytest.raises(OSError) as told:
+            world.run(boundaries=ENDS)
+        advice(explain(world.driver.root, told.value), "storage.unfit").says(
+            world.driver.root, said, "Put the table on one with hard links and locks of files", "then start it again"
+        )
+        if call == "link":
+            with pytest.raises(StreamsinkError) as refused_at_once:
+                streamsink.create_table(f"{tmp_path}/other", "id BIGINT")
+            assert refused_at_once.value.kind == "storage.unfit"
+        monkeypatch.undo()
     world.run(boundaries=ENDS)
     assert world.ids() == expected(ENDS)
 

@@ -2,9 +2,14 @@
 which is right under evolution, filters and projections."""
 
 import datetime
+import glob
+import os
+import pathlib
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 import streamsink
@@ -191,3 +196,54 @@ def test_dates_of_years_before_1582(spark, path):
     streamsink.create_table(path, fields)
     write(path, fields, [rows])
     assert_same(read(spark, path), rows)
+
+
+@pytest.mark.parametrize("way", ["driver", "tasks"])
+def test_a_nan_is_found_by_filters(spark, java, path, way):
+    """It is greater than every other number, and stands in one file with these. Formerly the bounds in the file left it
+    out, and Spark skipped the file."""
+    frame = spark.sql(
+        "SELECT id, if(id = 1, double('NaN'), double(id)) d, struct(if(id = 2, float('NaN'), float(id)) f) s"
+        " FROM range(3)"
+    ).coalesce(1)
+    streamsink.write(frame, path, "r1", **({} if way == "driver" else {"driver_max_rows": 0, "large_batches": "tasks"}))
+    rows = streamsink.read(spark, path)
+    for where, expected in {
+        "d > 100": [1],
+        "d = double('NaN')": [1],
+        "d >= 2": [1, 2],
+        "s.f > 100": [2],
+        "s.f = float('NaN')": [2],
+        "d < 1": [0],
+    }.items():
+        assert sorted(row.id for row in rows.where(where).collect()) == expected, where
+    assert [row[0] for row in java.read(path, [("greater_than", "d", 100.0)])] == [1]
+
+
+FOR_OTHER_FILES = {
+    "spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY",
+    "spark.sql.parquet.int96RebaseModeInRead": "LEGACY",
+    "spark.sql.files.ignoreMissingFiles": "true",
+    "spark.sql.files.ignoreCorruptFiles": "true",
+}
+
+
+def test_settings_of_the_session_for_other_files_change_no_value_and_hide_no_row(spark, path):
+    """Formerly old dates were shifted by days, and rows of a file that is gone or damaged were missing."""
+    fields = columns("id INT, dt DATE, ts TIMESTAMP(6), lt TIMESTAMP_LTZ(6)")
+    old = [(n, day, day * 86_400 * 10**9, day * 86_400 * 10**9) for n, day in enumerate((-200_000, -400_000, -700_000))]
+    streamsink.create_table(path, fields)
+    write(path, fields, [old[:2], old[2:]])
+    session = spark.newSession()
+    for name, value in FOR_OTHER_FILES.items():
+        session.conf.set(name, value)
+    assert_same(read(session, path), old)
+    frame = streamsink.read(session, path)
+    file, *_ = glob.glob(f"{path}/bucket-0/*.parquet")
+    data = pathlib.Path(file).read_bytes()
+    pathlib.Path(file).write_bytes(data[: len(data) // 2])
+    with pytest.raises((PySparkException, Py4JJavaError)):
+        frame.collect()
+    os.unlink(file)
+    with pytest.raises((PySparkException, Py4JJavaError)):
+        frame.collect()

@@ -25,10 +25,12 @@ def ids(spark, world) -> list[int]:
     return sorted(int(row[0]) for row in spark.sql(f"SELECT id FROM delta.`{world.path}`"))
 
 
-def test_spark_reads_values_and_skips_no_file_that_it_needs(spark, tmp_path):
-    """Filters use the statistics: those of texts that were cut off, of rounded times, and of numbers with NaN."""
+@pytest.mark.parametrize("ends", [(1, 2, 3), (3,)], ids=["a file each", "one file"])
+def test_spark_reads_values_and_skips_no_file_that_it_needs(spark, tmp_path, ends):
+    """Filters use the statistics: those of texts that were cut off, of rounded times, and of numbers with NaN; and
+    those in the files themselves."""
     world = world_of(tmp_path, ROWS)
-    world.run(1, 2, 3)
+    world.run(*ends)
     table = f"delta.`{world.path}`"
     assert ids(spark, world) == [1, 2, 3]
     for condition, expected in {

@@ -1,11 +1,13 @@
 """What is in a table: values, partitions, statistics, columns; and what is refused by name before a row is written."""
 
 import datetime
+import glob
 import json
 import os
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
 
@@ -100,6 +102,10 @@ def test_statistics_hold_for_all_readers(tmp_path):
     assert high["large"] == Decimal("12345678901234567890123456789012.3456")
     assert low["text"] == "a" and high["text"] == "ü" * 32 + "\U0010ffff"
     assert low["real"] == Decimal("1.5") and "real" not in high
+    (file,) = glob.glob(f"{world.path}/**/*.parquet", recursive=True)
+    footer = pq.read_metadata(file).row_group(0)
+    bounded = {footer.column(at).path_in_schema: footer.column(at).statistics.has_min_max for at in (0, 3, 4)}
+    assert bounded == {"id": True, "real": False, "money": True}  # Spark skips row groups by these
     assert (low["day"], high["day"]) == ("2026-11-27", "2026-11-27")
     assert (low["at"], high["at"]) == ("2026-11-27T01:02:03.123Z", "2026-11-27T01:02:03.124Z")
     assert (low["wall"], high["wall"]) == ("0001-01-01T00:00:00.000", "0001-01-01T00:00:00.001")

@@ -2,16 +2,19 @@
 
 import errno
 import threading
+import time
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
-from streamsink.clock import IdSource
+from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt, Misuse
 from streamsink.events import Maintained
 from streamsink.options import SinkOptions
 from streamsink.sinks.paimon.care.background import BackgroundCare
 from streamsink.storage.s3 import S3FileIO
+from streamsink.table.care.expire_partitions import PartitionRule, plan
 from streamsink.table.commit.changes import Changes
 from streamsink.table.history.retained import tags
 from streamsink.table.table import is_table, open_table
@@ -233,3 +236,30 @@ def test_tags_by_period_without_maintenance_make_no_table():
     with pytest.raises(Misuse, match="maintenance=True"):
         world.run()
     assert not is_table(world.file_io(world.calls), world.driver.root)
+
+
+@pytest.mark.parametrize("written_in", ["the same zone", "UTC"])
+@pytest.mark.parametrize("zone", ["JST-9", "PST8", "UTC0"])
+def test_rows_that_were_just_written_stay_in_every_time_zone(zone, written_in, monkeypatch):
+    """Where the newest file of a partition tells its time. Formerly files said UTC while everybody, Paimon too, takes
+    it for a local time: east of Greenwich rows were dropped hours too early, and with a short time at once. Files of
+    that code are there still, and executors may be in UTC where the driver is not."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    if written_in == "UTC":
+        monkeypatch.setattr(Clock, "local_ms", Clock.now_ms)
+    try:
+        options = {"partition.expiration-time": "1 h", "partition.expiration-strategy": "update-time"}
+        world = memory_world(**ON | {"table_options": options}, partition_by=("part",))
+        world.run(boundaries=ENDS)
+        assert world.ids() == list(range(ENDS[-1]))
+        table, rule = _table(world), PartitionRule.of("", options)
+        made = [entry.file.creation_time for entry in table.manifests.entries_of(table.snapshots.latest())]
+        now, hour = Clock().now_ms(), 3_600_000
+        local = (datetime.now() - datetime(1970, 1, 1)).total_seconds() * 1000
+        assert abs((now if written_in == "UTC" else local) - max(made)) < hour // 6
+        assert not plan(table, rule, now + hour // 2).partitions
+        assert plan(table, rule, now + 11 * hour).partitions
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -4,6 +4,7 @@ from tests.sabotage.defect import Defect
 
 _EXPIRY, _TAGS = "tests/table/test_expire_snapshots.py", "tests/table/test_tags.py"
 _BESIDE, _BACKGROUND = "tests/crash/test_expire_beside.py", "tests/protocol/test_maintenance.py"
+_ZONES = f"{_BACKGROUND}::test_rows_that_were_just_written_stay_in_every_time_zone"
 _ORPHANS, _LISTS = "tests/crash/test_orphan_files.py", "tests/table/test_removal.py"
 _FOLDERS = "tests/table/test_empty_folders.py"
 _PLAN, _REMOVAL = "table/care/expire_snapshots.py", "table/care/removal.py"
@@ -13,6 +14,10 @@ OF_CARE = (
            "yield from (tag for tag in _tags_below(table.file_io, branch, root) if tag.snapshot.id >= least)", "yield from ()", (_EXPIRY,)),
     Defect("what is in branches keeps nothing", "table/history/retained.py:branches",
            '[name for name in table.file_io.names(folder) if name.startswith(_BRANCH)]', "[]", (_EXPIRY,)),
+    Defect("a partition's newest file is older than it is, east of Greenwich", "table/care/expire_partitions.py:_updated",
+           ", datetime.fromtimestamp(newest / 1000)", ", datetime.min", (_ZONES,)),
+    Defect("data files say when they were made in UTC", "table/write/writer.py:_FileSeries._written",
+           "Clock().local_ms()", "Clock().now_ms()", (_ZONES,)),
     Defect("a consumer keeps nothing", f"{_PLAN}:_needed", "() if only_changelogs else consumers(table)", "()", (_EXPIRY,)),
     Defect("the newest state of applications expires", f"{_PLAN}:_needed",
            "return needed.with_other(Needed(stated, why))", "return needed", (_EXPIRY,)),

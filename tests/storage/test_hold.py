@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 import time
 
 import pytest
@@ -125,3 +126,15 @@ def test_a_forked_child_holds_nothing(kind, request):
         os.waitpid(child, 0)
         os.close(told)
         os.close(tell)
+
+
+def test_another_member_of_a_group_that_shares_the_folder_may_hold(tmp_path):
+    """The file that is locked stays, and has the rights that the umask gives to all files."""
+    before = os.umask(0o002)
+    try:
+        release = local_file_io().try_hold(str(tmp_path / "app" / "hold"))
+    finally:
+        os.umask(before)
+    assert release is not None
+    release()
+    assert stat.S_IMODE(os.stat(tmp_path / "app" / "hold").st_mode) == 0o664

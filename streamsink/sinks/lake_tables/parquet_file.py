@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
-from streamsink.table.write.parquet_output import PAGE_BYTES, Outlet, dictionary_columns
+from streamsink.table.write.parquet_output import PAGE_BYTES, Nans, Outlet, dictionary_columns
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,7 @@ class OpenParquetFile:
         self._stream = file_io.open_output(path)
         self._give_up = file_io.unflushed(self._stream).give_up
         self._footers: list[pq.FileMetaData] = []
+        self._nans = Nans(schema)
         try:
             self._outlet = Outlet(self._stream)
             self._writer = pq.ParquetWriter(
@@ -109,13 +110,17 @@ class OpenParquetFile:
 
     def append(self, rows: pa.Table) -> None:
         """Write the rows as one row group."""
-        self._writer.write_table(rows.select(self._schema.names).cast(self._schema))
+        rows = rows.select(self._schema.names).cast(self._schema)
+        self._nans.look_at(rows)
+        self._writer.write_table(rows)
         self._rows += rows.num_rows
 
     def close(self, group: FlushGroup) -> LakeFile:
         """Write the footer. The file is durable when ``group`` is flushed."""
         try:
+            self._outlet.hold()
             self._writer.close()
+            self._outlet.let_go({}, self._nans.leaves)
         except BaseException:
             self.discard()
             raise

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from streamsink import events
 from streamsink.errors import Misuse
+from streamsink.format.arrow_version import check_arrow
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import check_application
@@ -26,8 +27,10 @@ class SparkSink:
     """A sink with the options of one query. Used by one thread at a time."""
 
     def __init__(self, sink: Sink, options: SinkOptions):
-        """Opens the store. Raises Misuse when the option ``application`` is no name that an application can have."""
+        """Opens the store. Raises Misuse when the option ``application`` is no name that an application can have, or
+        pyarrow is too old."""
         check_application(sink.path, options.application)
+        check_arrow(sink.path)
         _check_travels(sink)
         self.path = sink.path
         self.options = options

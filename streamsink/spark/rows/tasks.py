@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from streamsink.errors import Misuse, StreamsinkError
 from streamsink.faults import fault_point
+from streamsink.format.arrow_version import check_arrow
 from streamsink.protocol.sink import VERSION, Writing
 from streamsink.storage.store_failures import KEPT
 from streamsink.storage.stores import Store
@@ -56,11 +57,16 @@ def write_task(
 
 
 def check_version(of_driver: str, table: str) -> None:
-    """Raises Misuse when the Python of this task has another version of this library than the driver.
+    """Raises Misuse when the Python of this task has another version of this library than the driver, or too old
+    a pyarrow.
 
     What the driver sends are values for code that both have. Other code may leave out in silence what it does not know.
     of_driver: travels as a value, while this function is the executor's own.
     """
+    try:
+        check_arrow(table)
+    except Misuse as refused:
+        raise said_by_task(refused) from None
     if of_driver != VERSION:
         raise said_by_task(
             Misuse(

@@ -156,9 +156,16 @@ def expire_partitions(table: Table, options: SinkOptions, rule: PartitionRule | 
 
 
 def _updated(entries: Sequence[ManifestEntry]) -> datetime | None:
-    """When the newest file was made, by the local clock of who made it."""
+    """When the newest file was made, at the latest, as a local time.
+
+    A file says it by the local clock of who made it. That may have been in UTC, as in a container, or earlier code of
+    this library, which always said UTC: of both readings the later one counts.
+    """
     times = [entry.file.creation_time for entry in entries if entry.file.creation_time is not None]
-    return datetime(1970, 1, 1) + timedelta(milliseconds=max(times)) if len(times) == len(entries) else None
+    if len(times) < len(entries):
+        return None
+    newest = max(times)
+    return max(datetime(1970, 1, 1) + timedelta(milliseconds=newest), datetime.fromtimestamp(newest / 1000))
 
 
 def _time_of(rule: PartitionRule, names: Sequence[str], values: Sequence[Any]) -> datetime | None:

@@ -120,7 +120,7 @@ def _take(file_io: FileIO, file: _Found, name: str, schema: TableSchema) -> Writ
         schema_id=schema.id,
         value_stats=value_stats,
         value_stats_cols=columns,
-        creation_time=Clock().now_ms(),
+        creation_time=Clock().local_ms(),
     )
     return WrittenFile(EMPTY_ROW, staged, os.path.join(bucket_dir("", UNAWARE_BUCKET), name), meta)
 

@@ -1,7 +1,7 @@
 """Writes data files as Paimon's readers want them: INT96 only for nanoseconds, and small decimals as integers."""
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from streamsink.format.arrow_types import needs_int96, to_arrow_schema
 from streamsink.format.field_ids import with_field_ids
 from streamsink.format.iceberg_options import makes_iceberg
-from streamsink.format.parquet_footer import Timestamps, with_timestamps
+from streamsink.format.parquet_footer import Timestamps, with_timestamps, without_bounds
 from streamsink.format.types import DataField
 
 # zstd takes closer matches in what is at most 256 KiB long: pages of texts are 2 % smaller than in pages of Arrow's
@@ -42,6 +42,7 @@ class ParquetOutput:
         schema = to_arrow_schema(fields)
         int96 = needs_int96(fields)
         self._plain = _plain_timestamps(fields, schema) if int96 else {}
+        self._nans = Nans(schema)
         self._stream = Outlet(stream)
         self._writer = pq.ParquetWriter(
             self._stream,
@@ -60,16 +61,14 @@ class ParquetOutput:
 
     def write(self, rows: pa.Table) -> None:
         """Write the rows as one row group."""
+        self._nans.look_at(rows)
         self._writer.write_table(self._as_written(rows))
 
     def close(self) -> None:
         """Write the footer."""
-        if not self._plain:
-            self._writer.close()
-            return
         self._stream.hold()
         self._writer.close()
-        self._stream.let_go(self._plain)
+        self._stream.let_go(self._plain, self._nans.leaves)
 
     def discard(self) -> None:
         """Write nothing more to the stream, which the caller may close then.
@@ -98,6 +97,56 @@ def _plain_timestamps(fields: Sequence[DataField], schema: pa.Schema) -> dict[st
     return found
 
 
+class Nans:
+    """Finds the columns of a file that hold a NaN, which get no bounds in its footer: see ``without_bounds``.
+
+    leaves: their places among the columns that have values of their own.
+    """
+
+    def __init__(self, schema: pa.Schema):
+        """schema: of the rows that are written."""
+        self.leaves = set[int]()
+        self._watched = list[tuple[int, int]]()
+        first = 0
+        for place, field in enumerate(schema):
+            kinds = list(_leaf_types(field.type))
+            if any(map(pa.types.is_floating, kinds)):
+                self._watched.append((place, first))
+            first += len(kinds)
+
+    def look_at(self, rows: pa.Table) -> None:
+        """Look at rows that are written. They have the columns of the schema, in its order."""
+        for place, first in self._watched:
+            for chunk in rows.column(place).chunks:
+                for leaf, values in enumerate(_leaf_arrays(chunk), first):
+                    if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+                        self.leaves.add(leaf)
+
+
+def _leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """The types of the columns of a Parquet file that one column of this type becomes, in their order."""
+    if pa.types.is_nested(kind):
+        for place in range(kind.num_fields):
+            yield from _leaf_types(kind.field(place).type)
+    else:
+        yield kind
+
+
+def _leaf_arrays(values: pa.Array) -> Iterator[pa.Array]:
+    """The values of each of these columns, and perhaps those that are below a null or outside of a slice."""
+    kind = values.type
+    if not pa.types.is_nested(kind):
+        yield values
+    elif pa.types.is_struct(kind):
+        for place in range(kind.num_fields):
+            yield from _leaf_arrays(values.field(place))
+    elif pa.types.is_map(kind):
+        yield from _leaf_arrays(values.keys)
+        yield from _leaf_arrays(values.items)
+    else:
+        yield from _leaf_arrays(values.values)
+
+
 class Outlet:
     """A file object that passes bytes on to a stream.
 
@@ -119,8 +168,11 @@ class Outlet:
     def hold(self) -> None:
         self._held = bytearray()
 
-    def let_go(self, columns: Timestamps) -> None:
-        self._stream.write(with_timestamps(bytes(self._held or b""), columns))
+    def let_go(self, columns: Timestamps, unbounded: Collection[int]) -> None:
+        """Pass the end of the file on, with these columns as timestamps, and without bounds of these leaves."""
+        end = bytes(self._held or b"")
+        end = with_timestamps(end, columns) if columns else end
+        self._stream.write(without_bounds(end, unbounded) if unbounded else end)
         self._held = None
 
     def forget(self) -> None:

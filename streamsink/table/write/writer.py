@@ -266,6 +266,6 @@ class _FileSeries:
             schema_id=self.schema.id,
             value_stats=stats,
             value_stats_cols=columns,
-            creation_time=Clock().now_ms(),
+            creation_time=Clock().local_ms(),
         )
         return WrittenFile(file.key.row, file.staged, os.path.join(self._folders.of(file.key), file.name), meta)
