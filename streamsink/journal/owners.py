@@ -14,6 +14,7 @@ from typing import Any
 from streamsink import shell
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced, Misuse, Retryable
+from streamsink.journal.in_use import in_use
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.storage.file_io import FileIO
@@ -63,7 +64,7 @@ class Owners:
             rival = epochs[-1] if owner is not None and owner.get("query") != query else None
             if not self._hold.allows(rival):
                 # A hold refuses only when there is a rival, so the owner is known here.
-                raise in_use(self._table, self._application, owner or {})
+                raise in_use(self._table, self._application, owner or {}, query, run)
             epoch = max(epochs[-1] if epochs else 0, above) + 1
             # The id tells two processes apart that have the same pid on hosts of the same name, as in containers.
             mine: dict[str, Any] = {
@@ -198,20 +199,6 @@ def _load(file_io: FileIO, path: str) -> dict[str, Any] | None:
             f"{ways.delete_damaged(path)}",
             kind="journal.owner",
         ) from broken
-
-
-def in_use(table: str, application: str, owner: Mapping[str, Any]) -> Fenced:
-    """The error for a claim on an application that ``owner`` holds: its query, pid and host."""
-    is_here = (owner.get("pid"), owner.get("host")) == (os.getpid(), os.uname().nodename)
-    return Fenced(
-        f"{table}: application '{application}' is held by another start (checkpoint {owner.get('query')}, process "
-        f"{owner.get('pid')} on {owner.get('host')}), which is not harmed. Nothing was written. If that is an earlier "
-        "start of this same query, which hangs or has lost its checkpoint, or if it is to be stopped anyway, end "
-        f"{'that query or call of this process' if is_here else 'that process'} and call this again. Only if this is "
-        "another query, whose rows are not in the table, give it a name of its own, application='...': under a new "
-        "name a new checkpoint writes its whole source",
-        kind="application.in-use",
-    )
 
 
 def number_taken(table: str, application: str, mine: AppState, other: Committable | None) -> Fenced | Retryable:

@@ -14,7 +14,7 @@ from streamsink import events
 from streamsink.errors import StreamsinkError
 from streamsink.events import log
 from streamsink.format.types import DataField
-from streamsink.journal.owners import in_use
+from streamsink.journal.in_use import in_use
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.run.micro_batch import QueryRun
@@ -159,7 +159,8 @@ def close_ended(path: str, application: str, query: str | None = None) -> None:
     if earlier.is_over(query):
         _close(earlier)
     elif earlier.query == query:
-        raise in_use(path, application, {"query": query, "pid": os.getpid(), "host": os.uname().nodename})
+        mine = {"query": query, "run": "", "pid": os.getpid(), "host": os.uname().nodename}
+        raise in_use(path, application, mine, query)
 
 
 def let_go(path: str, application: str) -> None:
