@@ -9,6 +9,7 @@ folder that has the target's name.
 import errno
 import io
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
@@ -42,8 +43,17 @@ _MEANING = {
     "SafeModeException": errno.EROFS,
     "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
 }
-
-
+# What the client says when no NameNode has answered. It gives no errno of its own.
+_NO_ANSWER = re.compile(
+    r"\(os error (?:101|103|104|110|111|112|113)\)|failed to lookup address|timed out|deadline has elapsed"
+    r"|RPC listener disconnected|early eof|unexpected end of file"
+)
+# A first call does not wait for three minutes, as later ones do: the address may be wrong. Of so many tries, at one
+# NameNode or at those of a name service, it takes ten seconds. The query's own settings come before these.
+_MOST_ATTEMPTS, _TRIES_AT_FIRST = "dfs.client.failover.max.attempts", ("4", "8")
+_WAITS_AT_FIRST = {"dfs.client.failover.sleep.base.millis": "500", "dfs.client.failover.sleep.max.millis": "5000"}
+# The clusters, with their settings, of which a NameNode has answered this process.
+_ANSWERED: set[tuple[str, frozenset[tuple[str, str]]]] = set()
 _Result = TypeVar("_Result")
 
 
@@ -69,13 +79,19 @@ class HdfsCalls(Calls):
         self._most_name_bytes = int(most) if most.isdigit() else int(_MOST_NAME_BYTES)
         self._options = hdfs_native.WriteOptions
         # A root without an authority means the cluster's own default file system.
+        url = None if root == "hdfs://" else root
+        one, several = _TRIES_AT_FIRST
+        at_first = {_MOST_ATTEMPTS: one if ":" in root[len("hdfs://") :] else several, **_WAITS_AT_FIRST}
         try:
-            url = None if root == "hdfs://" else root
-            self._client = _translated(root, lambda: hdfs_native.Client(url, dict(config)))
+            self._patient, self._at_first = (
+                _translated(root, partial(hdfs_native.Client, url, settings))
+                for settings in (dict(config), {**at_first, **config})
+            )
         except OSError as refused:
-            if "InvalidArgument" not in str(refused):
+            if not any(word in str(refused) for word in ("InvalidArgument", "UrlParseError", "UnsupportedFeature")):
                 raise
             raise _without_settings(root, refused) from refused
+        self._place = root, frozenset(config.items())
 
     def read(self, path: str) -> bytes:
         """All bytes of a file.
@@ -163,7 +179,16 @@ class HdfsCalls(Calls):
         self._call(source, lambda client, at: client.rename(at, self._below(target), True))
 
     def _call(self, path: str, action: Callable[..., Any]) -> Any:
-        return _translated(path, lambda: action(self._client, self._below(path)))
+        has_answered = self._place in _ANSWERED
+        client = self._patient if has_answered else self._at_first
+        try:
+            return _translated(path, lambda: action(client, self._below(path)))
+        except TimeoutError:
+            has_answered = True  # as far as is known before
+            raise
+        finally:
+            if not has_answered:
+                _ANSWERED.add(self._place)
 
     def _below(self, path: str) -> str:
         return path[len(self._root) :] or "/"
@@ -279,7 +304,10 @@ def _translated(path: str, action: Callable[[], _Result]) -> _Result:
     except FileExistsError as exists:
         raise FileExistsError(errno.EEXIST, "file exists", path) from exists
     except OSError as failed:
-        raise OSError(failed.errno or errno.EIO, _first_line(failed), path) from failed
+        said = _first_line(failed)
+        if _NO_ANSWER.search(said):
+            raise TimeoutError(errno.ETIMEDOUT, said, path) from failed
+        raise OSError(failed.errno or errno.EIO, said, path) from failed
     except RuntimeError as failed:
         text = str(failed)
         code = next((code for word, code in _MEANING.items() if word in text), errno.EIO)

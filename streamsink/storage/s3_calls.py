@@ -264,6 +264,7 @@ class S3Calls(Calls):
         there are others, the request is made once more: the refused one has done nothing.
         """
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
         from urllib3.exceptions import HTTPError
 
         by = by or self._of_most
@@ -276,7 +277,7 @@ class S3Calls(Calls):
                 # The answer of an error that breaks off, such as "no such key": boto3 neither repeats nor wraps that.
                 if not left:
                     raise failure(broken, path) from broken
-            except (BotoCoreError, *OF_PROVIDERS) as failed:
+            except (BotoCoreError, ResponseParserError, *OF_PROVIDERS) as failed:
                 raise failure(failed, path) from failed
             self._clock.sleep_ms(_BROKEN_WAIT_MS)
         raise OSError(errno.EINVAL, "no attempts", path)
