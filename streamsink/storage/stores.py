@@ -148,6 +148,14 @@ def journal_place(journal: str | os.PathLike[str]) -> str:
     return str(text).rstrip("/")
 
 
+def one_spelling(path: str) -> str:
+    """One spelling of a place, so that two paths that lead to it are the same. Other texts stay as they are."""
+    scheme, mark, rest = path.partition("://")
+    if not mark:
+        return os.path.realpath(path) if path.startswith("/") else path
+    return f"s3://{rest}" if scheme in ("s3a", "s3n") else path
+
+
 def journal_within(path: str | os.PathLike[str]) -> tuple[str, str]:
     """(the place of journals that this lies in, or is; its own path), as messages name a journal or a file of one.
 

@@ -96,6 +96,11 @@ class DatabaseSink(StagedRowsSink):
         for what, name in {"table": self.table, "schema": self.schema or "main"}.items():
             self._dialect().check_name(name, f"{self.path}: {what}")
 
+    @property
+    def writes_to(self) -> tuple[str, ...]:
+        """The table, however URL and name are spelled: no two destinations of a fan-out are one."""
+        return self._address().table(self.schema, self.table)
+
     # -- TwoPhaseCommitFunction ------------------------------------------------------------------------------------
 
     def identity(self, session: dict[str, Any]) -> str:
@@ -233,6 +238,7 @@ class DatabaseSink(StagedRowsSink):
     def _identity(self, run: Run, new_id: str, session: dict[str, Any]) -> str:
         _prepares(self, run, session)
         of = self._remembered(run, session)
+        of.check_spelling(run, self.path)
         return of.identity(run, new_id, branches=self.writers > 1, path=self.path if ONLY_ASKED in session else "")
 
     def _branches(self, run: Run, application: str, session: dict[str, Any]) -> Branches | None:

@@ -32,7 +32,7 @@ from streamsink.sinks.fan_out.writing import FanOutGroup, FanOutWriting, Written
 from streamsink.sinks.files import open_folder
 from streamsink.sinks.transactions.sink import TwoPhaseCommitSink
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.stores import DATABASES, Store, journal_place, table_path
+from streamsink.storage.stores import DATABASES, Store, journal_place, one_spelling, table_path
 
 # What a destination may be given for itself. All else is of the query.
 _OF_ONE = frozenset(
@@ -126,20 +126,29 @@ class FanOut(Sink):
         known: dict[tuple[object, ...], str] = {}
         for name, sink in self.sinks.items():
             application = applications[name]
-            keys: list[tuple[object, ...]] = [("path", sink.path)]
-            keys += [("journal", journal_place(sink.journal), application)] if sink.journal else []
+            keys: dict[str, tuple[object, ...]] = {"path": (one_spelling(sink.path),)}
+            if hasattr(sink, "writes_to"):  # of databases: the table, whatever the path is called
+                keys["table"] = sink.writes_to
+            if sink.journal:
+                keys["journal"] = one_spelling(journal_place(sink.journal)), application
             if hasattr(sink, "marker_topic"):  # of Kafka: the names of transactions and markers
-                keys.append(("markers", getattr(sink, "bootstrap_servers", ""), application))
-            for key in keys:
-                other = known.setdefault(key, name)
+                keys["markers"] = getattr(sink, "bootstrap_servers", ""), application
+            for what, key in keys.items():
+                other = known.setdefault((what, *key), name)
                 if other != name:
-                    raise Misuse(
-                        f"{self.path}: the destinations '{other}' and '{name}' share {key[0]} {key[1]}, so each would "
-                        "take what the other has for its own. Nothing was written. If they are one destination, name "
-                        f"it once; else give one of them another {'path' if key[0] == 'path' else 'name'}"
-                        + ("" if key[0] == "path" else f": options={{'{name}': {{'application': '...'}}}}"),
-                        kind="fan-out.same-destination",
-                    )
+                    raise self._shared(what, other, name, str(key[0]) if what in ("journal", "markers") else sink.path)
+
+    def _shared(self, what: str, other: str, name: str, shown: str) -> Misuse:
+        """The error for two destinations that share something. what: that. shown: what it is."""
+        way_out = f"another {what}"
+        if what in ("journal", "markers"):
+            way_out = f"another name: options={{'{name}': {{'application': '...'}}}}"
+        return Misuse(
+            f"{self.path}: the destinations '{other}' and '{name}' share the {what} {shown}, so each would take what "
+            "the other has for its own. Nothing was written. If they are one destination, name it once; else give one "
+            f"of them {way_out}",
+            kind="fan-out.same-destination",
+        )
 
     @property
     def never_forgets(self) -> str:  # type: ignore[override]  # nobody sets what the contract names
