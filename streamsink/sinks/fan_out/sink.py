@@ -6,7 +6,7 @@ have it. See docs/FAN_OUT.md.
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -15,7 +15,7 @@ from streamsink.errors import Misuse
 from streamsink.events import Event
 from streamsink.journal.file_journal import FileJournal
 from streamsink.options import CommitOptions, LockOptions, SinkOptions, TableOptions
-from streamsink.protocol.committable import Batch, StagedFile
+from streamsink.protocol.committable import AppState, Batch, StagedFile
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.ids import check_application
 from streamsink.protocol.journal import Group
@@ -246,8 +246,8 @@ class OpenFanOut(OpenSink):
         for branch in (branch for branch in branches if branch.journal.place == self.journal.place):
             sink._refuse_place(branch.name)
         self._check_identities()
-        membership = Membership(branches, options, self.journal.is_marked, self.journal.place)
-        self.committer = FanOutCommitter(self.to, self.journal, branches, membership, file_io=file_io)
+        self._membership = Membership(branches, options, self.journal.is_marked, self.journal.place)
+        self.committer = FanOutCommitter(self.to, self.journal, branches, self._membership, file_io=file_io)
 
     def _check_identities(self) -> None:
         """Raises Misuse when two paths lead to one destination, or when one of the journals is that of another."""
@@ -262,6 +262,10 @@ class OpenFanOut(OpenSink):
                         "one of them only",
                         kind="fan-out.same-destination",
                     )
+
+    def joining(self) -> Iterator[tuple[Branch, AppState, str]]:
+        """As of ``Membership``, for who looks without a start."""
+        return self._membership.joining(self.to, self.journal.newest())
 
     def group(self) -> AbstractContextManager[Group]:
         return FanOutGroup(self._io.flush_group(), [branch.opened.group() for branch in self._branches])
