@@ -24,6 +24,8 @@ _STAGING, _STAGED_ROWS = "tests/databases/test_staging.py", "tests/databases/tes
 _FILLED = "sinks/databases/staging.py:Filled"
 
 OF_SINKS = (
+    Defect("SQLite: a table in other letters is no table", "sinks/databases/sqlite.py:Sqlite.other_spelling",
+           "COLLATE NOCASE ", "", ("tests/databases/test_spelling.py",)),
     Defect("rows are gone that a database may lack later", "sinks/transactions/sink.py:OpenTransactions.__init__",
            "keep_staging=keeps", "keep_staging=False", (f"{_DEATHS}::test_a_replica_that_lagged_is_promoted",)),
     Defect("an instant is written as a clock of Spark's session shows it", "sinks/databases/changes.py:plain",

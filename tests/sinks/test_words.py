@@ -1,13 +1,11 @@
 """``streamsink accept``: a word that an error of a fan-out, or of a command, printed is explained before it is given."""
 
-import json
-import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
-from streamsink.commands.sinks_retired import retire_of_sink
+from streamsink.commands.sinks_retired import look_of_sink, retire_of_sink
 from streamsink.databases import DatabaseSink
 from streamsink.operations.words import Meaning, meanings
 from streamsink.operations.words_of_sinks import meanings_of_sink
@@ -167,6 +165,18 @@ def test_the_dry_run_of_retiring_a_sink_says_what_would_go(shop):
     assert said(*retire, code=3)["error"]["kind"] == "journal.unknown"
 
 
+def test_the_dry_run_of_retiring_a_sink_while_a_record_is_pending():
+    """It is refused as the command is."""
+    world = FanOutWorld("server", "table")
+    world.dies_at("fan-out.delivered", 2)
+    given = world.make(ROOT), SinkOptions.of(ROOT, {})
+    told("retire.pending", lambda: look_of_sink(world.io(), *given, f"{ROOT}/journal")).says("Nothing was changed")
+    told("retire.pending", lambda: retire_of_sink(world.io(), *given))
+    world.run()
+    assert [each.is_known for each in look_of_sink(world.io(), *given, f"{ROOT}/journal")] == [True, True, False]
+    assert retire_of_sink(world.io(), *given)
+
+
 def _content(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"}
 
@@ -178,7 +188,7 @@ def test_the_dry_run_of_retiring_one_destination_of_a_fan_out_is_refused_as_the_
     alone = ("retire", "any", "-a", "streamsink", "--sink", "alone:sink")
     refusal = said(*alone, code=3)["error"]
     assert refusal["kind"] == "retire.fan-out"
-    words = shlex.split(json.dumps(refusal["message"]).partition("accept_as_new='")[2].partition("'")[0])
-    [mine] = said("accept", "any", *words, "--sink", "alone:sink")["words"]
+    word = refusal["message"].partition("accept_as_new='")[2].partition("'")[0]
+    [mine] = said("accept", "any", word, "--sink", "alone:sink")["words"]
     assert said(*alone, "-o", f"accept_as_new={mine['word']}", code=1)["retired"] is False
     assert said(*alone, "-o", f"accept_as_new={mine['word']}", "--yes")["retired"] is True
