@@ -10,6 +10,7 @@ import errno
 import io
 import os
 import re
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
@@ -52,6 +53,7 @@ _NO_ANSWER = re.compile(
 # NameNode or at those of a name service, it takes ten seconds. The query's own settings come before these.
 _MOST_ATTEMPTS, _TRIES_AT_FIRST = "dfs.client.failover.max.attempts", ("4", "8")
 _WAITS_AT_FIRST = {"dfs.client.failover.sleep.base.millis": "500", "dfs.client.failover.sleep.max.millis": "5000"}
+_CONNECT_S = 10.0
 # The clusters, with their settings, of which a NameNode has answered this process.
 _ANSWERED: set[tuple[str, frozenset[tuple[str, str]]]] = set()
 _Result = TypeVar("_Result")
@@ -81,7 +83,7 @@ class HdfsCalls(Calls):
         # A root without an authority means the cluster's own default file system.
         url = None if root == "hdfs://" else root
         one, several = _TRIES_AT_FIRST
-        at_first = {_MOST_ATTEMPTS: one if ":" in root[len("hdfs://") :] else several, **_WAITS_AT_FIRST}
+        at_first = {_MOST_ATTEMPTS: one if _port_of(root) else several, **_WAITS_AT_FIRST}
         try:
             self._patient, self._at_first = (
                 _translated(root, partial(hdfs_native.Client, url, settings))
@@ -179,16 +181,43 @@ class HdfsCalls(Calls):
         self._call(source, lambda client, at: client.rename(at, self._below(target), True))
 
     def _call(self, path: str, action: Callable[..., Any]) -> Any:
-        has_answered = self._place in _ANSWERED
-        client = self._patient if has_answered else self._at_first
+        if self._place in _ANSWERED:
+            return self._told(path, self._patient, action)
+        self._knock(path)
+        try:
+            done = self._told(path, self._at_first, action)
+        except TimeoutError:
+            raise
+        except OSError:
+            _ANSWERED.add(self._place)  # it refuses what was asked, or has not what was looked for
+            raise
+        _ANSWERED.add(self._place)
+        return done
+
+    def _told(self, path: str, client: Any, action: Callable[..., Any]) -> Any:
         try:
             return _translated(path, lambda: action(client, self._below(path)))
-        except TimeoutError:
-            has_answered = True  # as far as is known before
-            raise
-        finally:
-            if not has_answered:
-                _ANSWERED.add(self._place)
+        except TimeoutError as unanswered:
+            if _port_of(self._root):
+                raise
+            where = os.environ.get("HADOOP_CONF_DIR") or "not set"
+            named = f"by the NameNodes that store_options or the files in HADOOP_CONF_DIR ({where}) name"
+            raise TimeoutError(errno.ETIMEDOUT, f"{unanswered.strerror}, {named}", path) from unanswered
+
+    def _knock(self, path: str) -> None:
+        """Raises TimeoutError where nobody takes a connection: the client alone would wait for minutes, several times.
+
+        Whatever else is wrong there, the client finds out.
+        """
+        host, port = self._root[len("hdfs://") :].rpartition(":")[0].strip("[]"), _port_of(self._root)
+        if port is None:
+            return
+        try:
+            socket.create_connection((host, port), timeout=_CONNECT_S).close()
+        except TimeoutError as unanswered:
+            raise TimeoutError(errno.ETIMEDOUT, f"no connection within {_CONNECT_S:g} s", path) from unanswered
+        except OSError:
+            return
 
     def _below(self, path: str) -> str:
         return path[len(self._root) :] or "/"
@@ -293,6 +322,12 @@ class _Stream(io.RawIOBase):
             _translated(self._path, self._writer.hsync)
         _translated(self._path, self._writer.close)
         self.close()
+
+
+def _port_of(root: str) -> int | None:
+    """The port in ``hdfs://host:port``; None for a name service, and for the cluster's own default file system."""
+    port = root.rpartition("]")[2].rpartition(":")[2]
+    return int(port) if port.isdecimal() else None
 
 
 def _translated(path: str, action: Callable[[], _Result]) -> _Result:

@@ -2,6 +2,7 @@
 side alone, another region, a clock that is wrong. Whoever asks, at a start of a query too, is told the path, the
 address, what was found there and what to do, within seconds; with the right address the same call does its work."""
 
+import contextlib
 import functools
 import json
 import socket
@@ -29,6 +30,7 @@ from tests.advice.following import follows, told
 from tests.services import s3_proxy
 from tests.services.ports import LOOPBACK
 from tests.services.s3_proxy import S3Proxy
+from tests.services.yarn import NAME, by_name
 
 SCHEMA = pa.schema([("id", pa.int64())])
 NOWHERE = "no-such-host.invalid"
@@ -166,6 +168,7 @@ WRONG_HDFS = {
 }
 
 
+@pytest.mark.in_turn("a wrong address of HDFS", 3)
 @follows("storage.unreachable")
 @pytest.mark.parametrize("wrong", WRONG_HDFS)
 def test_a_namenode_at_another_address(wrong, who, hdfs_cluster, on_hdfs):
@@ -174,6 +177,32 @@ def test_a_namenode_at_another_address(wrong, who, hdfs_cluster, on_hdfs):
     words = found, "host and port as clients of the cluster have them", "not those of the NameNode's web pages"
     _refused(who, "storage.unreachable", f"{address(hdfs_cluster)}/{on_hdfs}", QUICK_HDFS, *words)
     _works(who, f"{hdfs_cluster.uri}/{on_hdfs}", {})
+
+
+@pytest.mark.in_turn("a wrong address of HDFS", 3)
+@follows("storage.unreachable")
+def test_a_namenode_that_takes_no_connection(who, hdfs_cluster, on_hdfs, monkeypatch):
+    """As behind a firewall, or a wrong address: the client alone would wait for two minutes, several times."""
+    monkeypatch.setattr(hdfs, "_CONNECT_S", 0.2)
+    with socket.create_server((LOOPBACK, 0), backlog=0) as full, contextlib.ExitStack() as waiting:
+        for _ in range(3):
+            one = waiting.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())
+        root = f"hdfs://{LOOPBACK}:{full.getsockname()[1]}/{on_hdfs}"
+        _refused(who, "storage.unreachable", root, {}, "no connection within 0.2 s")
+    _works(who, f"{hdfs_cluster.uri}/{on_hdfs}", {})
+
+
+@pytest.mark.in_turn("a wrong address of HDFS", 3)
+@follows("storage.unreachable")
+def test_a_name_service_whose_namenodes_do_not_answer(who, hdfs_cluster, on_hdfs, tmp_path, monkeypatch):
+    """The path has no address, so the error says who has given it."""
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    wrong = by_name(f"hdfs://{LOOPBACK}:{free_port()}")
+    words = "Connection refused", f"the NameNodes that store_options or the files in HADOOP_CONF_DIR ({tmp_path}) name"
+    _refused(who, "storage.unreachable", f"hdfs://{NAME}/{on_hdfs}", {**wrong, **QUICK_HDFS}, *words)
+    _works(who, f"hdfs://{NAME}/{on_hdfs}", by_name(hdfs_cluster.uri))
 
 
 def test_a_first_call_takes_seconds_and_later_ones_have_the_client_s_own_patience(hdfs_cluster):
@@ -213,6 +242,7 @@ def test_a_port_that_is_none(port):
         assert table_path(f"hdfs://{right}/lake/t") == f"hdfs://{right}/lake/t"
 
 
+@pytest.mark.in_turn("no address of HDFS", 2)
 @follows("store.options")
 @pytest.mark.parametrize("settings", [{}, {"fs.defaultFS": "file:///"}, {"fs.defaultFS": "s3a://lake"}])
 def test_a_path_without_an_authority_where_no_setting_names_a_cluster(settings, who, hdfs_cluster, on_hdfs, monkeypatch):
@@ -241,6 +271,7 @@ WRONG_S3 = {
 }
 
 
+@pytest.mark.in_turn("a wrong address of S3", 4)
 @follows("storage.unreachable")
 @pytest.mark.parametrize("wrong", WRONG_S3)
 def test_an_s3_at_another_address(wrong, who, s3_server, on_s3):
@@ -251,6 +282,7 @@ def test_an_s3_at_another_address(wrong, who, s3_server, on_s3):
     _works(who, on_s3, s3_server.options)
 
 
+@pytest.mark.in_turn("no S3 at an address", 3)
 @follows("storage.unreachable")
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_port_where_something_else_answers_than_s3(answer, who, s3_server, on_s3):
@@ -261,6 +293,7 @@ def test_a_port_where_something_else_answers_than_s3(answer, who, s3_server, on_
     _works(who, on_s3, s3_server.options)
 
 
+@pytest.mark.in_turn("a wrong bucket or key of S3", 3)
 @follows("store.bucket")
 def test_another_bucket(who, s3_server, on_s3):
     """It is told by who only looks as well, and not taken for a table that is missing."""
@@ -269,6 +302,7 @@ def test_another_bucket(who, s3_server, on_s3):
     _works(who, on_s3, s3_server.options)
 
 
+@pytest.mark.in_turn("a wrong bucket or key of S3", 3)
 @follows("store.credentials-rejected")
 @pytest.mark.parametrize("wrong", ["s3.access-key", "s3.secret-key"])
 def test_other_keys(wrong, who, s3_server, on_s3):
@@ -283,6 +317,7 @@ REFUSALS = {
 }
 
 
+@pytest.mark.in_turn("a wrong region of S3", 2)
 @follows(*REFUSALS)
 @pytest.mark.parametrize("kind", REFUSALS)
 def test_another_region_or_time_than_the_store_s(kind, who, s3_server, on_s3):

@@ -27,7 +27,7 @@ _ADDRESSES = "tests/advice/test_wrong_addresses.py"
 
 OF_STORES = (
     Defect("HDFS: a first call waits for minutes", "storage/hdfs.py:HdfsCalls._call",
-           "has_answered = self._place in _ANSWERED", "has_answered = True",
+           "self._place in _ANSWERED", "True",
            (f"{_ADDRESSES}::test_a_first_call_takes_seconds_and_later_ones_have_the_client_s_own_patience",)),
     Defect("HDFS: a wrong address is a raw error", "storage/hdfs.py:_translated", "if _NO_ANSWER.search(said):", "if False:",
            (f"{_ADDRESSES}::test_a_namenode_at_another_address",)),
