@@ -163,9 +163,10 @@ def accept(at: At, word: str | None, application: str | None, sink: str | None) 
 
     WORD is what follows accept_as_seen=, accept_as_new= or new_application= in the error; without it all words are
     shown that the journals at PATH can be asked for. Words about a batch that comes (kinds positions.*, files.*,
-    query.*) are not among them: only the query knows that batch, and its error says what they mean. Those of a
-    destination that joins a fan-out, or that is retired, need --sink. A word is used as an option of the query, or without Spark by 'streamsink recover PATH -a NAME -o accept_as_new=WORD
-    --yes'. JSON: {path, words: [{word, application, question, options}]}.
+    query.*) are not among them: only the query knows that batch, and its error says what they mean. Words about a
+    destination that joins a fan-out, or is retired without its journal, need --sink. A word is used as an option of the
+    query, or without Spark by 'streamsink recover PATH -a NAME -o accept_as_new=WORD --yes'. JSON: {path, words:
+    [{word, application, question, options}]}.
     """
     path, found = _meanings(at, application, sink)
     if word is None:
@@ -177,9 +178,7 @@ def accept(at: At, word: str | None, application: str | None, sink: str | None) 
         + ("" if sink is not None else "; or it is about a sink: give that one with --sink MODULE:NAME")
     )
     return Answer(
-        {"path": path, "words": [vars(each) for each in mine]},
-        _lines(mine) or [unknown],
-        RIGHT if mine else FINDINGS,
+        {"path": path, "words": [vars(each) for each in mine]}, _lines(mine) or [unknown], RIGHT if mine else FINDINGS
     )
 
 

@@ -36,11 +36,7 @@ KINDS = {
     errno.EACCES: ("storage.denied", "permission is denied", _WRITE_ACCESS),
     errno.EPERM: ("storage.denied", "the operation is not permitted", _WRITE_ACCESS),
     errno.EBUSY: ("storage.busy", "the store refuses requests for now", "See what else asks the store that much"),
-    errno.ETIMEDOUT: (
-        "storage.unreachable",
-        "the store does not answer",
-        _REACHED,
-    ),
+    errno.ETIMEDOUT: ("storage.unreachable", "the store does not answer", _REACHED),
     EKEYEXPIRED: (
         "store.credentials-expired",
         "the keys for the store have expired",

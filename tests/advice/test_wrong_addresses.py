@@ -245,7 +245,9 @@ def test_a_port_that_is_none(port):
 @pytest.mark.in_turn("no address of HDFS", 2)
 @follows("store.options")
 @pytest.mark.parametrize("settings", [{}, {"fs.defaultFS": "file:///"}, {"fs.defaultFS": "s3a://lake"}])
-def test_a_path_without_an_authority_where_no_setting_names_a_cluster(settings, who, hdfs_cluster, on_hdfs, monkeypatch):
+def test_a_path_without_an_authority_where_no_setting_names_a_cluster(
+    settings, who, hdfs_cluster, on_hdfs, monkeypatch
+):
     """With the cluster as the default file system, or with an address in the path, it is right."""
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     monkeypatch.delenv("HADOOP_HOME", raising=False)

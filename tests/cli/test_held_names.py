@@ -4,7 +4,6 @@ letters: it has no checkpoint, and no other name helps it."""
 import pytest
 
 import streamsink
-from streamsink import faults
 from streamsink.commands.retire import retire
 from streamsink.errors import Fenced
 from streamsink.journal.file_journal import FileJournal

@@ -156,7 +156,7 @@ class S3Proxy:
     def fault(
         self, kind: str | Callable[[Request], bool], nth: int, what: str, *, times: int | None = 1, seconds: float = 0.0
     ) -> None:
-        """Do ``what`` (of ``FAULTS``, or a refusal) to the n-th request of this kind from now on, and to those behind it.
+        """Do ``what`` (of ``FAULTS``, or a refusal) to the n-th request of this kind from now on, and to those behind.
 
         kind: one of ``KINDS``, "*" for any, or a function of the request. nth: from 1. times: to how many in all; None
         for each one from there on. seconds: how long STALL and LATE last. A request that the client repeats counts

@@ -1,4 +1,4 @@
-"""``streamsink accept``: a word that an error of a fan-out, or of a command, printed is explained before it is given."""
+"""``streamsink accept``: a word that an error of a fan-out or of a command printed is explained before it is given."""
 
 import sys
 from pathlib import Path

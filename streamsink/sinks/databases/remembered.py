@@ -63,8 +63,8 @@ class Remembered:
                 "it back, by way of a third name, and start the query again"
             )
         raise Misuse(
-            f"{path}: the database has the table as '{there}', and takes '{self.target}', which is other letters of the "
-            f"same name, for that one. Nothing was written. {way_on}",
+            f"{path}: the database has the table as '{there}', and takes '{self.target}', whose letters are in another "
+            f"case, for the same name. Nothing was written. {way_on}",
             kind="database.name",
         )
 

@@ -158,8 +158,7 @@ class Tries:
                 kind="commit.retries",
             )
         return Retryable(
-            f"{lost} The table is as it was. Call this again. With many writers raise {ran_out}",
-            kind="commit.retries",
+            f"{lost} The table is as it was. Call this again. With many writers raise {ran_out}", kind="commit.retries"
         )
 
 
