@@ -14,7 +14,7 @@ from streamsink import events
 from streamsink.errors import StreamsinkError
 from streamsink.events import log
 from streamsink.format.types import DataField
-from streamsink.journal.in_use import in_use
+from streamsink.journal.owners import in_use
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.run.micro_batch import QueryRun

@@ -13,7 +13,7 @@ _MENDING = "tests/cli/test_mending.py::test_nothing_is_done_while_the_driver_liv
 _CONTAINER = "tests/cli/test_mending.py::test_a_driver_in_another_container_is_no_dead_one"
 _SINKS, _BRANCH = "tests/cli/test_sinks.py", f"{_ACCIDENTS}::test_the_journal_of_a_branch_comes_into_the_table_that_took_it_over"
 
-_HELD, _HELD_BY = "journal/in_use.py", "tests/advice/test_held_names.py"
+_HELD, _HELD_BY = "journal/owners.py", "tests/advice/test_held_names.py"
 _HELD_IN_CLI, _WORDS = "tests/cli/test_held_names.py", "tests/sinks/test_words.py"
 
 OF_COMMANDS = (
