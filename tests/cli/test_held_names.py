@@ -4,6 +4,7 @@ letters: it has no checkpoint, and no other name helps it."""
 import pytest
 
 import streamsink
+from streamsink.clock import IdSource
 from streamsink.commands.retire import retire
 from streamsink.errors import Fenced
 from streamsink.journal.file_journal import FileJournal
@@ -22,7 +23,7 @@ OWN_NAME = "application='...'"
 def _refusal_of_a_claim(table: str, holder: str, claim) -> Advice:
     """What ``claim`` is told while a journal is claimed as ``holder``."""
     journal = FileJournal(local_file_io(False), table, "streamsink", 2)
-    journal.claim(holder, 0, "a start" if holder == SECOND else "")
+    journal.claim(holder, 0, IdSource().new_id() if holder == SECOND else "")
     try:
         return told("application.in-use", claim)
     finally:
@@ -48,7 +49,7 @@ def test_a_name_that_a_query_holds_while_a_command_wants_it(orders):
 def test_a_name_that_a_command_holds(query, orders):
     """A query or a run that starts while a command is at work starts again when that has ended."""
     journal = FileJournal(local_file_io(False), orders, "streamsink", 2)
-    claim = (SECOND, 0, "a start") if query else ("monday", 0)
+    claim = (SECOND, 0, IdSource().new_id()) if query else ("monday", 0)
     found = _refusal_of_a_claim(orders, "give-up", lambda: journal.claim(*claim))
     found.says("held by a command,", "Call this again, as it is")
     assert OWN_NAME not in found.message
@@ -61,7 +62,7 @@ def test_a_name_that_a_command_holds(query, orders):
 def test_a_name_that_a_query_shares_with_a_job(claim, orders):
     """Each gets a name of its own."""
     journal = FileJournal(local_file_io(False), orders, "streamsink", 2)
-    holder, mine = ((SECOND, ("monday", 0)), ("monday", (SECOND, 0, "a start")))[claim == "query"]
+    holder, mine = ((SECOND, ("monday", 0)), ("monday", (SECOND, 0, IdSource().new_id())))[claim == "query"]
     found = _refusal_of_a_claim(orders, holder, lambda: journal.claim(*mine))
     found.says("Queries and bounded jobs need names of their own", OWN_NAME)
     other = FileJournal(local_file_io(False), orders, "other", 2)
@@ -94,7 +95,7 @@ def test_a_replay_under_the_name_of_a_query_that_runs(clicks):
     letters = rejected(clicks)
     replay = ("dead-letters", "replay", letters, "--target", "clicks", "--yes")
     journal = FileJournal(local_file_io(False), clicks, "shop", 2)
-    journal.claim(SECOND, 0, "a start")
+    journal.claim(SECOND, 0, IdSource().new_id())
     try:
         refusal = said(*replay, "--application", "shop", code=3)["error"]
         found = Advice(Fenced(refusal["message"], kind=refusal["kind"]))

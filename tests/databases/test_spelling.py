@@ -45,12 +45,12 @@ def test_a_table_that_is_there_in_other_letters(create_table, sqlite):
 def test_a_table_that_was_renamed_since_it_was_written(sqlite):
     """Under its new name nothing would be known of what is in it, so it gets the name that it had."""
     journal = write(sqlite, ROWS, table="orders")
-    for old, new in (("orders", "between"), ("between", "Orders")):
+    for old, new in (("orders", "third"), ("third", "Orders")):
         sqlite.do(f"ALTER TABLE {old} RENAME TO {new}")
     said = told("database.name", lambda: write(sqlite, ROWS, MORE, journal=journal, table="orders"))
     said.says("As 'orders' queries have written it (streamsink)", "rename it back, by way of a third name")
     assert "table=" not in said.message
-    for old, new in (("Orders", "between"), ("between", "orders")):
+    for old, new in (("Orders", "third"), ("third", "orders")):
         sqlite.do(f"ALTER TABLE {old} RENAME TO {new}")
     write(sqlite, ROWS, MORE, journal=journal, table="orders")
     assert _ids(sqlite) == [1, 2, 3, 4]
