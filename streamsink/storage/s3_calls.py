@@ -22,7 +22,10 @@ from streamsink.storage.s3_client import (
     client_of,
     failure,
     is_about_keys,
+    is_of_another_service,
+    is_page,
     is_refused,
+    no_s3,
     refusal,
     tells_nothing,
 )
@@ -249,6 +252,8 @@ class S3Calls(Calls):
 
         for left in reversed(range(self._patience.attempts)):
             found = self._do(path, lambda at: self._client.get_object(**at))
+            if is_page(found):
+                raise no_s3(path, "its answer is a page")
             try:
                 return found["Body"].read(), found["Metadata"]
             except BotoCoreError as broken:
@@ -306,7 +311,7 @@ class S3Calls(Calls):
         try:
             self._client.get_object(Range="bytes=0-0", **at)
         except ClientError as told:
-            return told if is_refused(told) else failed
+            return told if is_refused(told) or is_of_another_service(told) else failed
         return failed
 
 

@@ -204,8 +204,21 @@ def is_refused(failed: Any) -> bool:
 
 
 def tells_nothing(failed: Any) -> bool:
-    """Whether the request was refused without a reason, because the answer to a HEAD has no body."""
-    return is_refused(failed) and _code_of(failed) in ("", str(_status_of(failed)))
+    """Whether the request was refused without a reason, because the answer to a HEAD has no body; or what is not there
+    may be S3 itself.
+    """
+    without = _code_of(failed) in ("", str(_status_of(failed)))
+    return without and (is_refused(failed) or failed.operation_name == "HeadObject" and _is_page(_headers_of(failed)))
+
+
+def is_page(found: Mapping[str, Any]) -> bool:
+    """Whether an answer to a GET is a page of a web server, and no object. found: the answer."""
+    return _is_page({"content-type": str(found.get("ContentType", ""))})
+
+
+def no_s3(path: str, what: str) -> OSError:
+    """The error for an answer that no S3 gives. what: the answer."""
+    return TimeoutError(errno.ETIMEDOUT, f"what answers there is no S3: {what}", path)
 
 
 def refusal(failed: Any, path: str, keys: str) -> Exception:
@@ -234,10 +247,8 @@ def refusal(failed: Any, path: str, keys: str) -> Exception:
             "minutes alone. What is published stays as it is. Set the clock there, then start it again",
             kind="store.clock",
         )
-    if _is_of_another_service(failed, status, code):
-        return TimeoutError(
-            errno.ETIMEDOUT, f"what answers there is no S3: HTTP {status} to {failed.operation_name}", path
-        )
+    if is_of_another_service(failed):
+        return no_s3(path, f"HTTP {status} to {failed.operation_name}")
     if status == 404:
         return FileNotFoundError(errno.ENOENT, "no such object", path)
     if status == 412:
@@ -262,7 +273,7 @@ def failure(failed: Exception, path: str) -> Exception:
     from urllib3.exceptions import HTTPError
 
     if isinstance(failed, ResponseParserError):
-        return TimeoutError(errno.ETIMEDOUT, "what answers there is no S3: its answer cannot be read", path)
+        return no_s3(path, "its answer cannot be read")
 
     if isinstance(failed, (of.NoCredentialsError, of.PartialCredentialsError)):
         return Misuse(
@@ -285,13 +296,27 @@ def failure(failed: Exception, path: str) -> Exception:
     return OSError(ENOKEY, f"fetching keys failed with {type(failed).__name__}", path)
 
 
-def _is_of_another_service(failed: Any, status: int, code: str) -> bool:
+def is_of_another_service(failed: Any) -> bool:
     """Whether the answer is no refusal of an S3, which gives each a code: the port is of something else, or expects
-    TLS. The answer to a HEAD has no code; and some servers give none where an object is missing.
+    TLS. The answer to a HEAD has no code; and some servers give none where an object is missing. failed: a ClientError.
     """
-    if failed.operation_name == "HeadObject" or code not in ("", str(status)):
+    status, operation = _status_of(failed), failed.operation_name
+    if operation not in _OPERATIONS or _code_of(failed) not in ("", str(status)):
         return False
-    return status in (400, 405, 501) or status == 404 and failed.operation_name == "ListObjectsV2"
+    if status in (405, 501):
+        return True
+    if operation == "HeadObject":
+        return False
+    return status == 400 or status == 404 and operation == "ListObjectsV2" or _is_page(_headers_of(failed))
+
+
+def _is_page(headers: Mapping[str, str]) -> bool:
+    return headers.get("content-type", "").startswith("text/html")
+
+
+def _headers_of(failed: Any) -> Mapping[str, str]:
+    found: Mapping[str, str] = failed.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    return found
 
 
 def _status_of(failed: Any) -> int:

@@ -32,7 +32,7 @@ OF_STORES = (
     Defect("HDFS: a wrong address is a raw error", "storage/hdfs.py:_translated", "if _NO_ANSWER.search(said):", "if False:",
            (f"{_ADDRESSES}::test_a_namenode_at_another_address",)),
     Defect("S3: another service is a store without the table", "storage/s3_client.py:refusal",
-           "if _is_of_another_service(failed, status, code):", "if False:",
+           "if is_of_another_service(failed):", "if False:",
            (f"{_ADDRESSES}::test_a_port_where_something_else_answers_than_s3",)),
     Defect("S3: a wrong clock is a right that is lacking", "storage/s3_client.py:refusal",
            'if code == "RequestTimeTooSkewed":', "if False:",
