@@ -178,12 +178,14 @@ def read_arrow(
     where: a condition such as ``col("price") > 5``; files without a matching row are not opened. columns: names, in
     order. Raises Misuse for a table, snapshot or column that there is not; Corrupt for a file that is gone or altered.
     """
+    from streamsink.storage.store_failures import told_of
     from streamsink.storage.stores import store_of
     from streamsink.table.read import scan
     from streamsink.table.table import open_table
 
     store = store_of(path, store_options)
-    return scan.read_arrow(open_table(store.open(), store.root, for_writing=False), snapshot_id, where, columns)
+    with told_of(store.root, "read_arrow"):
+        return scan.read_arrow(open_table(store.open(), store.root, for_writing=False), snapshot_id, where, columns)
 
 
 def col(name: str) -> "Column":
@@ -354,12 +356,14 @@ def verify(
     compared with what the destination says.
     """
     from streamsink.commands.verify import verify as of_table
+    from streamsink.storage.store_failures import told_of
     from streamsink.storage.stores import store_of
 
     of = _sink_or_path(path)
     if not isinstance(of, Sink):
         store = store_of(of, store_options)
-        return of_table(store.open(), store.root, contents)
+        with told_of(store.root, "verify"):
+            return of_table(store.open(), store.root, contents)
     from streamsink.commands.sinks_verified import verify_of_sink
 
     options = SinkOptions.of(of.path, {"application": application, **_of_store(store_options)}, None)

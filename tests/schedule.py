@@ -64,6 +64,7 @@ UNITS = {
         "crash/test_names",
         "table/test_whole",
         "advice/test_others",
+        "advice/test_wrong_addresses",
         "compat/test_java_on_hdfs",
         "delta/test_stores",
         "delta/test_races",

@@ -19,6 +19,7 @@ from streamsink.clock import Clock
 from streamsink.options import SinkOptions
 from streamsink.options.option import names_of
 from streamsink.protocol.sink import Sink
+from streamsink.storage.store_failures import told_of
 from streamsink.storage.stores import Store, journal_place, journal_within, table_path
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -118,7 +119,11 @@ def of_path(name: str = "PATH", *, journals: bool = False) -> Callable[[Callable
             else:
                 place, root = journal_within(path) if journals else ("", table_path(path))
             settings = settings_of(store_options, store_options_file, "--store-option", "--store-options")
-            return function(at=At(root, settings, _typed(store_options, store_options_file), place), **given)
+            at = At(root, settings, _typed(store_options, store_options_file), place)
+            if given.get("sink") is not None:
+                return function(at=at, **given)
+            with told_of(place or root, command=click.get_current_context().command_path.partition(" ")[2]):
+                return function(at=at, **given)
 
         run = click.option(
             "--store-option",

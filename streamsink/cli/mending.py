@@ -157,30 +157,46 @@ def _recover_sink(
 @of_path(journals=True)
 @click.argument("word", required=False)
 @of_application(required=False)
-def accept(at: At, word: str | None, application: str | None) -> Answer:
+@of_sink
+def accept(at: At, word: str | None, application: str | None, sink: str | None) -> Answer:
     """What a word stands for that an error printed, before you give it to the query.
 
     WORD is what follows accept_as_seen=, accept_as_new= or new_application= in the error; without it all words are
     shown that the journals at PATH can be asked for. Words about a batch that comes (kinds positions.*, files.*,
-    query.*) are not among them: only the query knows that batch, and its error says what they mean. A word
-    is used as an option of the query, or without Spark by 'streamsink recover PATH -a NAME -o accept_as_new=WORD
-    --yes'. JSON: {path, words: [{word, application, question, options}]}.
+    query.*) are not among them: only the query knows that batch, and its error says what they mean. Words about a
+    destination that joins a fan-out, or is retired without its journal, need --sink. A word is used as an option of the
+    query, or without Spark by 'streamsink recover PATH -a NAME -o accept_as_new=WORD --yes'. JSON: {path, words:
+    [{word, application, question, options}]}.
     """
-    from streamsink.operations.words import meanings
-
-    found = meanings(at.store.open(), at.root, application)
+    path, found = _meanings(at, application, sink)
     if word is None:
-        return Answer({"path": at.root, "words": [vars(each) for each in found]}, _lines(found) or ["There is none."])
+        return Answer({"path": path, "words": [vars(each) for each in found]}, _lines(found) or ["There is none."])
     mine = [each for each in found if each.word == word]
     unknown = (
-        f"{word} answers no question about what the journals at {at.root} hold now. A record may have been published "
+        f"{word} answers no question about what the journals at {path} hold now. A record may have been published "
         "or given up since; or the word is about a batch, and the query's error says what it means"
+        + ("" if sink is not None else "; or it is about a sink: give that one with --sink MODULE:NAME")
     )
     return Answer(
-        {"path": at.root, "words": [vars(each) for each in mine]},
-        _lines(mine) or [unknown],
-        RIGHT if mine else FINDINGS,
+        {"path": path, "words": [vars(each) for each in mine]}, _lines(mine) or [unknown], RIGHT if mine else FINDINGS
     )
+
+
+def _meanings(at: At, application: str | None, name: str | None) -> "tuple[str, Sequence[Meaning]]":
+    """(where, all words there). name: of the sink."""
+    from streamsink.operations.words import meanings
+
+    if name is None:
+        return at.root, meanings(at.store.open(), at.root, application)
+    from streamsink.operations.journals import nothing_here
+    from streamsink.operations.words_of_sinks import meanings_of_sink
+
+    sink = sink_named(name)
+    place, query = query_of(at, sink, application)
+    if query is None:
+        raise nothing_here(place.root)
+    options = place.options((), application=query)
+    return sink.path, meanings_of_sink(place.store.open(), sink, options, place.root)
 
 
 def _lines(found: "Sequence[Meaning]") -> list[str | Rows]:
@@ -283,26 +299,46 @@ def retire(at: At, application: str, given: tuple[str, ...], sink: str | None, y
     a replay of dead letters, whose journal knows what was replayed. JSON: {path, application, retired}.
     """
     import streamsink
-    from streamsink.commands.retire import check
-    from streamsink.operations.journals import applications_of, has_state, look_at_journals
 
     where: Any = sink_named(sink) if sink is not None else at.root
+    path = at.root if sink is None else where.path
     options = at.options(given, application=application)
     if yes:
         done = streamsink.retire(where, application, options=options)
         said = "is taken out; its rows stay" if done else "was not known here: nothing was changed"
-        return Answer(
-            {"path": at.root, "application": application, "retired": done}, [f"{at.root}: '{application}' {said}"]
-        )
-    if sink is not None:
-        raise click.UsageError("--sink has no dry run here: nothing was changed. Give --yes to do it")
-    file_io = at.store.open()
+        return Answer({"path": path, "application": application, "retired": done}, [f"{path}: '{application}' {said}"])
+    lines = _would_retire(at, options) if sink is None else _would_retire_of_sink(at, where, options)
+    return proposed(Answer({"path": path, "application": application, "retired": False}, lines), False, would=True)
+
+
+def _would_retire(at: At, options: "SinkOptions") -> list[str | Rows]:
+    from streamsink.commands.retire import check
+    from streamsink.operations.journals import applications_of, has_state, look_at_journals
+
+    file_io, application = at.store.open(), options.application
     check(file_io, at.root, options)
-    lines = [f"{at.root}: the state of '{application}' would be removed, and its journal, if there is one"]
     if application in applications_of(file_io, at.root) or not has_state(file_io, at.root, application):
         [look] = look_at_journals(file_io, at.root, application)
-        lines = [f"{look.place}: the journal with {look.retained} records would be removed, and the query's state"]
-    return proposed(Answer({"path": at.root, "application": application, "retired": False}, lines), False, would=True)
+        return [f"{look.place}: the journal with {look.retained} records would be removed, and the query's state"]
+    return [f"{at.root}: the state of '{application}' would be removed, and its journal, if there is one"]
+
+
+def _would_retire_of_sink(at: At, sink: "Sink", options: "SinkOptions") -> list[str | Rows]:
+    from streamsink.commands.sinks_retired import look_of_sink
+    from streamsink.operations.journals import applications_of, no_journal
+    from streamsink.sinks.paimon.opening import PaimonTable
+
+    if isinstance(sink, PaimonTable):
+        return _would_retire(replace(at, root=sink.path, place=""), options)
+    place, _ = query_of(at, sink, options.application)
+    found = look_of_sink(place.store.open(), sink, options, place.root)
+    if not found:
+        raise no_journal(sink.path, options.application, applications_of(place.store.open(), place.root))
+    return [
+        f"{each.path}: the journal {each.journal} with {each.records} records would be removed"
+        + (", and what the destination remembers of the query" if each.is_known else "")
+        for each in found
+    ]
 
 
 @command("drop-missing", "$ streamsink drop-missing lake/shop.db/orders")

@@ -12,6 +12,7 @@ from streamsink.protocol.journal import readable
 from streamsink.protocol.recorded import Recorded, TopicRecord
 from streamsink.sinks.paimon.past.history_of import journal_of, names_of, needs_a_start, was_undone, where_marked
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.store_failures import told_of
 from streamsink.storage.stores import Store
 from streamsink.table.history.lineage import were_named
 from streamsink.table.table import Table, is_table, open_table
@@ -44,7 +45,8 @@ def starting_offsets(store: Store, application: str, wanted: Wanted) -> str:
     which of its rows are there; and when several sources have read a topic up to different positions and none of them
     is named.
     """
-    return offsets_of(store.open(), store.root, application, wanted)
+    with told_of(store.root, "starting_offsets"):
+        return offsets_of(store.open(), store.root, application, wanted)
 
 
 def offsets_of(file_io: FileIO, root: str, application: str, wanted: Wanted) -> str:

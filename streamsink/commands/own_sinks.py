@@ -104,6 +104,16 @@ def open_existing(file_io: FileIO, sink: Sink, options: SinkOptions, place: str)
     return open_sink(file_io, sink, options)
 
 
+def open_remembered(file_io: FileIO, sink: Sink, options: SinkOptions, place: str) -> OpenSink:
+    """As ``open_existing``; also where no journal is left, and the destination itself remembers the application."""
+    try:
+        return open_existing(file_io, sink, options, place)
+    except Misuse as missing:
+        if missing.kind != "sink.missing" or not getattr(sink, "remembers", False):
+            raise
+        return open_sink(file_io, sink, options)
+
+
 def journal_of(opened: OpenSink) -> RepairJournal:
     """The journal of the sink, which keeps what the sink does about transactions that nobody commits any more."""
     if not isinstance(opened.journal, FileJournal):
@@ -154,7 +164,7 @@ def check_of_no_fan_out(path: str, options: SinkOptions, records: Sequence[Commi
     if not given:
         return
     first, fan_out = given[0], given[0].payload[OF_FAN_OUT]
-    word = _no_fan_out(first)
+    word = word_of_no_fan_out(first)
     if word not in words_of(options.accept_as_new):
         raise Misuse(
             f"{path}: record {first.state.sequence} of application '{options.application}' is one that a fan-out, of "
@@ -181,7 +191,7 @@ def check_not_of_fan_out(path: str, options: SinkOptions, journal: FileJournal, 
         return  # it is told of otherwise
     if newest is None or OF_FAN_OUT not in newest.payload:
         return
-    word = _no_fan_out(newest)
+    word = word_of_no_fan_out(newest)
     if word not in words_of(options.accept_as_new):
         of = "retire", path, "-a", options.application
         raise Misuse(
@@ -196,7 +206,7 @@ def check_not_of_fan_out(path: str, options: SinkOptions, journal: FileJournal, 
         )
 
 
-def _no_fan_out(record: Committable) -> str:
+def word_of_no_fan_out(record: Committable) -> str:
     """The word by which the user says that the fan-out is not used any more which has given this record."""
     state = record.state
     return ways.word(f"{state.table_id}|{state.record_id}|{record.payload[OF_FAN_OUT]['id']}|no fan-out any more")

@@ -5,6 +5,7 @@ Whether an application can be taken out of a destination is said by ``Sink.never
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from streamsink.clock import IdSource
 from streamsink.commands.offsets import Wanted, offsets_text
@@ -13,6 +14,7 @@ from streamsink.commands.own_sinks import (
     check_not_of_fan_out,
     journal_of,
     open_existing,
+    open_remembered,
     open_sink,
     published,
 )
@@ -34,36 +36,16 @@ def retire_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> bool:
     changed, for a destination that cannot forget, and while a record is pending, whose rows would be lost; Fenced while
     a query holds the application; and as opening the sink does.
     """
-    if sink.never_forgets:
-        raise Misuse(
-            f"{sink.path}: application '{options.application}' cannot be retired from a {type(sink).__name__}: "
-            f"{sink.never_forgets}. Nothing was changed. To begin anew, start the query with a new checkpoint under "
-            "another name, application='...': its first error says what is here under the name before, and what to do",
-            kind="retire.keeps-names",
-        )
+    _check_forgets(sink, options)
     opened = open_sink(file_io, sink, options)
-    parts: Sequence[OpenSink] = opened.parts or (opened,)
-    states = [part.committer.history(part.application).state for part in parts]
-    journals = [journal_of(part) for part in (*opened.parts, opened)]
-    if all(state is None for state in states) and not any(each.store.names(each.place) for each in journals):
+    if not _known(sink, opened, options):
         return False
-    for part, journal, state in zip(parts, journals, states):
-        _check_journal(part, journal, state, options)
-    if not opened.parts:
-        check_not_of_fan_out(sink.path, options, journals[0], *ways.OF_SINK)
-    last = states[0] if not opened.parts else _newest(opened)
+    parts, journals = _parts(opened)
+    last = _newest(opened) if opened.parts else parts[0].committer.history(parts[0].application).state
     # A fan-out's own journal claims those of its destinations.
     opened.journal.claim(f"retire-{IdSource().new_id()}", last.epoch if last else 0)
     try:
-        for part, journal in zip(parts, journals):
-            state = part.committer.history(part.application).state
-            check_identity(part, journal, state)
-            check_settled(part.to.path, journal, state, *ways.OF_SINK)
-        if opened.parts:
-            check_settled(opened.to.path, journals[-1], None, *ways.OF_SINK)
-        for part, journal in zip((*opened.parts, opened), journals):
-            below = journal.place.removesuffix(f"/{JOURNAL_DIR}/{part.application}")
-            check_not_followed(journal.store, below, part.application, part.application)
+        _check_settled(opened)
         for part, journal in zip((*opened.parts, opened), journals):
             _drop_staging(part, journal)
         for part, journal in zip(parts, journals):
@@ -76,6 +58,86 @@ def retire_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class WouldForget:
+    """What ``retire_of_sink`` would take away in one destination, or of a fan-out itself.
+
+    path: of the destination. journal: its place; records: that it has. is_known: the destination remembers it.
+    """
+
+    path: str
+    journal: str
+    records: int
+    is_known: bool
+
+
+def look_of_sink(file_io: FileIO, sink: Sink, options: SinkOptions, place: str) -> list[WouldForget]:
+    """What ``retire_of_sink`` would do; nothing where the application is not known.
+
+    place: of the journals, or of the destination where these lie in it. Raises what that would raise, as far as it is
+    known without claiming the application. Changes nothing.
+    """
+    _check_forgets(sink, options)
+    opened = open_remembered(file_io, sink, options, place)
+    if not _known(sink, opened, options):
+        return []
+    _, journals = _parts(opened)
+    for journal in journals:
+        journal.read_listing()
+    _check_settled(opened)
+    return [
+        WouldForget(
+            part.to.path,
+            journal.place,
+            len(journal.retained()),
+            not part.parts and part.committer.history(part.application).state is not None,
+        )
+        for part, journal in zip((*opened.parts, opened), journals)
+    ]
+
+
+def _check_forgets(sink: Sink, options: SinkOptions) -> None:
+    if sink.never_forgets:
+        raise Misuse(
+            f"{sink.path}: application '{options.application}' cannot be retired from a {type(sink).__name__}: "
+            f"{sink.never_forgets}. Nothing was changed. To begin anew, start the query with a new checkpoint under "
+            "another name, application='...': its first error says what is here under the name before, and what to do",
+            kind="retire.keeps-names",
+        )
+
+
+def _parts(opened: OpenSink) -> tuple[Sequence[OpenSink], Sequence[RepairJournal]]:
+    """(the destinations, their journals and that of the fan-out, if it is one)."""
+    return opened.parts or (opened,), [journal_of(part) for part in (*opened.parts, opened)]
+
+
+def _known(sink: Sink, opened: OpenSink, options: SinkOptions) -> bool:
+    """Whether a destination or a journal knows the application. Raises Misuse where it is not to be retired alone."""
+    parts, journals = _parts(opened)
+    states = [part.committer.history(part.application).state for part in parts]
+    if all(state is None for state in states) and not any(each.store.names(each.place) for each in journals):
+        return False
+    for part, journal, state in zip(parts, journals, states):
+        _check_journal(part, journal, state, options)
+    if not opened.parts:
+        check_not_of_fan_out(sink.path, options, journals[0], *ways.OF_SINK)
+    return True
+
+
+def _check_settled(opened: OpenSink) -> None:
+    """Raises Misuse while something is pending, here or for who goes on from this application."""
+    parts, journals = _parts(opened)
+    for part, journal in zip(parts, journals):
+        state = part.committer.history(part.application).state
+        check_identity(part, journal, state)
+        check_settled(part.to.path, journal, state, *ways.OF_SINK)
+    if opened.parts:
+        check_settled(opened.to.path, journals[-1], None, *ways.OF_SINK)
+    for part, journal in zip((*opened.parts, opened), journals):
+        below = journal.place.removesuffix(f"/{JOURNAL_DIR}/{part.application}")
+        check_not_followed(journal.store, below, part.application, part.application)
+
+
 def _check_journal(part: OpenSink, journal: RepairJournal, state: AppState | None, options: SinkOptions) -> None:
     """Raises Misuse when what the destination has was recorded in another journal, unless the user says it is lost.
 
@@ -83,7 +145,7 @@ def _check_journal(part: OpenSink, journal: RepairJournal, state: AppState | Non
     """
     if state is None or part.to.is_table or journal.is_of(state):
         return
-    word = ways.word(f"{state.table_id}|{state.record_id}|{journal.place}|its journal is lost")
+    word = word_of_lost_journal(state, journal.place)
     if word not in words_of(options.accept_as_new):
         raise Misuse(
             f"{part.to.path}: record {state.sequence} of application '{part.application}', the last one there, is of "
@@ -92,6 +154,13 @@ def _check_journal(part: OpenSink, journal: RepairJournal, state: AppState | Non
             f"that is lost for good, with what may be pending in it, call this again with accept_as_new='{word}'",
             kind="retire.other-journal",
         )
+
+
+def word_of_lost_journal(state: AppState, place: str) -> str:
+    """The word by which the user says that the journal is lost which had the record of this state. place: of another
+    one, which the sink is given.
+    """
+    return ways.word(f"{state.table_id}|{state.record_id}|{place}|its journal is lost")
 
 
 def _drop_staging(part: OpenSink, journal: RepairJournal) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from streamsink.commands.own_sinks import word_of_no_fan_out
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.snapshot import OVERWRITE
 from streamsink.journal.file_journal import FileJournal, journal_dir
@@ -18,12 +19,13 @@ from streamsink.protocol import ways
 from streamsink.protocol.admission.renamed import word_without_journal
 from streamsink.protocol.committable import DEAD_LETTERS, OF_FAN_OUT, AppState, Committable
 from streamsink.protocol.run.restore import IS_PUBLISHED, MAY_OVERWRITE, token_of, word_of_new_application
+from streamsink.sinks.fan_out.parts import is_of_fan_out, parts_of, word_of_leaving
 from streamsink.sinks.paimon.past.chain_errors import word_of_another_name
 from streamsink.sinks.paimon.past.progress import word_without
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import Table, is_table, open_table
 
-_SEEN, _NEW, _NEW_NAME = "accept_as_seen", "accept_as_new", "new_application"
+SEEN, NEW, _NEW_NAME = "accept_as_seen", "accept_as_new", "new_application"
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ def _of_application(
             continue
         if record is not None and (sequence > base or not journal.is_marked(sequence)):
             yield from _of_record(root, name, record)
+        if record is not None and OF_FAN_OUT in record.payload:
+            yield _of_no_fan_out(name, record)  # for who retires it, also of the last one that is published
     journal_id = newest_id(file_io, journal_dir(place, name))
     if table is not None and journal_id:
         options = SinkOptions(application=name)
@@ -86,7 +90,7 @@ def _of_application(
             ways.word(f"{table.table_id}|{journal_id}|never repeated"),
             name,
             f"May a bounded run of '{name}' that its journal does not know be a repeated one?",
-            {_NEW: "No: each run that the journal does not know is written."},
+            {NEW: "No: each run that the journal does not know is written."},
         )
     if state is not None:
         yield _without_journal(name, state)
@@ -98,7 +102,7 @@ def _without_journal(name: str, state: AppState) -> Meaning:
         name,
         f"May another name go on although the journal of '{name}' is lost, and with it what was pending behind record "
         f"{state.sequence}?",
-        {_SEEN: "It goes on without what that journal held."},
+        {SEEN: "It goes on without what that journal held."},
     )
 
 
@@ -110,9 +114,9 @@ def _of_record(root: str, name: str, record: Committable) -> Iterator[Meaning]:
         name,
         f"Are the rows of {what} in the table?",
         {
-            _SEEN: "They are, and those of the records before it: these are recorded as published, and not written. "
+            SEEN: "They are, and those of the records before it: these are recorded as published, and not written. "
             "The query goes on behind them.",
-            _NEW: "They are not: the record is published, with those behind it. Rows that are there would be doubled.",
+            NEW: "They are not: the record is published, with those behind it. Rows that are there would be doubled.",
         },
     )
     if record.payload.get("kind") == OVERWRITE:
@@ -120,7 +124,7 @@ def _of_record(root: str, name: str, record: Committable) -> Iterator[Meaning]:
             token_of(record, MAY_OVERWRITE),
             name,
             f"May {what}, which overwrites, replace what others have written since it was made?",
-            {_NEW: "It may: what they wrote is replaced.", _SEEN: "It may not: the table stays as it is."},
+            {NEW: "It may: what they wrote is replaced.", SEEN: "It may not: the table stays as it is."},
         )
     yield from _of_tables(root, name, record, what)
     letters = record.payload.get(DEAD_LETTERS)
@@ -130,16 +134,27 @@ def _of_record(root: str, name: str, record: Committable) -> Iterator[Meaning]:
             token_of(record, f"dead letters published in {place}"),
             name,
             f"Are the dead letters of {what} in {place}?",
-            {_SEEN: "They are: that table stays as it is.", _NEW: "They are not: they are published."},
+            {SEEN: "They are: that table stays as it is.", NEW: "They are not: they are published."},
         )
-    fan_out = record.payload.get(OF_FAN_OUT)
-    if fan_out is not None:
+    for part in parts_of(record).values() if is_of_fan_out(record) else ():
         yield Meaning(
-            ways.word(f"{state.table_id}|{state.record_id}|{fan_out['id']}|no fan-out any more"),
+            word_of_leaving(record, part.identity),
             name,
-            f"Is the fan-out not used any more of which {what} was given here as destination '{fan_out['name']}'?",
-            {_NEW: "It is not: the record may be given up (streamsink.give_up)."},
+            f"Is the destination '{part.name}' ({part.path}), which is left out of the fan-out, given up with what "
+            f"{what} gives it?",
+            {SEEN: "It is: what is not published there by now is not written there. The others have it."},
         )
+
+
+def _of_no_fan_out(name: str, record: Committable) -> Meaning:
+    state = record.state
+    return Meaning(
+        word_of_no_fan_out(record),
+        name,
+        f"Is the fan-out not used any more which gave record {state.sequence} of '{name}' ({state.checkpoint_name}, "
+        f"{record.rows} rows) to its destination '{record.payload[OF_FAN_OUT]['name']}'?",
+        {NEW: "It is not: the record may be given up (streamsink.give_up), and the query retired here alone."},
+    )
 
 
 def _of_tables(root: str, name: str, record: Committable, what: str) -> Iterator[Meaning]:
@@ -150,7 +165,7 @@ def _of_tables(root: str, name: str, record: Committable, what: str) -> Iterator
             token_of(record, f"published in {place}"),
             name,
             f"Are the rows of {what} in the table {place}?",
-            {_SEEN: "They are: nothing is written there.", _NEW: "They are not: its part of the record is published."},
+            {SEEN: "They are: nothing is written there.", NEW: "They are not: its part of the record is published."},
         )
     for table in record.payload.get("heads", {}):
         lost = f"May {{}} without the table '{table}', which is lost or was rolled back?"
@@ -158,11 +173,11 @@ def _of_tables(root: str, name: str, record: Committable, what: str) -> Iterator
             word_without(record, table),
             name,
             lost.format(f"{what} be published"),
-            {_SEEN: "It is published in the other tables; the rows for that one are not written."},
+            {SEEN: "It is published in the other tables; the rows for that one are not written."},
         )
         yield Meaning(
             word_of_another_name(record, table),
             name,
             lost.format(f"another name go on behind {what}"),
-            {_SEEN: "It goes on without what that table has lost."},
+            {SEEN: "It goes on without what that table has lost."},
         )

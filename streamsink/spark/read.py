@@ -14,7 +14,8 @@ from streamsink.format.types import ArrayType, DataField, DataType, MapType, Row
 from streamsink.spark.gateway import running
 from streamsink.spark.names import check_apart
 from streamsink.spark.types import quoted, to_spark, type_in_spark
-from streamsink.storage.stores import store_of
+from streamsink.storage.store_failures import told_of
+from streamsink.storage.stores import Store, store_of
 from streamsink.table.read.evolved import check_casts
 from streamsink.table.read.scan import by_schema, plan
 from streamsink.table.table import open_table
@@ -49,6 +50,11 @@ def read(
     metadata.
     """
     store = store_of(path, store_options)
+    with told_of(store.root, "read"):
+        return _read(spark, store, snapshot_id)
+
+
+def _read(spark: SparkSession, store: Store, snapshot_id: int | None) -> DataFrame:
     table = open_table(store.open(), store.root, for_writing=False)
     if store.root.startswith(("s3://", "s3a://")):
         running.check_file_system(spark, "s3a", table.root)

@@ -22,6 +22,7 @@ from streamsink.protocol.sink import OpenSink
 from streamsink.spark.explain import explain
 from streamsink.spark.sizes import Sizes
 from streamsink.spark.types import to_fields
+from streamsink.storage.stores import one_spelling
 
 # Held while a run starts, because two queries of this process may want one application.
 LOCK = events.NoCallback()
@@ -100,12 +101,12 @@ class Run:
 
 def add(path: str, application: str, run: Run) -> None:
     """The run holds the application from now on. Called under ``LOCK``."""
-    _RUNS[(_place(path), application)] = run
+    _RUNS[(one_spelling(path), application)] = run
 
 
 def of(path: str, application: str) -> Run | None:
     """The run that holds the application, or the last one that held it. Called under ``LOCK``."""
-    return _RUNS.get((_place(path), application))
+    return _RUNS.get((one_spelling(path), application))
 
 
 def other_sinks(path: str, application: str, run_id: str) -> frozenset[str]:
@@ -116,7 +117,7 @@ def other_sinks(path: str, application: str, run_id: str) -> frozenset[str]:
     Not called under ``LOCK``: every batch asks this, and another query of this process holds the lock while it starts.
     All sinks of a query, also the one that asks, are called in the query's one thread.
     """
-    runs, path = list(_RUNS.items()), _place(path)
+    runs, path = list(_RUNS.items()), one_spelling(path)
     others = [
         (place, run.to.known_as)
         for (place, name), run in runs
@@ -125,21 +126,13 @@ def other_sinks(path: str, application: str, run_id: str) -> frozenset[str]:
     return frozenset(name for place, name in others if _is_within(place, path) or _is_within(path, place))
 
 
-def _place(path: str) -> str:
-    """One spelling of a path, so that two sinks that write to one place are one sink."""
-    scheme, mark, rest = path.partition("://")
-    if not mark:
-        return os.path.realpath(path)
-    return f"s3://{rest}" if scheme in ("s3a", "s3n") else path
-
-
 def _is_within(path: str, folder: str) -> bool:
     return f"{path}/".startswith(f"{folder}/")
 
 
 def sink_of(path: str, run_id: str) -> Any:
     """The sink of this place in this start of a query, as the query was given it; None where it is not known here."""
-    place = _place(path)
+    place = one_spelling(path)
     for (other, _), run in list(_RUNS.items()):
         if other == place and run.id == run_id:
             return run.sink.destination
@@ -153,13 +146,14 @@ def close_ended(path: str, application: str, query: str | None = None) -> None:
     a bounded job whose run is being written by another call: as a restart, this call would take the application over
     from that one.
     """
-    earlier = _RUNS.get((_place(path), application))
+    earlier = _RUNS.get((one_spelling(path), application))
     if earlier is None:
         return
     if earlier.is_over(query):
         _close(earlier)
     elif earlier.query == query:
-        raise in_use(path, application, {"query": query, "pid": os.getpid(), "host": os.uname().nodename})
+        mine = {"query": query, "run": "", "pid": os.getpid(), "host": os.uname().nodename}
+        raise in_use(path, application, mine, query)
 
 
 def let_go(path: str, application: str) -> None:

@@ -9,6 +9,8 @@ folder that has the target's name.
 import errno
 import io
 import os
+import re
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
@@ -42,8 +44,18 @@ _MEANING = {
     "SafeModeException": errno.EROFS,
     "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
 }
-
-
+# What the client says when no NameNode has answered. It gives no errno of its own.
+_NO_ANSWER = re.compile(
+    r"\(os error (?:101|103|104|110|111|112|113)\)|failed to lookup address|timed out|deadline has elapsed"
+    r"|RPC listener disconnected|early eof|unexpected end of file"
+)
+# A first call does not wait for three minutes, as later ones do: the address may be wrong. Of so many tries, at one
+# NameNode or at those of a name service, it takes ten seconds. The query's own settings come before these.
+_MOST_ATTEMPTS, _TRIES_AT_FIRST = "dfs.client.failover.max.attempts", ("4", "8")
+_WAITS_AT_FIRST = {"dfs.client.failover.sleep.base.millis": "500", "dfs.client.failover.sleep.max.millis": "5000"}
+_CONNECT_S = 10.0
+# The clusters, with their settings, of which a NameNode has answered this process.
+_ANSWERED: set[tuple[str, frozenset[tuple[str, str]]]] = set()
 _Result = TypeVar("_Result")
 
 
@@ -69,13 +81,19 @@ class HdfsCalls(Calls):
         self._most_name_bytes = int(most) if most.isdigit() else int(_MOST_NAME_BYTES)
         self._options = hdfs_native.WriteOptions
         # A root without an authority means the cluster's own default file system.
+        url = None if root == "hdfs://" else root
+        one, several = _TRIES_AT_FIRST
+        at_first = {_MOST_ATTEMPTS: one if _port_of(root) else several, **_WAITS_AT_FIRST}
         try:
-            url = None if root == "hdfs://" else root
-            self._client = _translated(root, lambda: hdfs_native.Client(url, dict(config)))
+            self._patient, self._at_first = (
+                _translated(root, partial(hdfs_native.Client, url, settings))
+                for settings in (dict(config), {**at_first, **config})
+            )
         except OSError as refused:
-            if "InvalidArgument" not in str(refused):
+            if not any(word in str(refused) for word in ("InvalidArgument", "UrlParseError", "UnsupportedFeature")):
                 raise
             raise _without_settings(root, refused) from refused
+        self._place = root, frozenset(config.items())
 
     def read(self, path: str) -> bytes:
         """All bytes of a file.
@@ -163,7 +181,43 @@ class HdfsCalls(Calls):
         self._call(source, lambda client, at: client.rename(at, self._below(target), True))
 
     def _call(self, path: str, action: Callable[..., Any]) -> Any:
-        return _translated(path, lambda: action(self._client, self._below(path)))
+        if self._place in _ANSWERED:
+            return self._told(path, self._patient, action)
+        self._knock(path)
+        try:
+            done = self._told(path, self._at_first, action)
+        except TimeoutError:
+            raise
+        except OSError:
+            _ANSWERED.add(self._place)  # it refuses what was asked, or has not what was looked for
+            raise
+        _ANSWERED.add(self._place)
+        return done
+
+    def _told(self, path: str, client: Any, action: Callable[..., Any]) -> Any:
+        try:
+            return _translated(path, lambda: action(client, self._below(path)))
+        except TimeoutError as unanswered:
+            if _port_of(self._root):
+                raise
+            where = os.environ.get("HADOOP_CONF_DIR") or "not set"
+            named = f"by the NameNodes that store_options or the files in HADOOP_CONF_DIR ({where}) name"
+            raise TimeoutError(errno.ETIMEDOUT, f"{unanswered.strerror}, {named}", path) from unanswered
+
+    def _knock(self, path: str) -> None:
+        """Raises TimeoutError where nobody takes a connection: the client alone would wait for minutes, several times.
+
+        Whatever else is wrong there, the client finds out.
+        """
+        host, port = self._root[len("hdfs://") :].rpartition(":")[0].strip("[]"), _port_of(self._root)
+        if port is None:
+            return
+        try:
+            socket.create_connection((host, port), timeout=_CONNECT_S).close()
+        except TimeoutError as unanswered:
+            raise TimeoutError(errno.ETIMEDOUT, f"no connection within {_CONNECT_S:g} s", path) from unanswered
+        except OSError:
+            return
 
     def _below(self, path: str) -> str:
         return path[len(self._root) :] or "/"
@@ -270,6 +324,12 @@ class _Stream(io.RawIOBase):
         self.close()
 
 
+def _port_of(root: str) -> int | None:
+    """The port in ``hdfs://host:port``; None for a name service, and for the cluster's own default file system."""
+    port = root.rpartition("]")[2].rpartition(":")[2]
+    return int(port) if port.isdecimal() else None
+
+
 def _translated(path: str, action: Callable[[], _Result]) -> _Result:
     """Run ``action``; the client's errors, also its RuntimeErrors for refusals of the NameNode, become OSErrors."""
     try:
@@ -279,7 +339,10 @@ def _translated(path: str, action: Callable[[], _Result]) -> _Result:
     except FileExistsError as exists:
         raise FileExistsError(errno.EEXIST, "file exists", path) from exists
     except OSError as failed:
-        raise OSError(failed.errno or errno.EIO, _first_line(failed), path) from failed
+        said = _first_line(failed)
+        if _NO_ANSWER.search(said):
+            raise TimeoutError(errno.ETIMEDOUT, said, path) from failed
+        raise OSError(failed.errno or errno.EIO, said, path) from failed
     except RuntimeError as failed:
         text = str(failed)
         code = next((code for word, code in _MEANING.items() if word in text), errno.EIO)

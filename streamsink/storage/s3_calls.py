@@ -22,7 +22,10 @@ from streamsink.storage.s3_client import (
     client_of,
     failure,
     is_about_keys,
+    is_of_another_service,
+    is_page,
     is_refused,
+    no_s3,
     refusal,
     tells_nothing,
 )
@@ -249,6 +252,8 @@ class S3Calls(Calls):
 
         for left in reversed(range(self._patience.attempts)):
             found = self._do(path, lambda at: self._client.get_object(**at))
+            if is_page(found):
+                raise no_s3(path, "its answer is a page")
             try:
                 return found["Body"].read(), found["Metadata"]
             except BotoCoreError as broken:
@@ -264,6 +269,7 @@ class S3Calls(Calls):
         there are others, the request is made once more: the refused one has done nothing.
         """
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
         from urllib3.exceptions import HTTPError
 
         by = by or self._of_most
@@ -276,7 +282,7 @@ class S3Calls(Calls):
                 # The answer of an error that breaks off, such as "no such key": boto3 neither repeats nor wraps that.
                 if not left:
                     raise failure(broken, path) from broken
-            except (BotoCoreError, *OF_PROVIDERS) as failed:
+            except (BotoCoreError, ResponseParserError, *OF_PROVIDERS) as failed:
                 raise failure(failed, path) from failed
             self._clock.sleep_ms(_BROKEN_WAIT_MS)
         raise OSError(errno.EINVAL, "no attempts", path)
@@ -305,7 +311,7 @@ class S3Calls(Calls):
         try:
             self._client.get_object(Range="bytes=0-0", **at)
         except ClientError as told:
-            return told if is_refused(told) else failed
+            return told if is_refused(told) or is_of_another_service(told) else failed
         return failed
 
 

@@ -183,6 +183,7 @@ _OPERATIONS = frozenset(
 )
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired")
 _REJECTED = ("InvalidAccessKeyId", "InvalidClientTokenId", "InvalidToken", "InvalidSecurity", "SignatureDoesNotMatch")
+_OTHER_REGION = ("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException")
 _THROTTLED = ("SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequestsException")
 # S3's other error codes for which a disk has an errno of the same meaning.
 _MEANING = {
@@ -203,8 +204,21 @@ def is_refused(failed: Any) -> bool:
 
 
 def tells_nothing(failed: Any) -> bool:
-    """Whether the request was refused without a reason, because the answer to a HEAD has no body."""
-    return is_refused(failed) and _code_of(failed) in ("", str(_status_of(failed)))
+    """Whether the request was refused without a reason, because the answer to a HEAD has no body; or what is not there
+    may be S3 itself.
+    """
+    without = _code_of(failed) in ("", str(_status_of(failed)))
+    return without and (is_refused(failed) or failed.operation_name == "HeadObject" and _is_page(_headers_of(failed)))
+
+
+def is_page(found: Mapping[str, Any]) -> bool:
+    """Whether an answer to a GET is a page of a web server, and no object. found: the answer."""
+    return _is_page({"content-type": str(found.get("ContentType", ""))})
+
+
+def no_s3(path: str, what: str) -> OSError:
+    """The error for an answer that no S3 gives. what: the answer."""
+    return TimeoutError(errno.ETIMEDOUT, f"what answers there is no S3: {what}", path)
 
 
 def refusal(failed: Any, path: str, keys: str) -> Exception:
@@ -221,6 +235,20 @@ def refusal(failed: Any, path: str, keys: str) -> Exception:
         return OSError(EKEYEXPIRED, f"{said}; {keys}", path)
     if code in _REJECTED:
         return OSError(EKEYREJECTED, f"{said}; {keys}", path)
+    if code in _OTHER_REGION:
+        return Misuse(
+            f"{path}: {said}: the bucket is in another region than s3.region in store_options says, or than this "
+            "machine's AWS settings do. Give the bucket's in s3.region, and its s3.endpoint if that names a region",
+            kind="store.options",
+        )
+    if code == "RequestTimeTooSkewed":
+        return Misuse(
+            f"{path}: {said}: the clock of {os.uname().nodename} is wrong, and S3 takes requests of the last 15 "
+            "minutes alone. What is published stays as it is. Set the clock there, then start it again",
+            kind="store.clock",
+        )
+    if is_of_another_service(failed):
+        return no_s3(path, f"HTTP {status} to {failed.operation_name}")
     if status == 404:
         return FileNotFoundError(errno.ENOENT, "no such object", path)
     if status == 412:
@@ -237,11 +265,15 @@ def refusal(failed: Any, path: str, keys: str) -> Exception:
 def failure(failed: Exception, path: str) -> Exception:
     """The same for a failure of the client: no keys, no connection, no answer.
 
-    failed: a BotoCoreError, an HTTPError of urllib3, or one of ``OF_PROVIDERS``. No text of a provider is repeated: it
-    may hold what the user's own program has printed.
+    failed: a BotoCoreError, an answer that boto3 cannot read, an HTTPError of urllib3, or one of ``OF_PROVIDERS``. No
+    text of a provider is repeated: it may hold what the user's own program has printed.
     """
     from botocore import exceptions as of
+    from botocore.parsers import ResponseParserError
     from urllib3.exceptions import HTTPError
+
+    if isinstance(failed, ResponseParserError):
+        return no_s3(path, "its answer cannot be read")
 
     if isinstance(failed, (of.NoCredentialsError, of.PartialCredentialsError)):
         return Misuse(
@@ -251,8 +283,6 @@ def failure(failed: Exception, path: str) -> Exception:
             kind="store.credentials",
         )
     if isinstance(failed, (of.HTTPClientError, of.ConnectionError, of.IncompleteReadError, HTTPError)):
-        if isinstance(failed, of.SSLError):
-            return OSError(errno.EIO, str(failed), path)
         return TimeoutError(errno.ETIMEDOUT, str(failed), path)
     if isinstance(failed, (of.CredentialRetrievalError, of.MetadataRetrievalError)):
         named = failed.kwargs.get("provider", "the metadata service")
@@ -264,6 +294,29 @@ def failure(failed: Exception, path: str) -> Exception:
     if isinstance(failed, OSError) and failed.errno in (ENOKEY, EKEYEXPIRED):
         return OSError(failed.errno, failed.strerror, path)
     return OSError(ENOKEY, f"fetching keys failed with {type(failed).__name__}", path)
+
+
+def is_of_another_service(failed: Any) -> bool:
+    """Whether the answer is no refusal of an S3, which gives each a code: the port is of something else, or expects
+    TLS. The answer to a HEAD has no code; and some servers give none where an object is missing. failed: a ClientError.
+    """
+    status, operation = _status_of(failed), failed.operation_name
+    if operation not in _OPERATIONS or _code_of(failed) not in ("", str(status)):
+        return False
+    if status in (405, 501):
+        return True
+    if operation == "HeadObject":
+        return False
+    return status == 400 or status == 404 and operation == "ListObjectsV2" or _is_page(_headers_of(failed))
+
+
+def _is_page(headers: Mapping[str, str]) -> bool:
+    return headers.get("content-type", "").startswith("text/html")
+
+
+def _headers_of(failed: Any) -> Mapping[str, str]:
+    found: Mapping[str, str] = failed.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    return found
 
 
 def _status_of(failed: Any) -> int:

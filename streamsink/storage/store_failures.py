@@ -10,11 +10,25 @@ from streamsink.errors import Misuse, Retryable, StreamsinkError
 # Linux has these for keys; other systems have no name for them.
 EKEYEXPIRED, EKEYREJECTED, ENOKEY = 127, 129, 126
 _WRITE_ACCESS = "Give the driver's and executors' user write access"
+_REACHED = "See that the store, its endpoint and the network to it are right"
 # Without the right to list, S3 denies what does not exist.
 _S3_ACCESS = (
     "Give the owner of the keys s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload below the "
     "table's path, and s3:ListBucket and s3:ListBucketMultipartUploads on the bucket"
 )
+# What to do at a store that has something else to see to than a disk, by the beginning of its paths.
+_OF_STORE = {
+    ("s3", _WRITE_ACCESS): _S3_ACCESS,
+    ("s3", _REACHED): f"{_REACHED} (s3.endpoint in store_options: http or https, host and port)",
+    ("hdfs", _REACHED): (
+        f"{_REACHED} (host and port as clients of the cluster have them, in fs.defaultFS or "
+        "dfs.namenode.rpc-address, and not those of the NameNode's web pages)"
+    ),
+    ("hdfs", "Mount it writable"): (
+        "See why the NameNode is in safe mode (hdfs dfsadmin -safemode get); behind its own start it leaves it when "
+        "enough DataNodes have joined"
+    ),
+}
 KINDS = {
     errno.ENOSPC: ("storage.full", "the disk is full", "Free space or give the table another disk"),
     errno.EDQUOT: ("storage.full", "the disk quota is used up", "Raise the quota"),
@@ -28,11 +42,7 @@ KINDS = {
         "is mounted as a folder), or give the URL of the store itself (s3://, hdfs://)",
     ),
     errno.EBUSY: ("storage.busy", "the store refuses requests for now", "See what else asks the store that much"),
-    errno.ETIMEDOUT: (
-        "storage.unreachable",
-        "the store does not answer",
-        "See that the store, its endpoint and the network to it are right",
-    ),
+    errno.ETIMEDOUT: ("storage.unreachable", "the store does not answer", _REACHED),
     EKEYEXPIRED: (
         "store.credentials-expired",
         "the keys for the store have expired",
@@ -61,33 +71,38 @@ _KEPT_BY_CALLS = "What is published stays as it is, and what this call has done 
 
 
 def in_words(
-    table: str, code: int | None, path: str | None = None, call: str = "", said: str = ""
+    table: str, code: int | None, path: str | None = None, call: str = "", said: str = "", *, command: str = ""
 ) -> StreamsinkError | None:
     """The error for this errno, or None if it is none of these failures.
 
-    path: where it happened. call: as of ``told_of``. said: what the store has said, if that is more than the errno.
+    path: where it happened. call, command: as of ``told_of``. said: what the store has said, if that is more than the
+    errno.
     """
     if code not in KINDS:
         return None
-    kind, what, way_out = KINDS[code]
-    if way_out == _WRITE_ACCESS and table.startswith("s3"):
-        way_out = _S3_ACCESS
-    error = Retryable if kind in _PASSING else Misuse
-    kept, again = (_KEPT_BY_CALLS, f"call streamsink.{call} again") if call else (KEPT, "start it again")
+    kind, what, disk_way_out = KINDS[code]
+    store = next((each for each in ("s3", "hdfs") if table.startswith(each)), "")
+    way_out = _OF_STORE.get((store, disk_way_out), disk_way_out)
+    # On HDFS only the NameNode's safe mode makes a file system read-only.
+    error = Retryable if kind in _PASSING or (store == "hdfs" and code == errno.EROFS) else Misuse
+    kept, again = KEPT, "start it again"
+    if call or command:
+        kept, again = _KEPT_BY_CALLS, f"call {'streamsink ' + command if command else 'streamsink.' + call} again"
     more = f": {said}" if said and code is not None and said != os.strerror(code) else ""
     return error(f"{table}: {what}{more}{f' ({path})' if path else ''}. {kept} {way_out}, then {again}", kind=kind)
 
 
 @contextlib.contextmanager
-def told_of(table: str, call: str = "") -> Iterator[None]:
+def told_of(table: str, call: str = "", *, command: str = "") -> Iterator[None]:
     """A context that raises the errors of ``in_words`` in place of the store's own OSErrors, where there are such.
 
-    call: the function of the package that the user has called, when that is not a query or a job. It is idempotent.
+    call: the function of the package that the user has called, when that is not a query or a job. command: likewise of
+    the command line. It is idempotent.
     """
     try:
         yield
     except OSError as failed:
-        words = in_words(table, failed.errno, failed.filename, call, failed.strerror or "")
+        words = in_words(table, failed.errno, failed.filename, call, failed.strerror or "", command=command)
         if words is None:
             raise
         raise words from failed

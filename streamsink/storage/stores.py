@@ -99,6 +99,13 @@ def table_path(table: str | os.PathLike[str]) -> str:
     scheme = _scheme(table)
     if scheme == "hdfs" or scheme in _S3:
         authority, _, path = table[len(scheme) + 3 :].partition("/")
+        _, has_port, port = authority.rpartition(":")
+        if scheme == "hdfs" and has_port and not (port.isdecimal() and 0 < int(port) < 1 << 16):
+            raise Misuse(
+                f"{table}: '{port}' is no port, expected hdfs://namenode:port/path, where the port is a number up to "
+                "65535, or hdfs://name-service/path",
+                kind="table.path",
+            )
         if not path.strip("/") or (scheme in _S3 and not authority):
             raise Misuse(
                 f"{table}: expected {scheme}://{'bucket' if scheme in _S3 else 'namenode:port'}/path", kind="table.path"
@@ -139,6 +146,14 @@ def journal_place(journal: str | os.PathLike[str]) -> str:
     if not parts.hostname or not parts.path.strip("/") or "/" in parts.path.strip("/") or parts.query:
         raise Misuse(f"{text}: expected postgresql://user@host:port/database", kind="journal.place")
     return str(text).rstrip("/")
+
+
+def one_spelling(path: str) -> str:
+    """One spelling of a place, so that two paths that lead to it are the same. Other texts stay as they are."""
+    scheme, mark, rest = path.partition("://")
+    if not mark:
+        return os.path.realpath(path) if path.startswith("/") else path
+    return f"s3://{rest}" if scheme in ("s3a", "s3n") else path
 
 
 def journal_within(path: str | os.PathLike[str]) -> tuple[str, str]:

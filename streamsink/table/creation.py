@@ -30,7 +30,9 @@ def create(
     Raises Misuse, naming the column where one is at fault, also when the path holds a table already.
     """
     root, file_io = store.root, store.open()
-    if is_table(file_io, root):
+    with told_of(root, "create_table"):
+        there_is_one = is_table(file_io, root)
+    if there_is_one:
         raise Misuse(f"{root}: there is a table already; open it, or choose another path", kind="table.exists")
     keys = names_of(root, "partition_by", partition_by)
     try:
@@ -38,7 +40,7 @@ def create(
     except Misuse as refused:
         raise Misuse(f"{root}: {refused}. Nothing was written", kind=refused.kind) from refused
     checking(wanted)
-    with told_of(root):
+    with told_of(root, "create_table"):
         create_table(file_io, root, wanted)
     return root
 

@@ -22,6 +22,10 @@ _MOST_LETTERS = 460
 _COLUMNS = 120
 # Kinds whose messages are put together from parts that stand in several functions, and what those messages say.
 _ELSEWHERE = {
+    "application.in-use": (
+        "application '…' is held by another start, a run, a replay or a command (process … on …), which is not harmed. "
+        "Nothing was written. …"
+    ),
     "lock.unavailable": (
         "the lock's server cannot be asked just now: the commit is tried again, at last by the restart of the query"
     ),

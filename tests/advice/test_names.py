@@ -233,37 +233,3 @@ def test_a_query_that_comes_back_under_another_name_without_its_checkpoint_while
     )
     world.run(boundaries=(12,))
     assert world.ids() == expected((12,))
-
-
-@follows("application.in-use")
-def test_a_name_that_another_query_holds():
-    """The second query writes under a name of its own, and the first one is not harmed."""
-    world = memory_world(**PLAIN)
-    first = world.driver.start(world.file_io(world.calls), SparkCheckpoint(world.checkpoint.query))
-    second = World(world.calls, world.driver.root, **PLAIN)
-    second.checkpoint = SparkCheckpoint(SECOND)
-    renew_topic(second)
-    said = refused(second, "application.in-use", (4,))
-    said.says(
-        "Only if this is another query, whose rows are not in the table, give it a name of its own, application='...'"
-    )
-    accept(second, application="own")
-    second.run(boundaries=(4,))
-    first.batch(world.driver.describe(SparkCheckpoint(world.checkpoint.query, [6]), 0))
-    first.close()
-    assert world.ids() == [*range(6), *range(1000, 1004)]
-
-
-@follows("application.in-use")
-def test_a_name_that_an_earlier_start_of_this_query_holds():
-    """The query hung, and meanwhile its checkpoint was lost. Formerly the only advice was a name of its own, under
-    which it would have written every row again."""
-    world = memory_world(position_columns=POSITIONS)
-    first = world.driver.start(world.file_io(world.calls), SparkCheckpoint(world.checkpoint.query))
-    first.batch(world.driver.describe(SparkCheckpoint(world.checkpoint.query, [6]), 0))
-    lose_checkpoint(world)
-    said = refused(world, "application.in-use", (6, 9))
-    said.says("an earlier start of this same query", "and call this again")
-    first.close()
-    world.run(boundaries=(6, 9))
-    assert world.ids() == expected((9,))

@@ -13,7 +13,28 @@ _MENDING = "tests/cli/test_mending.py::test_nothing_is_done_while_the_driver_liv
 _CONTAINER = "tests/cli/test_mending.py::test_a_driver_in_another_container_is_no_dead_one"
 _SINKS, _BRANCH = "tests/cli/test_sinks.py", f"{_ACCIDENTS}::test_the_journal_of_a_branch_comes_into_the_table_that_took_it_over"
 
+_HELD, _HELD_BY = "journal/owners.py", "tests/advice/test_held_names.py"
+_HELD_IN_CLI, _WORDS = "tests/cli/test_held_names.py", "tests/sinks/test_words.py"
+
 OF_COMMANDS = (
+    Defect("the run of another day is told to take a name of its own", f"{_HELD}:_with_way_on",
+           "if mine == _RUN and by == _RUN:", "if False:",
+           (f"{_HELD_BY}::test_a_name_that_the_run_of_another_day_holds",)),
+    Defect("two replays are told of a checkpoint", f"{_HELD}:_what", 'command[1] == "replay"', "False",
+           (f"{_HELD_IN_CLI}::test_a_replay_while_another_one_runs",)),
+    Defect("a command is told to take a name of its own", f"{_HELD}:_what", "if command is not None:", "if False:",
+           (f"{_HELD_IN_CLI}::test_a_name_that_a_query_holds_while_a_command_wants_it",)),
+    Defect("accept does not know the word of the last record of a fan-out", "operations/words.py:_of_application",
+           "if record is not None and OF_FAN_OUT in record.payload:", "if False:",
+           (f"{_WORDS}::test_a_word_that_retires_one_destination",)),
+    Defect("accept does not know the word of a destination that has left", "operations/words.py:_of_record",
+           "if is_of_fan_out(record) else ()", "if False else ()",
+           (f"{_WORDS}::test_a_word_of_a_destination_that_has_left",)),
+    Defect("accept does not ask the destinations", "operations/words_of_sinks.py:meanings_of_sink",
+           "if isinstance(opened, OpenFanOut):", "if False:",
+           (f"{_WORDS}::test_a_word_of_a_destination_that_joins",)),
+    Defect("the dry run of retiring a sink does not see what is pending", "commands/sinks_retired.py:look_of_sink",
+           "_check_settled(opened)", "pass", (f"{_WORDS}::test_the_dry_run_of_retiring_a_sink_while_a_record_is_pending",)),
     Defect("letters of a record that a restore took out are replayed without a question", "operations/letters/replay.py:_wanted",
            "unknown_record(target, table, states, _states(target)) if of_one else 0", "0",
            (f"{_ACCIDENTS}::test_a_table_that_was_restored_has_letters_in_two_tables",)),

@@ -13,7 +13,13 @@ _LEFT_ALONE = "tests/compaction/test_left_alone.py"
 _BY_OTHERS = "tests/compaction/test_by_others.py"
 _OF_SPARK = "tests/e2e/test_compaction.py"
 
+_RACES = "tests/advice/test_lost_races.py::test_a_compaction_that_always_loses_is_called_again"
+
 OF_COMPACTION = (
+    Defect("a compaction that lost is told of a query", "table/commit/tries.py:Tries.gave_up",
+           "if request.kind == COMPACT:", "if False:", (_RACES,)),
+    Defect("a commit that ran out of time is told of its number of tries", "table/commit/tries.py:Tries.gave_up",
+           "tried > policy.retries", "True", (_RACES,)),
     Defect("a dead compaction's snapshot stays above a free number", "compaction/compactor.py:Compactor.settle",
            "self._take_back_above(newest, users)", "pass",
            (f"{_DEATHS}::test_a_rollback_at_the_instant_of_its_commit_counts_although_it_dies_then",)),

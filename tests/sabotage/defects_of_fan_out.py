@@ -10,6 +10,10 @@ _LAGGING, _BEHIND = "sinks/fan_out/lagging.py:LaggingBranch", "tests/sinks/test_
 _OPEN = "sinks/fan_out/sink.py:OpenFanOut"
 
 OF_FAN_OUT = (
+    Defect("one table by two paths is two destinations", "sinks/databases/address.py:Address.table",
+           "os.path.realpath(self.database)", "self.database", ("tests/databases/test_spelling.py",)),
+    Defect("one table under two names of sinks is two destinations", "sinks/fan_out/sink.py:FanOut._check_apart",
+           'if hasattr(sink, "writes_to"):', "if False:", ("tests/databases/test_spelling.py",)),
     Defect("what is recorded and not published does not count when the journal is lost",
            "sinks/fan_out/branch.py:Branch.last_recorded",
            "return newest.state if newest is not None and is_newer else said", "return said",

@@ -23,12 +23,27 @@ _SLEEPERS = "tests/protocol/test_sleepers.py"
 _WALKS = "tests/walks/test_walks.py::test_a_walk_that_once_went_wrong"
 _OTHER_VERSION = "tests/e2e/test_worker_daemon.py::test_tasks_of_another_version_are_told_which_one_the_driver_has"
 
+_ADDRESSES = "tests/advice/test_wrong_addresses.py"
+
 OF_STORES = (
     Defect("a group that shares a table cannot restart its query", "storage/calls.py:PosixCalls.try_hold", "0o666", "0o644",
            ("tests/storage/test_hold.py::test_another_member_of_a_group_that_shares_the_folder_may_hold",)),
     Defect("what has no links is said to be not permitted", "storage/calls.py:_has_no_links",
            "if failed.errno != errno.EPERM:", "if True:",
            ("tests/advice/test_stores.py::test_a_file_system_without_links_or_locks",)),
+    Defect("HDFS: a first call waits for minutes", "storage/hdfs.py:HdfsCalls._call",
+           "self._place in _ANSWERED", "True",
+           (f"{_ADDRESSES}::test_a_first_call_takes_seconds_and_later_ones_have_the_client_s_own_patience",)),
+    Defect("HDFS: a wrong address is a raw error", "storage/hdfs.py:_translated", "if _NO_ANSWER.search(said):", "if False:",
+           (f"{_ADDRESSES}::test_a_namenode_at_another_address",)),
+    Defect("S3: another service is a store without the table", "storage/s3_client.py:refusal",
+           "if is_of_another_service(failed):", "if False:",
+           (f"{_ADDRESSES}::test_a_port_where_something_else_answers_than_s3",)),
+    Defect("S3: a wrong clock is a right that is lacking", "storage/s3_client.py:refusal",
+           'if code == "RequestTimeTooSkewed":', "if False:",
+           (f"{_ADDRESSES}::test_another_region_or_time_than_the_store_s",)),
+    Defect("a command says what the store said", "cli/frame.py:of_path", "with told_of(",
+           "with contextlib.nullcontext() if True else told_of(", (f"{_ADDRESSES}::test_a_namenode_at_another_address",)),
     Defect("S3: a body is announced, and its leave awaited", "storage/s3_client.py:_send_the_body_at_once",
            'params["headers"].pop("Expect", None)', "None", (f"{_CLIENT}::test_a_body_is_sent_without_asking_before",)),
     Defect("S3: a listing is its first page", "storage/s3_calls.py:S3Calls._pages",

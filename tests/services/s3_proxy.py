@@ -42,11 +42,18 @@ HELD = "held"  # the server hears it ``seconds`` later, whatever the client has 
 FAULTS = (STALL, RESET_BEFORE, CUT, RESET_AFTER, BROKEN, SLOW_DOWN, LATE, HELD)
 # What is no fault of the network: the keys have expired, and the server hears nothing.
 EXPIRED = "expired"
+# Likewise: the bucket is in another region, and the clock of who asks is wrong.
+OTHER_REGION, SKEWED = "other-region", "skewed"
 _MOST_HEAD = 1 << 20
 _SMALL = 1 << 20  # answers up to this size are read whole, and recorded before they are sent on
 _START_TIMEOUT_S, _REST_TIMEOUT_S = 120, 5
 _NO_BODY = (204, 304)
-_REFUSALS = {SLOW_DOWN: ("503 Slow Down", "SlowDown"), EXPIRED: ("400 Bad Request", "ExpiredToken")}
+_REFUSALS = {
+    SLOW_DOWN: ("503 Slow Down", "SlowDown"),
+    EXPIRED: ("400 Bad Request", "ExpiredToken"),
+    OTHER_REGION: ("400 Bad Request", "AuthorizationHeaderMalformed"),
+    SKEWED: ("403 Forbidden", "RequestTimeTooSkewed"),
+}
 _ERROR = '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{}</Code><Message>As ordered.</Message></Error>'
 
 
@@ -149,13 +156,13 @@ class S3Proxy:
     def fault(
         self, kind: str | Callable[[Request], bool], nth: int, what: str, *, times: int | None = 1, seconds: float = 0.0
     ) -> None:
-        """Do ``what`` (of ``FAULTS``, or EXPIRED) to the n-th request of this kind from now on, and to those behind it.
+        """Do ``what`` (of ``FAULTS``, or a refusal) to the n-th request of this kind from now on, and to those behind.
 
         kind: one of ``KINDS``, "*" for any, or a function of the request. nth: from 1. times: to how many in all; None
         for each one from there on. seconds: how long STALL and LATE last. A request that the client repeats counts
         again. Of several faults that match one request the first takes it.
         """
-        if what not in (*FAULTS, EXPIRED) or (isinstance(kind, str) and kind not in (*KINDS, "*")):
+        if what not in (*FAULTS, *_REFUSALS) or (isinstance(kind, str) and kind not in (*KINDS, "*")):
             raise ValueError(f"no such fault or kind: {what}, {kind}")
         matches = kind if callable(kind) else lambda request: kind in ("*", request.kind)
         self._faults.append(_Fault(matches, what, seconds, nth - 1, times))
@@ -209,7 +216,7 @@ class S3Proxy:
         fault = next((fault for fault in list(self._faults) if fault.hits(request)), None)
         request.fault = fault.what if fault else ""
         self.requests.append(request)
-        if fault and fault.what in (STALL, RESET_BEFORE, SLOW_DOWN, EXPIRED):
+        if fault and fault.what in (STALL, RESET_BEFORE, *_REFUSALS):
             return await self._refuse(connection, request, headers, fault)
         await connection.connect(str(self._upstream.hostname), self._upstream.port or 80)
         if fault and fault.what == CUT:

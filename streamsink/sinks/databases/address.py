@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from streamsink.errors import Misuse
 
 SYSTEMS = ("postgresql", "mysql", "mariadb", "sqlite")
+_PORTS = {"postgresql": 5432, "mysql": 3306}
 _SECRETS = ("password", "passwd", "sslpassword")
 
 
@@ -27,6 +28,16 @@ class Address:
     user: str = ""
     password_env: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
+
+    def table(self, schema: str, name: str) -> tuple[str, ...]:
+        """What a table of the database is, however the file and its name are spelled, as far as that can be seen here.
+
+        Two sinks of one table have the same.
+        """
+        if self.system == "sqlite":  # where letters of ASCII that differ in case alone are the same
+            return "sqlite", os.path.realpath(self.database), _small(schema or "main"), _small(name)
+        system = "mysql" if self.system == "mariadb" else self.system
+        return system, self.host.lower(), str(self.port or _PORTS[system]), self.database, schema, name
 
     def password(self) -> str | None:
         """The password, which is read when it is needed and kept nowhere. Raises Misuse when it is not there."""
@@ -78,6 +89,10 @@ def parse(url: str, user: str = "", password_env: str = "") -> Address:
         raise Misuse(f"{place}: expected {system}://host:port/database. Nothing was written", kind="database.url")
     user = user or parameters.pop("user", "")
     return Address(system, place, parts.hostname or "", port, database, user, password_env, parameters)
+
+
+def _small(name: str) -> str:
+    return "".join(letter.lower() if letter.isascii() else letter for letter in name)
 
 
 def _port(netloc: str, place: str) -> int | None:

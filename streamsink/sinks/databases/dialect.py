@@ -121,6 +121,12 @@ class Dialect(ABC):
     def exists(self, run: "Run", schema: str, table: str) -> bool:
         """Whether the schema has a table of exactly this name."""
 
+    def other_spelling(self, run: "Run", schema: str, table: str) -> str:
+        """The name of a table that is there, and which the database takes for the same one although its letters are in
+        another case; '' where it has none.
+        """
+        return ""
+
     @abstractmethod
     def describe(self, run: "Run", schema: str, table: str) -> TableInfo:
         """What the database says of a table that exists."""

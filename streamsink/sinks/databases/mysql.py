@@ -177,6 +177,12 @@ class MySql(Dialect):
     def exists(self, run: Run, schema: str, table: str) -> bool:
         return self._found(run, schema, table) is not None
 
+    def other_spelling(self, run: Run, schema: str, table: str) -> str:
+        if not int(run("SELECT @@lower_case_table_names").fetchone()[0]) or self.exists(run, schema, table):
+            return ""
+        names = run("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s", schema).fetchall()
+        return next((str(name) for (name,) in names if name.lower() == table.lower()), "")
+
     def describe(self, run: Run, schema: str, table: str) -> TableInfo:
         _, kind, engine = self._found(run, schema, table) or ("", "", None)
         transactional = {

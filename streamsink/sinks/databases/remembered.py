@@ -47,6 +47,27 @@ class Remembered:
             run(f"{before} {table} (one, id) VALUES (1, {mark}){after}", new_id)
         return str(run(ask).fetchone()[0])
 
+    def check_spelling(self, run: Run, path: str) -> None:
+        """Raises Misuse where the database has the table under a name that it takes for the same, in other letters.
+
+        Under one of these names nothing is known of what was committed under the other. path: of the sink.
+        """
+        there = self.dialect.other_spelling(run, self.schema, self.target)
+        if not there:
+            return
+        is_known = self.dialect.exists(run, self.schema, CHECKPOINTS) and self.applications(run)
+        way_on = f"Give the sink the name as the database has it: table='{there}'"
+        if is_known:
+            way_on = (
+                f"As '{self.target}' queries have written it ({', '.join(is_known)}), so it was renamed since: rename "
+                "it back, by way of a third name, and start the query again"
+            )
+        raise Misuse(
+            f"{path}: the database has the table as '{there}', and takes '{self.target}', whose letters are in another "
+            f"case, for the same name. Nothing was written. {way_on}",
+            kind="database.name",
+        )
+
     def last(self, run: Run, application: str) -> str | None:
         """The state of the last checkpoint of an application; None where there is none."""
         mark = self.dialect.mark

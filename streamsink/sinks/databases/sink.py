@@ -96,6 +96,11 @@ class DatabaseSink(StagedRowsSink):
         for what, name in {"table": self.table, "schema": self.schema or "main"}.items():
             self._dialect().check_name(name, f"{self.path}: {what}")
 
+    @property
+    def writes_to(self) -> tuple[str, ...]:
+        """The table, however URL and name are spelled: no two destinations of a fan-out are one."""
+        return self._address().table(self.schema, self.table)
+
     # -- TwoPhaseCommitFunction ------------------------------------------------------------------------------------
 
     def identity(self, session: dict[str, Any]) -> str:
@@ -233,6 +238,7 @@ class DatabaseSink(StagedRowsSink):
     def _identity(self, run: Run, new_id: str, session: dict[str, Any]) -> str:
         _prepares(self, run, session)
         of = self._remembered(run, session)
+        of.check_spelling(run, self.path)
         return of.identity(run, new_id, branches=self.writers > 1, path=self.path if ONLY_ASKED in session else "")
 
     def _branches(self, run: Run, application: str, session: dict[str, Any]) -> Branches | None:
@@ -268,14 +274,8 @@ class DatabaseSink(StagedRowsSink):
         remembered = self._remembered(run, session)
         into, exact = remembered.dialect.quoted(remembered.schema, self.table), True
         if self.delete_column:
-            exact = self._is_exact(run, session)
+            exact = _is_exact(self, run, session)
         self._change_of(at_once).apply(batches, run, remembered.dialect, into, exact=exact)
-
-    def _is_exact(self, run: Run, session: dict[str, Any]) -> bool:
-        if _EXACT not in session:
-            of = self._remembered(run, session)
-            session[_EXACT] = are_exact(run, of.dialect, (of.schema, self.table), self.keys)
-        return bool(session[_EXACT])
 
     def _try(self, transactions: Sequence[PendingTransaction[StagedRows]], session: dict[str, Any]) -> None:
         """Write the rows in a transaction that is rolled back."""
@@ -293,6 +293,14 @@ class DatabaseSink(StagedRowsSink):
             refused="Mend the rows in the query, or change the table, and start the query again",
             keep=False,
         )
+
+
+def _is_exact(sink: DatabaseSink, run: Run, session: dict[str, Any]) -> bool:
+    """Whether two keys are equal only when they are the same."""
+    if _EXACT not in session:
+        of = sink._remembered(run, session)
+        session[_EXACT] = are_exact(run, of.dialect, (of.schema, sink.table), sink.keys)
+    return bool(session[_EXACT])
 
 
 def _make_first(sink: DatabaseSink, checkpoint: PendingCheckpoint[StagedRows]) -> None:
@@ -333,7 +341,7 @@ def _share(
     if _prepares(sink, run, session):
         write = partial(sink._change, session=session)
         attempts.append(branches.write(run, rows, sink.writers - 1, write))
-    elif sink.keys and not sink._is_exact(run, session):  # recorded before there were several writers
+    elif sink.keys and not _is_exact(sink, run, session):  # recorded before there were several writers
         sink._change(run, rows.read(), session=session)
     else:
         filled, change = _staging(sink, run, branches.application, session).begin(), sink._change_of()

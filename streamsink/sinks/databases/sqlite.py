@@ -75,6 +75,11 @@ class Sqlite(Dialect):
         found = run(f"SELECT name FROM {self.quoted(schema, 'sqlite_master')} WHERE name = ?", table)
         return found.fetchone() is not None
 
+    def other_spelling(self, run: Run, schema: str, table: str) -> str:
+        there = f"SELECT name FROM {self.quoted(schema, 'sqlite_master')} WHERE type IN ('table', 'view')"
+        found = run(f"{there} AND name = ? COLLATE NOCASE AND name <> ?", table, table).fetchone()
+        return "" if found is None else str(found[0])
+
     def describe(self, run: Run, schema: str, table: str) -> TableInfo:
         master = self.quoted(schema, "sqlite_master")
         kind, made = run(f"SELECT type, sql FROM {master} WHERE name = ?", table).fetchone()

@@ -15,7 +15,7 @@ from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.sink import Destination
 from streamsink.sinks.fan_out.branch import Branch
-from streamsink.sinks.fan_out.parts import Part, parts_of
+from streamsink.sinks.fan_out.parts import Part, parts_of, word_of_leaving
 
 
 class Membership:
@@ -85,6 +85,17 @@ class Membership:
         for branch in self._branches:
             self._catch_up(to, branch, unmarked or [newest], only_looks=only_looks)
 
+    def joining(self, to: Destination, newest: Committable | None) -> Iterator[tuple[Branch, AppState, str]]:
+        """Each destination that the newest record says nothing of, what all others have, and the word with which it
+        begins behind that. to: the fan-out. newest: of its journal. Nothing is claimed.
+        """
+        last = newest.state if newest is not None else self.from_destinations(to)
+        known = parts_of(newest).keys() if newest is not None else set()
+        for branch in self._branches if last is not None else ():
+            state = branch.last_recorded()
+            if branch.to.table_id not in known and (newest is not None or state is None):
+                yield branch, last, _word_of_joining(to, last, branch.to.table_id, state)
+
     def _check_identity(self, to: Destination, newest: AppState) -> None:
         """Raises Misuse when the fan-out's journal has records of another one, which was in its place before."""
         if newest.table_id != to.table_id:
@@ -126,8 +137,7 @@ class Membership:
                     "too, and name it again then",
                     kind="fan-out.histories-differ",
                 )
-            had = f"{branch.to.table_id}|{state.record_id if state is not None else ''}"
-            word = ways.word(f"{to.table_id}|{last.record_id}|{had}|begins here")
+            word = _word_of_joining(to, last, branch.to.table_id, state)
             if word in words_of(self._options.accept_as_new):
                 continue
             before = next((part for part in left if branch.name == part.name or branch.to.path == part.path), None)
@@ -161,7 +171,7 @@ class Membership:
             if identity not in known
         }
         for identity, (part, record) in lost.items():
-            word = ways.word(f"{to.table_id}|{identity}|{record.state.record_id}|is given up")
+            word = word_of_leaving(record, identity)
             if word not in words_of(self._options.accept_as_seen):
                 raise Misuse(
                     f"{to.path}: {record.state.checkpoint_name} is recorded for the destination '{part.name}' "
@@ -196,6 +206,11 @@ class Membership:
                 "where on it has rows",
                 kind="fan-out.other-records",
             )
+
+
+def _word_of_joining(to: Destination, last: AppState, identity: str, state: AppState | None) -> str:
+    had = f"{identity}|{state.record_id if state is not None else ''}"
+    return ways.word(f"{to.table_id}|{last.record_id}|{had}|begins here")
 
 
 def _with(option: str | None, word: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from streamsink.protocol import ways
 from streamsink.protocol.committable import OF_FAN_OUT, Committable, StagedFile
 
 # Key in the payload of a record.
@@ -74,10 +75,20 @@ def payload_of(parts: Sequence[Part]) -> dict[str, Any]:
     return {_DESTINATIONS: [part.to_json() for part in parts]}
 
 
+def is_of_fan_out(record: Committable) -> bool:
+    """Whether the record is one of a fan-out itself, and not of one of its destinations."""
+    return _DESTINATIONS in record.payload
+
+
 def parts_of(record: Committable) -> dict[str, Part]:
     """The parts of a record, by the identity of the destination."""
     parts = [Part.from_json(value) for value in record.payload[_DESTINATIONS]]
     return {part.identity: part for part in parts}
+
+
+def word_of_leaving(record: Committable, identity: str) -> str:
+    """The word for giving up a destination that may lack rows of this record of the fan-out."""
+    return ways.word(f"{record.state.table_id}|{identity}|{record.state.record_id}|is given up")
 
 
 def named(parts: Sequence[Part]) -> tuple[StagedFile, ...]:

@@ -6,7 +6,7 @@ have it. See docs/FAN_OUT.md.
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -15,7 +15,7 @@ from streamsink.errors import Misuse
 from streamsink.events import Event
 from streamsink.journal.file_journal import FileJournal
 from streamsink.options import CommitOptions, LockOptions, SinkOptions, TableOptions
-from streamsink.protocol.committable import Batch, StagedFile
+from streamsink.protocol.committable import AppState, Batch, StagedFile
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.ids import check_application
 from streamsink.protocol.journal import Group
@@ -32,7 +32,7 @@ from streamsink.sinks.fan_out.writing import FanOutGroup, FanOutWriting, Written
 from streamsink.sinks.files import open_folder
 from streamsink.sinks.transactions.sink import TwoPhaseCommitSink
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.stores import DATABASES, Store, journal_place, table_path
+from streamsink.storage.stores import DATABASES, Store, journal_place, one_spelling, table_path
 
 # What a destination may be given for itself. All else is of the query.
 _OF_ONE = frozenset(
@@ -126,20 +126,29 @@ class FanOut(Sink):
         known: dict[tuple[object, ...], str] = {}
         for name, sink in self.sinks.items():
             application = applications[name]
-            keys: list[tuple[object, ...]] = [("path", sink.path)]
-            keys += [("journal", journal_place(sink.journal), application)] if sink.journal else []
+            keys: dict[str, tuple[object, ...]] = {"path": (one_spelling(sink.path),)}
+            if hasattr(sink, "writes_to"):  # of databases: the table, whatever the path is called
+                keys["table"] = sink.writes_to
+            if sink.journal:
+                keys["journal"] = one_spelling(journal_place(sink.journal)), application
             if hasattr(sink, "marker_topic"):  # of Kafka: the names of transactions and markers
-                keys.append(("markers", getattr(sink, "bootstrap_servers", ""), application))
-            for key in keys:
-                other = known.setdefault(key, name)
+                keys["markers"] = getattr(sink, "bootstrap_servers", ""), application
+            for what, key in keys.items():
+                other = known.setdefault((what, *key), name)
                 if other != name:
-                    raise Misuse(
-                        f"{self.path}: the destinations '{other}' and '{name}' share {key[0]} {key[1]}, so each would "
-                        "take what the other has for its own. Nothing was written. If they are one destination, name "
-                        f"it once; else give one of them another {'path' if key[0] == 'path' else 'name'}"
-                        + ("" if key[0] == "path" else f": options={{'{name}': {{'application': '...'}}}}"),
-                        kind="fan-out.same-destination",
-                    )
+                    raise self._shared(what, other, name, str(key[0]) if what in ("journal", "markers") else sink.path)
+
+    def _shared(self, what: str, other: str, name: str, shown: str) -> Misuse:
+        """The error for two destinations that share something. what: that. shown: what it is."""
+        way_out = f"another {what}"
+        if what in ("journal", "markers"):
+            way_out = f"another name: options={{'{name}': {{'application': '...'}}}}"
+        return Misuse(
+            f"{self.path}: the destinations '{other}' and '{name}' share the {what} {shown}, so each would take what "
+            "the other has for its own. Nothing was written. If they are one destination, name it once; else give one "
+            f"of them {way_out}",
+            kind="fan-out.same-destination",
+        )
 
     @property
     def never_forgets(self) -> str:  # type: ignore[override]  # nobody sets what the contract names
@@ -237,8 +246,8 @@ class OpenFanOut(OpenSink):
         for branch in (branch for branch in branches if branch.journal.place == self.journal.place):
             sink._refuse_place(branch.name)
         self._check_identities()
-        membership = Membership(branches, options, self.journal.is_marked, self.journal.place)
-        self.committer = FanOutCommitter(self.to, self.journal, branches, membership, file_io=file_io)
+        self._membership = Membership(branches, options, self.journal.is_marked, self.journal.place)
+        self.committer = FanOutCommitter(self.to, self.journal, branches, self._membership, file_io=file_io)
 
     def _check_identities(self) -> None:
         """Raises Misuse when two paths lead to one destination, or when one of the journals is that of another."""
@@ -253,6 +262,10 @@ class OpenFanOut(OpenSink):
                         "one of them only",
                         kind="fan-out.same-destination",
                     )
+
+    def joining(self) -> Iterator[tuple[Branch, AppState, str]]:
+        """As of ``Membership``, for who looks without a start."""
+        return self._membership.joining(self.to, self.journal.newest())
 
     def group(self) -> AbstractContextManager[Group]:
         return FanOutGroup(self._io.flush_group(), [branch.opened.group() for branch in self._branches])

@@ -68,8 +68,8 @@ def check(table: Table, staging: str, written: Sequence[WrittenFile], group: Flu
         try:
             table.file_io.begin_names(folder, staging, group)
         except OSError as failed:
-            if failed.errno not in _REFUSED:
-                raise
+            if failed.errno not in _REFUSED or failed.errno == errno.EROFS and table.file_io.is_distant:
+                raise  # a NameNode in safe mode leaves it
             raise _refused(table, failed.errno, failed.filename or folder) from failed
 
 

@@ -78,12 +78,13 @@ class TableCommit:
         policy = RetryPolicy.of(self._at.root, self._options, self._table.known_schema.options)
         ahead = request.ahead.files.shared_delta_list if request.ahead else request.delta_list
         tries = Tries(self._table, ahead)
+        attempt = 0
         with tries.cleared():
             for attempt in policy.attempts(self._clock):
                 done = self._try_once(request, guard, tries, attempt)
                 if done is not None:
                     return replace(done, settle=functools.partial(self._settle, done, tries, ahead))
-        raise tries.gave_up(policy)
+        raise tries.gave_up(policy, request, attempt)
 
     def _settle(self, done: Committed, tries: Tries, ahead: Written | None, following: Snapshot | None = None) -> bool:
         is_replaced = done.settle(following)

@@ -7,7 +7,7 @@ from typing import cast
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Conflict, Fenced, OutcomeUnknown, Retryable, StreamsinkError
-from streamsink.format.snapshot import Snapshot
+from streamsink.format.snapshot import COMPACT, Snapshot
 from streamsink.storage.reading import Questions
 from streamsink.table.application_states import States
 from streamsink.table.commit import late
@@ -135,16 +135,30 @@ class Tries:
                         self.is_base_kept(lost.made, lost.base, None)
             raise
 
-    def gave_up(self, policy: RetryPolicy) -> Exception:
-        """The error of a commit that no try has published."""
+    def gave_up(self, policy: RetryPolicy, request: CommitRequest, tried: int) -> Exception:
+        """The error of a commit that no try has published. tried: how often it was tried."""
         if self.unanswered:
             return self.unanswered[-1].error
+        ran_out = "commit_max_retries" if tried > policy.retries else "commit_timeout_ms"
+        lost = (
+            f"{self._table.root}: other writers won the snapshot number in every try (tries: {tried}, at most "
+            f"{policy.retries + 1} within {policy.timeout_ms:g} ms). Nothing of this commit is visible."
+        )
+        if request.state is not None:
+            return Retryable(
+                f"{lost} What the query has recorded is safe in its journal and is published at its next start. With "
+                f"many writers raise {ran_out}",
+                kind="commit.retries",
+            )
+        if request.kind == COMPACT:
+            return Retryable(
+                f"{lost} The files that were to be compacted are in the table as they were. Compaction beside a query "
+                "tries again by itself; a call of streamsink.maintenance.compact, or its command, can be made again. "
+                f"With many writers raise {ran_out}",
+                kind="commit.retries",
+            )
         return Retryable(
-            f"{self._table.root}: other writers won the snapshot number in every try (tries: {policy.retries + 1}, "
-            f"commit.timeout: {policy.timeout_ms:g} ms). Nothing of this commit is visible. What a query has recorded "
-            "is safe in its journal and is published at its next start; a call of maintenance can be made again. With "
-            "many writers raise commit_max_retries",
-            kind="commit.retries",
+            f"{lost} The table is as it was. Call this again. With many writers raise {ran_out}", kind="commit.retries"
         )
 
 
