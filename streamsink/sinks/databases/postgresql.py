@@ -119,7 +119,9 @@ class PostgreSql(Dialect):
         """A connection. An error has the code with which the server refused it, of which psycopg knows none."""
         psycopg = self.driver()
         try:
-            return psycopg.connect(**parameters)
+            # A pooler in transaction mode (PgBouncer) gives each transaction any connection to the server, where another
+            # client may have prepared its own statement under the same name: rows would go into that.
+            return psycopg.connect(**parameters, prepare_threshold=None)
         except psycopg.OperationalError as failed:
             if not failed.sqlstate:
                 failed.sqlstate = sqlstate_of(parameters, CONNECT_TIMEOUT_S) or None
@@ -170,9 +172,10 @@ class PostgreSql(Dialect):
     def schema(self, run: Run, wanted: str) -> str:
         return wanted or str(run("SELECT current_schema()").fetchone()[0])
 
-    def _oid(self, run: Run, schema: str, table: str) -> tuple[int, str, str, bool] | None:
-        found: tuple[int, str, str, bool] | None = run(
-            "SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relhasrules FROM pg_catalog.pg_class c "
+    def _oid(self, run: Run, schema: str, table: str) -> tuple[int, str, str, bool, bool] | None:
+        found: tuple[int, str, str, bool, bool] | None = run(
+            "SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relhasrules, "
+            "pg_catalog.row_security_active(c.oid) FROM pg_catalog.pg_class c "
             "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
             "WHERE n.nspname = %s AND c.relname = %s AND c.relkind <> 'i'",
             schema,
@@ -185,7 +188,7 @@ class PostgreSql(Dialect):
 
     def describe(self, run: Run, schema: str, table: str) -> TableInfo:
         found = self._oid(run, schema, table)
-        oid, kind, persistence, has_rules = found if found is not None else (0, "v", "p", False)
+        oid, kind, persistence, has_rules, hides = found if found is not None else (0, "v", "p", False, False)
         wrong = ""
         if kind not in ("r", "p"):
             wrong = f"it is {_WRONG_KINDS.get(kind, 'no table')}, not a table of this database"
@@ -206,7 +209,7 @@ class PostgreSql(Dialect):
         ruled = bool(indexes) or bool(run(_RULES, oid, oid).fetchone()[0])
         # A row may have no partition, and a partition has constraints and triggers of its own.
         ruled = ruled or kind == "p" or any(column.base in _READ for column in columns)
-        return TableInfo(table, tuple(columns), unique, len(unique) < len(indexes), ruled, wrong)
+        return TableInfo(table, tuple(columns), unique, len(unique) < len(indexes), ruled, wrong, hides_rows=hides)
 
     def expected(self, column: Column, of: pa.DataType) -> str:
         base = column.base

@@ -1,0 +1,222 @@
+"""What other hands do to a table, or how a server is reached: no row is left out, doubled, or put elsewhere by that."""
+
+import datetime
+
+import pyarrow as pa
+import pytest
+
+from streamsink.databases import DatabaseSink
+from streamsink.storage.stores import Store
+from streamsink.testing.faults import InjectedCrash
+from tests.advice.following import follows, told
+from tests.databases.accidents import World, write
+from tests.databases.places import place_of
+from tests.databases.test_refused import refused, rows_of
+from tests.services import postgres
+
+KEYED = {"table": "odd", "mode": "upsert", "keys": ["id"]}
+# What is done to a table with the key ``id`` while a record waits, the kind of the error, its words, and the way back.
+CHANGES = {
+    "mariadb": [
+        ("ALTER TABLE odd DROP PRIMARY KEY", "database.columns", "no unique index", "ALTER TABLE odd ADD PRIMARY KEY (id)"),
+        ("CREATE UNIQUE INDEX u ON odd (word)", "database.columns", "Drop the other unique indexes", "DROP INDEX u ON odd"),
+        ("ALTER TABLE odd ENGINE=MyISAM", "database.table", "no transactions", "ALTER TABLE odd ENGINE=InnoDB"),
+    ],
+    "postgresql": [
+        ("ALTER TABLE odd SET UNLOGGED", "database.table", "unlogged", "ALTER TABLE odd SET LOGGED"),
+    ],
+    "sqlite": [
+        (
+            "ALTER TABLE odd RENAME TO o; CREATE VIEW odd AS SELECT * FROM o",
+            "database.table",
+            "no ordinary table",
+            "DROP VIEW odd; ALTER TABLE o RENAME TO odd",
+        )
+    ],
+}
+
+
+@follows("database.columns", "database.table")
+def test_a_table_that_is_changed_while_a_record_waits(place, monkeypatch, kind=None):
+    """The record of an earlier start is committed only when its rows still fit. Formerly MariaDB added rows whose keys
+    were there, when it had lost the index of the keys, and replaced other rows when it had got another index."""
+    told("database.table", lambda: write(place, rows_of(), create_table=False)).says("Create it")
+    told("database.columns", lambda: write(place, rows_of(), mode="upsert", keys=["no"])).says("Correct it")
+    world = World(place, monkeypatch, **KEYED)
+    place.do("CREATE TABLE odd (id bigint NOT NULL PRIMARY KEY, word varchar(40))")
+    end = 3
+    world.start(ends=(end,))
+    for change, error, words, back in CHANGES[place.kind]:
+        with monkeypatch.context() as patch:
+            patch.setattr(DatabaseSink, "_commit", _dies)
+            with pytest.raises(InjectedCrash):
+                world.start(ends=(*range(3, end + 1), end + 2))
+        for text in change.split("; "):
+            place.do(text)
+        said = told(error, lambda: world.start(ends=(*range(3, end + 1), end + 2)))
+        said.says(words, "are in the journal already", "change the table")
+        assert [row[0] for row in place.ask("SELECT id FROM odd ORDER BY id")] == list(range(end))
+        for text in back.split("; "):
+            place.do(text)
+        world.start(ends=(*range(3, end + 1), end + 2))
+        end += 2
+        assert [row[0] for row in place.ask("SELECT id FROM odd ORDER BY id")] == list(range(end))
+
+
+def _dies(*_):
+    raise InjectedCrash("before the commit")
+
+
+@follows("database.rows-refused")
+@pytest.mark.parametrize("by_key", [False, True], ids=["insert", "upsert"])
+def test_a_constraint_that_leaves_rows_out_by_itself(tmp_path, by_key):
+    """SQLite's constraints may say ON CONFLICT IGNORE or REPLACE: a row was left out, or took another one's place, and
+    nobody was told."""
+    place = place_of("sqlite", None, tmp_path)
+    place.do(
+        "CREATE TABLE odd (id INTEGER PRIMARY KEY ON CONFLICT IGNORE, u INTEGER UNIQUE ON CONFLICT REPLACE, "
+        "v TEXT NOT NULL ON CONFLICT IGNORE)"
+    )
+    options = KEYED if by_key else {"table": "odd"}
+    columns = {"u": pa.array([7, 8]), "v": pa.array(["a", "b"])}
+    store = write(place, rows_of(**columns), **options)
+    same_u = pa.RecordBatch.from_pydict({"id": [3], "u": [7], "v": ["c"]})
+    for _ in range(2):
+        told("database.rows-refused", lambda: write(place, rows_of(**columns), same_u, journal=store, **options)).says(
+            "Mend the rows"
+        )
+        assert place.ask("SELECT id, u FROM odd ORDER BY id") == [(1, 7), (2, 8)]
+    mended = pa.RecordBatch.from_pydict({"id": [3], "u": [9], "v": ["c"]})
+    write(place, rows_of(**columns), mended, journal=store, **options)
+    assert place.ask("SELECT id, u FROM odd ORDER BY id") == [(1, 7), (2, 8), (3, 9)]
+
+
+FAR = {
+    "date": pa.array([(67_560 - 1970) * 365], pa.int32()).cast(pa.date32()),
+    "timestamp": pa.array([2_070_000_000_000 * 1_000_000], pa.int64()).cast(pa.timestamp("us")),
+}
+
+
+@follows("database.values")
+@pytest.mark.parametrize("of", FAR)
+def test_a_time_tens_of_thousands_of_years_away(place, of):
+    """A day of 2035 in milliseconds that are taken for seconds: of its year Arrow keeps 16 bits, which are one of ours.
+    So it was recorded, and could not be written by any start."""
+    near = {"date": datetime.date(9999, 12, 31), "timestamp": datetime.datetime(9999, 12, 31, 23, 59, 59, 999999)}[of]
+    good, far = (
+        pa.RecordBatch.from_pydict({"id": [1], "v": pa.array([near], FAR[of].type)}),
+        pa.RecordBatch.from_pydict({"id": [2], "v": FAR[of]}),
+    )
+    refused(place, "database.values", far, check_rows_up_to=0).says("outside of the years 1 to 9999", "Mend the rows")
+    write(place, good)
+    assert place.ids() == [1]
+
+
+@pytest.mark.parametrize("by_key", [False, True], ids=["insert", "upsert"])
+def test_a_few_long_rows_among_many_short_ones(request, tmp_path, by_key):
+    """They stand in one statement with others of their length, which the server refused as too large: it ended the
+    connection, and the query was told again and again to look whether the database is there."""
+    place = place_of("mariadb", request, tmp_path)
+    texts = ["x" * 6_500_000] * 3 + ["y"] * 87
+    batch = pa.RecordBatch.from_pydict({"id": pa.array(range(90), pa.int64()), "v": texts})
+    write(place, batch, **({"mode": "upsert", "keys": ["id"]} if by_key else {}))
+    assert place.ids() == list(range(90))
+
+
+def test_nothing_is_prepared(request, tmp_path):
+    """A pooler in transaction mode hands a transaction to any connection of the server, where another client's
+    statement may have the name of ours: rows went into that client's table."""
+    place = place_of("postgresql", request, tmp_path)
+    place.do("CREATE TABLE odd (id bigint PRIMARY KEY, v bigint)")
+    place.do(
+        "CREATE FUNCTION t() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "NEW.v = (SELECT count(*) FROM pg_prepared_statements); RETURN NEW; END $$"
+    )
+    place.do("CREATE TRIGGER t BEFORE INSERT ON odd FOR EACH ROW EXECUTE FUNCTION t()")
+    batches = [pa.RecordBatch.from_pydict({"id": [n], "v": [9]}) for n in range(8)]
+    write(place, *batches, **KEYED)
+    assert place.ask("SELECT DISTINCT v FROM odd") == [(0,)]
+
+
+def test_nothing_is_prepared_for_a_journal(request, tmp_path):
+    """As in a table."""
+    port = place_of("postgresql", request, tmp_path).port
+    root = f"postgresql://{postgres.USER}@{postgres.LOOPBACK}:{port}/{postgres.DATABASE}"
+    io = Store(root, {"password": postgres.PASSWORD}).open()
+    for number in range(8):
+        io.exists(f"{root}/{number}")
+    calls = io._calls if hasattr(io, "_calls") else io.calls
+    assert calls._connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
+
+
+@follows("database.table")
+def test_rows_that_a_policy_hides_cannot_be_deleted(request, tmp_path, monkeypatch):
+    """PostgreSQL deletes none of them, and says so to nobody."""
+    place = place_of("postgresql", request, tmp_path)
+    quoted, user = place._quoted(place.schema), f"u{tmp_path.stat().st_ino}"
+    place.do("CREATE TABLE odd (id bigint PRIMARY KEY)")
+    place.do(f"CREATE ROLE {user} LOGIN PASSWORD 'of-the-tests'")
+    for text in (f"GRANT ALL ON SCHEMA {quoted}", "GRANT ALL ON odd"):
+        place.do(f"{text} TO {user}")
+    place.do("ALTER TABLE odd ENABLE ROW LEVEL SECURITY")
+    place.do("CREATE POLICY adds ON odd FOR INSERT WITH CHECK (true)")
+    place.do("CREATE POLICY sees ON odd FOR SELECT USING (true)")
+    place.do("CREATE POLICY changes ON odd FOR UPDATE USING (true)")
+    monkeypatch.setenv("OF_THE_TEST", "of-the-tests")
+    gone = pa.RecordBatch.from_pydict({"id": [1, 1], "gone": [False, True]})
+
+    def start(**options):
+        sink = place.sink("/journal", **options)
+        of = {"schema": place.schema, "journal": "/journal", "user": user, "password_env": "OF_THE_TEST", **options}
+        monkeypatch.setattr(place, "sink", lambda journal, **_: DatabaseSink(sink.url, **of))
+        return write(place, gone if "delete_column" in options else gone.select(["id"]).slice(0, 1))
+
+    deleting = {**KEYED, "delete_column": "gone"}
+    try:
+        told("database.table", lambda: start(**deleting)).says("BYPASSRLS")
+        monkeypatch.undo()
+        monkeypatch.setenv("OF_THE_TEST", "of-the-tests")
+        place.do(f"ALTER ROLE {user} BYPASSRLS")
+        start(**deleting)
+        assert place.count("odd") == 0
+    finally:
+        for text in (f"DROP OWNED BY {user}", f"DROP ROLE {user}"):
+            place.do(text)
+
+
+SPELLED = ("0A0B0C0D-0000-0000-0000-00000000000F", "{0a0b0c0d-0000-0000-0000-00000000000f}")
+
+
+@pytest.mark.parametrize("few", [1000, 0], ids=["few", "many"])
+def test_a_uuid_that_is_spelled_in_two_ways(request, tmp_path, monkeypatch, few):
+    """It is one key: what comes last counts. Formerly a row that was to be deleted stayed, and many rows could not be
+    written by any start."""
+    from streamsink.sinks.databases import postgresql
+
+    monkeypatch.setattr(postgresql, "_FEW_ROWS", few)
+    place = place_of("postgresql", request, tmp_path)
+    place.do("CREATE TABLE odd (id uuid PRIMARY KEY, v text)")
+    options = {**KEYED, "delete_column": "gone"}
+    both = {"id": list(SPELLED), "v": ["first", "last"]}
+    store = write(place, pa.RecordBatch.from_pydict({**both, "gone": [False, True]}), **options)
+    assert place.count("odd") == 0
+    batches = [pa.RecordBatch.from_pydict({**both, "gone": gone}) for gone in ([False, True], [False, False])]
+    write(place, *batches, journal=store, **options)
+    assert place.ask("SELECT id::text, v FROM odd") == [(SPELLED[0].lower(), "last")]
+
+
+@follows("database.url")
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("postgresql://host/database?port=5433", "postgresql://host:5433/database"),
+        ("postgresql:///database?host=one,two", "postgresql://one,two/database"),
+        ("postgresql://host/database?dbname=other", "postgresql://host/other"),
+        ("jdbc:mysql://host/database?sslMode=VERIFY_CA&ssl_ca=/ca.pem", "mysql://host/database?ssl_ca=/ca.pem"),
+        ("sqlite:/tmp/database?mode=ro", "sqlite:/tmp/database"),
+    ],
+)
+def test_a_parameter_that_would_not_be_heeded(wrong, right):
+    """It led to another server than the one that was meant, or to a connection without TLS."""
+    told("database.url", lambda: DatabaseSink(wrong, "t")).says("Correct the URL", "Nothing was written")
+    assert DatabaseSink(right, "t", user="u")
