@@ -17,6 +17,7 @@ _GIVEN_UP, _WALKS = "tests/sinks/test_given_up.py", "tests/walks/test_walks.py::
 _COMMANDS, _RETIRED = "tests/sinks/test_commands.py", "commands/sinks_retired.py"
 _DEATHS, _REFUSED = "tests/databases/test_deaths.py", "tests/databases/test_refused.py"
 _ROWS, _BRANCHES = "tests/databases/test_rows.py", "tests/databases/test_branches.py"
+_HANDS = "tests/databases/test_other_hands.py"
 _DATABASE = "sinks/databases/sink.py:DatabaseSink"
 _REMEMBERED = "sinks/databases/remembered.py:Remembered"
 _OF_BRANCHES = "sinks/databases/branches.py:Branches"
@@ -96,6 +97,36 @@ OF_SINKS = (
            'aggregate([(_PLACE, "max")])[f"{_PLACE}_max"]', 'aggregate([(_PLACE, "min")])[f"{_PLACE}_min"]', (_ROWS,)),
     Defect("a database is given rows that were not tried", f"{_DATABASE}.check_transactions",
            "check_values(_data(self, rows), info, dialect, self.path)", "pass", (_REFUSED,)),
+    Defect("a record goes into a table that was changed since", f"{_DATABASE}.commit_checkpoint",
+           "_look_first(self, checkpoint)", "pass", (f"{_HANDS}::test_a_table_that_is_changed_while_a_record_waits",)),
+    Defect("a constraint of SQLite leaves rows out", "sinks/databases/sqlite.py:Sqlite.insert", "{_INSERT}", "INSERT INTO",
+           (f"{_HANDS}::test_a_constraint_that_leaves_rows_out_by_itself",)),
+    Defect("a constraint of SQLite puts rows in the place of others", "sinks/databases/sqlite.py:Sqlite.upsert", "{_INSERT}",
+           "INSERT INTO", (f"{_HANDS}::test_a_constraint_that_leaves_rows_out_by_itself",)),
+    Defect("of a time some bits are looked at", "sinks/databases/fitting.py:_wrong_time",
+           "pa.int64() if per_day > 1 else pa.int32())).as_py()",
+           "pa.int64() if per_day > 1 else pa.int32())).as_py(); year = pc.min_max(pc.year(values))['min'].as_py(); "
+           "found = {'min': 0, 'max': 0} if year is None or 1 <= year <= 9999 else found",
+           (f"{_HANDS}::test_a_time_tens_of_thousands_of_years_away",)),
+    Defect("long rows stand in one statement", "sinks/databases/mysql.py:_parts", "end = min(max(end, first + 1), first + _ROWS_AT_ONCE)",
+           "end = first + _ROWS_AT_ONCE", (f"{_HANDS}::test_a_few_long_rows_among_many_short_ones",)),
+    Defect("statements are prepared behind a pooler", "sinks/databases/postgresql.py:PostgreSql._connected",
+           ", prepare_threshold=None", "", (f"{_HANDS}::test_nothing_is_prepared",)),
+    Defect("statements of a journal are prepared behind a pooler", "storage/database.py:Postgres.connect",
+           "prepare_threshold=None, ", "", (f"{_HANDS}::test_nothing_is_prepared_for_a_journal",)),
+    Defect("rows that a policy hides stay", "sinks/databases/fitting.py:Fitting.table_for",
+           "info.hides_rows and self._change.delete_column", "False", (f"{_HANDS}::test_rows_that_a_policy_hides_cannot_be_deleted",)),
+    Defect("a key that is spelled in two ways is two", "sinks/databases/changes.py:one_spelling", "for name in columns:",
+           "for name in ():", (f"{_HANDS}::test_a_uuid_that_is_spelled_in_two_ways",)),
+    Defect("a parameter of a URL is not heeded", "sinks/databases/address.py:_check_parameters", "if wrong:", "if False:",
+           (f"{_HANDS}::test_a_parameter_that_would_not_be_heeded",)),
+    Defect("a message among the markers", "sinks/kafka/messages.py:check", "found.is_internal or topic == markers", "False",
+           (f"{_REFUSALS}::test_a_row_for_a_topic_of_streamsink_or_of_the_brokers_is_refused",)),
+    Defect("a compacted topic is given messages without a key", "sinks/kafka/messages.py:_check_keys",
+           'keys and "compact" in', 'keys and "never" in',
+           (f"{_REFUSALS}::test_a_message_without_a_key_in_a_compacted_topic_is_refused",)),
+    Defect("a time without a text is written", "sinks/directory/file_formats.py:_Lines.write",
+           "_check_time(self._path, name, values)", "pass", (f"{_ODD_FILES}::test_a_time_that_has_no_text_is_refused",)),
     Defect("the marker is outside of the transaction", f"{_PUBLISHING}._end",
            "        producer.produce(\n            self.target.marker_topic,",
            "        producer.commit_transaction(60)\n        producer.begin_transaction()\n"
