@@ -2,10 +2,13 @@
 
 import datetime
 
+import psycopg
 import pyarrow as pa
 import pytest
 
 from streamsink.databases import DatabaseSink
+from streamsink.sinks.databases import postgresql
+from streamsink.sinks.databases.link import Link
 from streamsink.storage.stores import Store
 from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import follows, told
@@ -138,6 +141,43 @@ def test_nothing_is_prepared(request, tmp_path):
     assert place.ask("SELECT DISTINCT v FROM odd") == [(0,)]
 
 
+def test_a_pooler_is_told_nothing_that_outlives_a_transaction(request, tmp_path, monkeypatch):
+    """It gives the next transaction any session of the server, with other settings, and this session to anybody. Here a
+    session looks as it does behind PgBouncer, whose number of it is its own."""
+    monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", 0)
+    place = place_of("postgresql", request, tmp_path)
+    place.do("CREATE TABLE odd (id bigint, v text)")
+    place.do(
+        "CREATE FUNCTION t() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        f"NEW.v = concat_ws(' ', {SHOWN}); RETURN NEW; END $$"
+    )
+    place.do("CREATE TRIGGER t BEFORE INSERT ON odd FOR EACH ROW EXECUTE FUNCTION t()")
+    session, connect = [], postgresql.PostgreSql._connected
+    monkeypatch.setattr(
+        postgresql.PostgreSql, "_connected", lambda *given: session.append(connect(*given)) or session[-1]
+    )
+    of_role = ("synchronous_commit = off", "statement_timeout = '9s'", "default_transaction_isolation = 'serializable'")
+    ask = f"SELECT {SHOWN}"
+    try:
+        for setting in of_role:
+            place.do(f"ALTER ROLE {postgres.USER} SET {setting}")
+        with monkeypatch.context() as patch:
+            patch.setattr(Link, "close", lambda link: None)  # the session stays, as it does with the pooler
+            write(place, rows_of(), table="odd")
+        assert place.ask("SELECT DISTINCT v FROM odd") == [("on 0 30s 1min UTC read committed",)]
+        assert session[-1].execute(ask).fetchone()[:3] == ("off", "9s", "0")
+        assert "read committed" not in session[-1].execute("SHOW default_transaction_isolation").fetchone()
+    finally:
+        place.do(f"ALTER ROLE {postgres.USER} RESET ALL")
+
+
+SETTINGS = (
+    *("synchronous_commit", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"),
+    *("timezone", "transaction_isolation"),
+)
+SHOWN = ", ".join(f"current_setting('{name}')" for name in SETTINGS)
+
+
 def test_nothing_is_prepared_for_a_journal(request, tmp_path):
     """As in a table."""
     port = place_of("postgresql", request, tmp_path).port
@@ -184,8 +224,6 @@ SPELLED = ("0A0B0C0D-0000-0000-0000-00000000000F", "{0a0b0c0d-0000-0000-0000-000
 def test_a_uuid_that_is_spelled_in_two_ways(request, tmp_path, monkeypatch, few):
     """It is one key: what comes last counts. Formerly a row that was to be deleted stayed, and many rows could not be
     written by any start."""
-    from streamsink.sinks.databases import postgresql
-
     monkeypatch.setattr(postgresql, "_FEW_ROWS", few)
     place = place_of("postgresql", request, tmp_path)
     place.do("CREATE TABLE odd (id uuid PRIMARY KEY, v text)")

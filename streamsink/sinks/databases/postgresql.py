@@ -1,6 +1,6 @@
 """PostgreSQL, by psycopg."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -34,18 +34,6 @@ _TEXTS = ("text", "varchar", "bpchar", "json", "jsonb", "uuid", "citext")
 # Texts that the server reads, and may refuse.
 _READ = ("json", "jsonb", "uuid")
 _WRONG_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
-_SETTINGS = {
-    "statement_timeout": "'0'",  # else a large batch never comes to its end, however often it is tried
-    "transaction_timeout": "'0'",
-    "default_transaction_isolation": "'read committed'",
-    "lock_timeout": f"'{LOCK_TIMEOUT_S}s'",
-    "idle_in_transaction_session_timeout": f"'{IDLE_TIMEOUT_S}s'",
-    "timezone": "'UTC'",
-    "datestyle": "'ISO, YMD'",
-    "client_encoding": "'UTF8'",
-    # A commit that is only promised may be lost with the server, after we have said that it is done.
-    "synchronous_commit": "coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on')",
-}
 _WITH_TRANSACTION_TIMEOUT = 170_000
 _COLUMNS = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), t.typname, a.atttypmod, a.attnotnull,
@@ -108,16 +96,13 @@ class PostgreSql(Dialect):
             }
         )
         of_server = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()[0]
-        settings = dict(_SETTINGS)
-        if connection.info.server_version < _WITH_TRANSACTION_TIMEOUT:
-            del settings["transaction_timeout"]
         if of_server == connection.info.backend_pid:
-            connection.execute(_set(settings, is_local=False))
+            connection.execute(_settings(connection, is_local=False))
         else:
             # Somebody stands between (PgBouncer), and may give the next transaction another session of the server, and
             # this one to another client.
             connection.isolation_level = self.driver().IsolationLevel.READ_COMMITTED
-            self.begin = _set(settings, is_local=True)
+            self.begin = _settings(connection, is_local=True)
         connection.commit()
         return connection
 
@@ -348,10 +333,23 @@ class _Copied:
         """The COPY ends by itself."""
 
 
-def _set(settings: Mapping[str, str], *, is_local: bool) -> str:
-    """The statement that gives the session, or its transaction alone, these settings. settings: with SQL expressions."""
+def _settings(connection: Any, *, is_local: bool) -> str:
+    """The statement that gives a session, or its transaction alone, the settings that we need."""
+    values = {
+        "statement_timeout": "'0'",  # else a large batch never comes to its end, however often it is tried
+        "default_transaction_isolation": "'read committed'",
+        "lock_timeout": f"'{LOCK_TIMEOUT_S}s'",
+        "idle_in_transaction_session_timeout": f"'{IDLE_TIMEOUT_S}s'",
+        "timezone": "'UTC'",
+        "datestyle": "'ISO, YMD'",
+        "client_encoding": "'UTF8'",
+        # A commit that is only promised may be lost with the server, after we have said that it is done.
+        "synchronous_commit": "coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on')",
+    }
+    if connection.info.server_version >= _WITH_TRANSACTION_TIMEOUT:
+        values["transaction_timeout"] = "'0'"
     end = "true" if is_local else "false"
-    return "SELECT " + ", ".join(f"pg_catalog.set_config('{name}', {value}, {end})" for name, value in settings.items())
+    return "SELECT " + ", ".join(f"pg_catalog.set_config('{name}', {value}, {end})" for name, value in values.items())
 
 
 def _copied(column: pa.ChunkedArray) -> pa.ChunkedArray:
