@@ -4,10 +4,11 @@ import datetime
 
 import psycopg
 import pyarrow as pa
+import pymysql
 import pytest
 
 from streamsink.databases import DatabaseSink
-from streamsink.sinks.databases import postgresql
+from streamsink.sinks.databases import mysql, postgresql
 from streamsink.sinks.databases.link import Link
 from streamsink.storage.stores import Store
 from streamsink.testing.faults import InjectedCrash
@@ -169,6 +170,46 @@ def test_a_pooler_is_told_nothing_that_outlives_a_transaction(request, tmp_path,
         assert "read committed" not in session[-1].execute("SHOW default_transaction_isolation").fetchone()
     finally:
         place.do(f"ALTER ROLE {postgres.USER} RESET ALL")
+
+
+@follows("database.unavailable")
+def test_a_server_that_takes_no_writes(request, tmp_path):
+    """A replica, or one that an operator has set so. Formerly the message spoke of locks."""
+    place = place_of("postgresql", request, tmp_path)
+    try:
+        place.do(f"ALTER ROLE {postgres.USER} SET default_transaction_read_only = on")
+        told("database.unavailable", lambda: write(place, rows_of())).says("a replica, or set to read only")
+    finally:
+        place.do(f"ALTER ROLE {postgres.USER} RESET ALL")
+    write(place, rows_of())
+    assert "a replica" in mysql.MySql().told(pymysql.err.OperationalError(1290, "--read-only"))
+
+
+def test_a_database_that_has_not_all_letters(request, tmp_path, monkeypatch):
+    """A text that it cannot keep is found before the record: no change of the table would let it in."""
+    place = place_of("postgresql", request, tmp_path)
+    name = f"latin{tmp_path.stat().st_ino}"
+    place.do(f"CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    sink = DatabaseSink(
+        f"postgresql://{postgres.LOOPBACK}:{place.port}/{name}",
+        *("t", "/journal"),
+        user=postgres.USER,
+        password_env="STREAMSINK_TEST_POSTGRES",
+        create_table=True,
+    )
+    monkeypatch.setattr(place, "sink", lambda journal: sink)
+    good, odd = ({"id": [n], "v": [text]} for n, text in ((1, "ä"), (2, "\N{SNOWMAN}")))
+    try:
+        store = write(place, pa.RecordBatch.from_pydict(good))
+        said = told(
+            "database.rows-refused",
+            lambda: write(place, pa.RecordBatch.from_pydict(good), pa.RecordBatch.from_pydict(odd), journal=store),
+        )
+        said.says("22P05", "Nothing of it was recorded or written")
+        mended = {"id": [2], "v": ["?"]}
+        write(place, pa.RecordBatch.from_pydict(good), pa.RecordBatch.from_pydict(mended), journal=store)
+    finally:
+        place.do(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 SETTINGS = (

@@ -23,6 +23,7 @@ from streamsink.sinks.databases.dialect import (
     IDENTITY,
     IDLE_TIMEOUT_S,
     LOCK_TIMEOUT_S,
+    NO_WRITES,
     Dialect,
     Run,
 )
@@ -53,6 +54,7 @@ _GONE = (
     1205,
     1213,
     1290,
+    1792,
     1836,
     1927,
     2002,
@@ -65,6 +67,7 @@ _GONE = (
 )
 _QUICK = (1053, 1158, 1159, 1160, 1161, 1213, 1927, 2006, 2013, 2014, 2055, 4031)
 _FULL = (1021, 1114)
+_READ_ONLY = (1290, 1792, 1836)
 _COLUMNS = """
 SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, EXTRA, CHARACTER_MAXIMUM_LENGTH,
     CHARACTER_OCTET_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, CHARACTER_SET_NAME, COLLATION_NAME
@@ -133,7 +136,8 @@ class MySql(Dialect):
         # The texts of the server have values in them; names of columns and keys are what helps.
         named = _NAMED.findall(str(error.args[-1:])) if _code(error) in _NAMING else []
         name = max(named[-1]) if named else ""  # the last one: a value may be before it
-        return f"error {_code(error)}" + (f" ('{name}')" if name else "")
+        said = f"error {_code(error)}" + (f" ('{name}')" if name else "")
+        return f"{said}, {NO_WRITES}" if _code(error) in _READ_ONLY else said
 
     def quoted(self, *names: str) -> str:
         # With '%' doubled, because statements are executed with parameters.

@@ -20,6 +20,7 @@ from streamsink.sinks.databases.dialect import (
     IDENTITY,
     IDLE_TIMEOUT_S,
     LOCK_TIMEOUT_S,
+    NO_WRITES,
     Dialect,
     Run,
 )
@@ -140,7 +141,8 @@ class PostgreSql(Dialect):
             return "the connection was lost, or could not be made" if self.is_passing(error) else "psycopg refuses it"
         kinds = ("table_name", "column_name", "constraint_name", "datatype_name")
         names = [f"{what} '{name}'" for what in kinds if (name := _diagnosed(error, what))]
-        return ", ".join([f"SQLSTATE {state}", *names])
+        read_only = [NO_WRITES] if state == "25006" else []
+        return ", ".join([f"SQLSTATE {state}", *names, *read_only])
 
     def quoted(self, *names: str) -> str:
         # With '%' doubled, because statements are executed with parameters.
@@ -200,6 +202,8 @@ class PostgreSql(Dialect):
         ruled = bool(indexes) or bool(run(_RULES, oid, oid).fetchone()[0])
         # A row may have no partition, and a partition has constraints and triggers of its own.
         ruled = ruled or kind == "p" or any(column.base in _READ for column in columns)
+        # Else it has not all letters, or counts bytes.
+        ruled = ruled or run("SHOW server_encoding").fetchone()[0] != "UTF8"
         return TableInfo(table, tuple(columns), unique, len(unique) < len(indexes), ruled, wrong, hides_rows=hides)
 
     def expected(self, column: Column, of: pa.DataType) -> str:
