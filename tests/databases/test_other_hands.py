@@ -1,6 +1,7 @@
 """What other hands do to a table, or how a server is reached: no row is left out, doubled, or put elsewhere by that."""
 
 import datetime
+import uuid
 
 import psycopg
 import pyarrow as pa
@@ -234,28 +235,85 @@ def test_nothing_is_prepared_for_a_journal(request, tmp_path):
 def test_rows_that_a_policy_hides_cannot_be_deleted(request, tmp_path, monkeypatch):
     """PostgreSQL deletes none of them, and says so to nobody."""
     place = place_of("postgresql", request, tmp_path)
-    quoted, user = place._quoted(place.schema), f"u{tmp_path.stat().st_ino}"
     place.do("CREATE TABLE odd (id bigint PRIMARY KEY)")
-    place.do(f"CREATE ROLE {user} LOGIN PASSWORD 'of-the-tests'")
-    for text in (f"GRANT ALL ON SCHEMA {quoted}", "GRANT ALL ON odd"):
-        place.do(f"{text} TO {user}")
     place.do("ALTER TABLE odd ENABLE ROW LEVEL SECURITY")
     place.do("CREATE POLICY adds ON odd FOR INSERT WITH CHECK (true)")
     place.do("CREATE POLICY sees ON odd FOR SELECT USING (true)")
     place.do("CREATE POLICY changes ON odd FOR UPDATE USING (true)")
-    monkeypatch.setenv("OF_THE_TEST", "of-the-tests")
-    of = {"schema": place.schema, "user": user, "password_env": "OF_THE_TEST"}
-    monkeypatch.setattr(place, "sink", lambda journal, **given: DatabaseSink(place.url, journal=journal, **of, **given))
     options = {**KEYED, "delete_column": "gone"}
     batches = [pa.RecordBatch.from_pydict({"id": [1], "gone": [gone]}) for gone in (False, True)]
-    try:
+    with _Poor(place, monkeypatch) as user:
+        user.grant("DELETE ON odd")
         told("database.table", lambda: write(place, *batches, **options)).says("BYPASSRLS")
-        place.do(f"ALTER ROLE {user} BYPASSRLS")
+        place.do(f"ALTER ROLE {user.name} BYPASSRLS")
         write(place, *batches, **options)
         assert place.count("odd") == 0
+
+
+class _Poor:
+    """The sinks of a place are those of a user with few rights. A context manager."""
+
+    def __init__(self, place, monkeypatch):
+        self.place, self.name = place, f"u{uuid.uuid4().hex[:12]}"
+        self.host = "@'%'" if place.kind == "mariadb" else ""
+        monkeypatch.setenv("OF_THE_TEST", "of-the-tests")
+        of = {"schema": place.schema, "user": self.name, "password_env": "OF_THE_TEST"}
+        monkeypatch.setattr(
+            place, "sink", lambda journal, **given: DatabaseSink(place.url, journal=journal, **of, **given)
+        )
+
+    def __enter__(self):
+        password = "IDENTIFIED BY" if self.host else "PASSWORD"
+        self.place.do(f"CREATE USER {self.name}{self.host} {password} 'of-the-tests'")
+        schema = self.place._quoted(self.place.schema)
+        if self.host:
+            self.grant(f"SELECT, INSERT, UPDATE, CREATE ON {schema}.*")
+        else:
+            self.grant(f"USAGE, CREATE ON SCHEMA {schema}")
+            self.grant("SELECT, INSERT, UPDATE ON odd")
+        return self
+
+    def grant(self, rights: str) -> None:
+        self.place.do(f"GRANT {rights} TO {self.name}{self.host}")
+
+    def __exit__(self, *_):
+        if not self.host:
+            self.place.do(f"DROP OWNED BY {self.name}")
+        self.place.do(f"DROP USER {self.name}{self.host}")
+
+
+@follows("database.refused")
+def test_a_right_is_missing_when_a_record_is_committed(served, monkeypatch):
+    """The message speaks of rights, and no more of a table that is to take the rows."""
+    key = "id bigint NOT NULL PRIMARY KEY"
+    served.do(f"CREATE TABLE odd ({key})")
+    options = {**KEYED, "delete_column": "gone", "check_rows_up_to": 0}
+    batches = [pa.RecordBatch.from_pydict({"id": [1], "gone": [gone]}) for gone in (False, True)]
+    with _Poor(served, monkeypatch) as user:
+        store = write(served, batches[0], **options)
+        said = told("database.refused", lambda: write(served, *batches, journal=store, **options))
+        said.says("it is in the journal", "the rights of the user")
+        schema = served._quoted(served.schema)
+        user.grant(f"DELETE ON {schema}.odd")
+        write(served, *batches, journal=store, **options)
+        assert served.count("odd") == 0
+
+
+def test_a_user_who_may_make_no_temporary_table(request, tmp_path, monkeypatch):
+    """Where REVOKE ALL ON DATABASE has taken that from all, few rows were written, and many were not by any start."""
+    place = place_of("postgresql", request, tmp_path)
+    place.do("CREATE TABLE odd (id bigint NOT NULL PRIMARY KEY)")
+    monkeypatch.setattr(postgresql, "_FEW_ROWS", 0)
+    options = {**KEYED, "delete_column": "gone"}
+    place.do(f"REVOKE TEMPORARY ON DATABASE {postgres.DATABASE} FROM PUBLIC")
+    try:
+        with _Poor(place, monkeypatch) as user:
+            user.grant("DELETE ON odd")
+            both = [pa.RecordBatch.from_pydict({"id": [1, 2], "gone": [gone, False]}) for gone in (False, True)]
+            write(place, *both, **options)
+        assert place.ask("SELECT id FROM odd") == [(2,)]
     finally:
-        for text in (f"DROP OWNED BY {user}", f"DROP ROLE {user}"):
-            place.do(text)
+        place.do(f"GRANT TEMPORARY ON DATABASE {postgres.DATABASE} TO PUBLIC")
 
 
 SPELLED = ("0A0B0C0D-0000-0000-0000-00000000000F", "{0a0b0c0d-0000-0000-0000-00000000000f}")

@@ -86,6 +86,10 @@ class Dialect(ABC):
     def is_quick(self, error: Exception) -> bool:
         """Whether trying again at once may help: the connection was lost, or the transaction was chosen to give way."""
 
+    def is_forbidden(self, error: Exception) -> bool:
+        """Whether the user lacks a right."""
+        return False
+
     @abstractmethod
     def told(self, error: Exception) -> str:
         """What the database says, without any value of a row: a code, and names of columns and constraints."""

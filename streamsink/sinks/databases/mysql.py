@@ -68,6 +68,7 @@ _GONE = (
 _QUICK = (1053, 1158, 1159, 1160, 1161, 1213, 1927, 2006, 2013, 2014, 2055, 4031)
 _FULL = (1021, 1114)
 _READ_ONLY = (1290, 1792, 1836)
+_FORBIDDEN = (1044, 1142, 1143, 1227, 1370)
 _COLUMNS = """
 SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, EXTRA, CHARACTER_MAXIMUM_LENGTH,
     CHARACTER_OCTET_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, CHARACTER_SET_NAME, COLLATION_NAME
@@ -131,6 +132,9 @@ class MySql(Dialect):
 
     def is_quick(self, error: Exception) -> bool:
         return _code(error) in _QUICK or isinstance(error, self.driver().err.InterfaceError)
+
+    def is_forbidden(self, error: Exception) -> bool:
+        return _code(error) in _FORBIDDEN
 
     def told(self, error: Exception) -> str:
         # The texts of the server have values in them; names of columns and keys are what helps.

@@ -133,6 +133,9 @@ class PostgreSql(Dialect):
         both_make = state in ("42P07", "42710") or str(_diagnosed(error, "constraint_name")).startswith("pg_")
         return both_make or (self.is_passing(error) and state[:2] in ("", "08", "40", "25", "57"))
 
+    def is_forbidden(self, error: Exception) -> bool:
+        return getattr(error, "sqlstate", None) == "42501"
+
     def told(self, error: Exception) -> str:
         state = getattr(error, "sqlstate", None)
         if not state and is_login(str(error)):
@@ -279,7 +282,7 @@ class PostgreSql(Dialect):
 
     def upsert(self, run: Run, into: str, rows: pa.Table, keys: Sequence[str]) -> None:
         names, by = [self.quoted(name) for name in rows.column_names], [self.quoted(key) for key in keys]
-        if rows.num_rows < _FEW_ROWS:
+        if rows.num_rows < _FEW_ROWS or not self._may_keep(run, into):
             marks = ", ".join(["%s"] * rows.num_columns)
             made = f"INSERT INTO {into} ({', '.join(names)}) VALUES ({marks}) {conflict(names, by)}"
             run.many(made, _tuples(rows))
@@ -289,11 +292,16 @@ class PostgreSql(Dialect):
 
     def delete(self, run: Run, into: str, keys: pa.Table) -> None:
         names = [self.quoted(name) for name in keys.column_names]
-        if keys.num_rows < _FEW_ROWS:
+        if keys.num_rows < _FEW_ROWS or not self._may_keep(run, into):
             run.many(f"DELETE FROM {into} WHERE {' AND '.join(f'{name} = %s' for name in names)}", _tuples(keys))
             return
         with _Before(self, run, into, keys) as before:
             run(self.staging.delete(into, before, names))
+
+    def _may_keep(self, run: Run, into: str) -> bool:
+        """Whether the user may make a ``_Before``. Who may not writes row by row."""
+        ask = "SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'TEMPORARY') AND "
+        return bool(run(f"{ask}pg_catalog.has_table_privilege(%s, 'SELECT')", into.replace("%%", "%")).fetchone()[0])
 
     def check_at_once(self, run: Run) -> None:
         run("SET CONSTRAINTS ALL IMMEDIATE")
