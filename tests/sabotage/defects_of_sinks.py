@@ -66,7 +66,7 @@ OF_SINKS = (
     Defect("rows go into a table without transactions", "sinks/databases/fitting.py:Fitting.table_for", "if info.wrong:", "if False:",
            (_REFUSED,)),
     Defect("rows go into a partition that a crash empties", "sinks/databases/postgresql.py:PostgreSql.describe",
-           "run(_PARTITIONS, oid).fetchone()", "None", (f"{_REFUSED}::test_a_table_without_transactions_is_refused",)),
+           "run(PARTITIONS, oid).fetchone()", "None", (f"{_REFUSED}::test_a_table_without_transactions_is_refused",)),
     Defect("what a commit refuses leaves branches prepared", f"{_OF_BRANCHES}.write",
            "self.remembered.dialect.check_at_once(run)", "pass",
            (f"{_BRANCHES}::test_what_is_checked_at_the_commit_leaves_no_branch",)),

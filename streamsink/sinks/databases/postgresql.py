@@ -24,6 +24,7 @@ from streamsink.sinks.databases.dialect import (
     Dialect,
     Run,
 )
+from streamsink.sinks.databases.postgresql_statements import BASES, COLUMNS, INDEXES, PARTITIONS, RULES, settings
 from streamsink.sinks.databases.table_info import Column, TableInfo, digits_of
 
 _BEFORE = "streamsink_rows"  # a table of the transaction, which holds rows that replace others, or keys to delete
@@ -35,38 +36,6 @@ _TEXTS = ("text", "varchar", "bpchar", "json", "jsonb", "uuid", "citext")
 # Texts that the server reads, and may refuse.
 _READ = ("json", "jsonb", "uuid")
 _WRONG_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
-_WITH_TRANSACTION_TIMEOUT = 170_000
-_COLUMNS = """
-SELECT a.attname, format_type(a.atttypid, a.atttypmod), t.typname, a.atttypmod, a.attnotnull,
-    a.atthasdef OR a.attidentity <> '', a.attgenerated <> '' OR a.attidentity = 'a',
-    coalesce((to_jsonb(co) ->> 'collisdeterministic')::bool, true)
-FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-    LEFT JOIN pg_catalog.pg_collation co ON co.oid = a.attcollation
-WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
-"""
-_INDEXES = """
-SELECT i.indpred IS NULL AND i.indexprs IS NULL AND i.indimmediate AND i.indisvalid, array(
-    SELECT a.attname::text FROM pg_catalog.pg_attribute a
-    WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1])
-) FROM pg_catalog.pg_index i WHERE i.indrelid = %s AND i.indisunique
-"""
-_BASES = """
-SELECT a.attname, t.typname FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped
-    AND t.typnamespace = 'pg_catalog'::regnamespace
-"""
-_PARTITIONS = """
-WITH RECURSIVE parts AS (
-    SELECT inhrelid FROM pg_catalog.pg_inherits WHERE inhparent = %s
-    UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN parts p ON i.inhparent = p.inhrelid
-)
-SELECT c.relname FROM parts p JOIN pg_catalog.pg_class c ON c.oid = p.inhrelid
-WHERE c.relkind = 'f' OR c.relpersistence <> 'p' ORDER BY c.relname LIMIT 1
-"""
-_RULES = """
-SELECT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = %s AND contype <> 'n')
-    OR EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = %s AND NOT tgisinternal)
-"""
 
 
 class PostgreSql(Dialect):
@@ -98,12 +67,12 @@ class PostgreSql(Dialect):
         )
         of_server = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()[0]
         if of_server == connection.info.backend_pid:
-            connection.execute(_settings(connection, is_local=False))
+            connection.execute(settings(connection, (LOCK_TIMEOUT_S, IDLE_TIMEOUT_S), is_local=False))
         else:
             # Somebody stands between (PgBouncer), and may give the next transaction another session of the server, and
             # this one to another client.
             connection.isolation_level = self.driver().IsolationLevel.READ_COMMITTED
-            self.begin = _settings(connection, is_local=True)
+            self.begin = settings(connection, (LOCK_TIMEOUT_S, IDLE_TIMEOUT_S), is_local=True)
         connection.commit()
         return connection
 
@@ -192,17 +161,17 @@ class PostgreSql(Dialect):
             wrong = "it is unlogged or temporary, so a crash of the server empties it, and not what is remembered of it"
         elif has_rules:
             wrong = "rules of the table may turn what is written into something else"
-        elif kind == "p" and (part := run(_PARTITIONS, oid).fetchone()) is not None:
+        elif kind == "p" and (part := run(PARTITIONS, oid).fetchone()) is not None:
             wrong = (
                 f"its partition '{part[0]}' is unlogged or foreign, and may lose rows of which it is remembered here"
             )
         columns = [
             _column(name, told, base, modifier, (not_null, default, computed, deterministic))
-            for name, told, base, modifier, not_null, default, computed, deterministic in run(_COLUMNS, oid)
+            for name, told, base, modifier, not_null, default, computed, deterministic in run(COLUMNS, oid)
         ]
-        indexes = run(_INDEXES, oid).fetchall()
+        indexes = run(INDEXES, oid).fetchall()
         unique = tuple(frozenset(names) for whole, names in indexes if whole)
-        ruled = bool(indexes) or bool(run(_RULES, oid, oid).fetchone()[0])
+        ruled = bool(indexes) or bool(run(RULES, oid, oid).fetchone()[0])
         # A row may have no partition, and a partition has constraints and triggers of its own.
         ruled = ruled or kind == "p" or any(column.base in _READ for column in columns)
         # Else it has not all letters, or counts bytes.
@@ -277,7 +246,7 @@ class PostgreSql(Dialect):
 
     def _bases(self, run: Run, into: str, names: Sequence[str]) -> list[str]:
         """The types of these columns, by their names in pg_type; '' for what is no type of the server's own."""
-        found = dict(run(_BASES, into.replace("%%", "%")).fetchall())
+        found = dict(run(BASES, into.replace("%%", "%")).fetchall())
         return [found.get(name, "") for name in names]
 
     def upsert(self, run: Run, into: str, rows: pa.Table, keys: Sequence[str]) -> None:
@@ -343,25 +312,6 @@ class _Copied:
 
     def close(self) -> None:
         """The COPY ends by itself."""
-
-
-def _settings(connection: Any, *, is_local: bool) -> str:
-    """The statement that gives a session, or its transaction alone, the settings that we need."""
-    values = {
-        "statement_timeout": "'0'",  # else a large batch never comes to its end, however often it is tried
-        "default_transaction_isolation": "'read committed'",
-        "lock_timeout": f"'{LOCK_TIMEOUT_S}s'",
-        "idle_in_transaction_session_timeout": f"'{IDLE_TIMEOUT_S}s'",
-        "timezone": "'UTC'",
-        "datestyle": "'ISO, YMD'",
-        "client_encoding": "'UTF8'",
-        # A commit that is only promised may be lost with the server, after we have said that it is done.
-        "synchronous_commit": "coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on')",
-    }
-    if connection.info.server_version >= _WITH_TRANSACTION_TIMEOUT:
-        values["transaction_timeout"] = "'0'"
-    end = "true" if is_local else "false"
-    return "SELECT " + ", ".join(f"pg_catalog.set_config('{name}', {value}, {end})" for name, value in values.items())
 
 
 def _copied(column: pa.ChunkedArray) -> pa.ChunkedArray:
