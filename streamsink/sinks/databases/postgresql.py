@@ -71,6 +71,7 @@ class PostgreSql(Dialect):
         else:
             # Somebody stands between (PgBouncer), and may give the next transaction another session of the server, and
             # this one to another client.
+            connection.commit()
             connection.isolation_level = self.driver().IsolationLevel.READ_COMMITTED
             self.begin = settings(connection, (LOCK_TIMEOUT_S, IDLE_TIMEOUT_S), is_local=True)
         connection.commit()
