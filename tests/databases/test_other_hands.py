@@ -1,5 +1,6 @@
 """What other hands do to a table, or how a server is reached: no row is left out, doubled, or put elsewhere by that."""
 
+import contextlib
 import datetime
 import uuid
 
@@ -15,7 +16,7 @@ from streamsink.storage.stores import Store
 from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import follows, told
 from tests.databases.accidents import World, write
-from tests.databases.places import place_of
+from tests.databases.places import TABLE, place_of
 from tests.databases.test_refused import refused, rows_of
 from tests.services import postgres
 
@@ -66,6 +67,25 @@ def test_a_table_that_is_changed_while_a_record_waits(place, monkeypatch):
         world.start(ends=(*range(3, end + 1), end + 2))
         end += 2
         assert [row[0] for row in place.ask("SELECT id FROM odd ORDER BY id")] == list(range(end))
+
+
+@follows("database.renamed", "journal.other-destination")
+@pytest.mark.parametrize("republish", [False, True])
+def test_a_table_that_is_renamed_while_the_query_is_stopped(place, monkeypatch, republish):
+    """What is remembered stands under its name of before: formerly its rows were taken for lost, and the sink wrote
+    them once more when it was to write again what is missing."""
+    world = World(place, monkeypatch, options={"on_rollback": "republish"} if republish else {})
+    world.start(ends=(3, 5))
+    renamed = f'ALTER TABLE "{TABLE}" RENAME TO odd'
+    place.do(renamed)
+    world.of_sink = {"table": "odd"}
+    said = told("journal.other-destination", lambda: world.start(ends=(3, 5, 9)))
+    world.of_sink["name"] = said.find(r"another destination, (.*?)\. Nothing was written")
+    statement = told("database.renamed", lambda: world.start(ends=(3, 5, 9))).find(r"execute (UPDATE .*?); and start")
+    with contextlib.closing(place.connect()) as connection:
+        connection.cursor().execute(statement)
+    world.start(ends=(3, 5, 9))
+    assert [row[0] for row in place.ask("SELECT id FROM odd ORDER BY id")] == list(range(9))
 
 
 def _dies(*_):

@@ -128,6 +128,8 @@ OF_SINKS = (
     Defect("a letter that a database has not is found behind the record", "sinks/databases/postgresql.py:PostgreSql.describe",
            'run("SHOW server_encoding").fetchone()[0] != "UTF8"', "False",
            (f"{_HANDS}::test_a_database_that_has_not_all_letters",)),
+    Defect("a table that was renamed is taken for one that lost its rows", f"{_REMEMBERED}.check_not_renamed", "if found:",
+           "if False:", (f"{_HANDS}::test_a_table_that_is_renamed_while_the_query_is_stopped",)),
     Defect("a key that is spelled in two ways is two", "sinks/databases/changes.py:one_spelling", "for name in columns:",
            "for name in ():", (f"{_HANDS}::test_a_uuid_that_is_spelled_in_two_ways",)),
     Defect("a parameter of a URL is not heeded", "sinks/databases/address.py:_check_parameters", "if wrong:", "if False:",

@@ -111,7 +111,11 @@ class DatabaseSink(StagedRowsSink):
             branches, session[_ASKED] = self._branches(run, application, session), application
             if branches is not None:
                 branches.settle(run, sweep=False)
-            return self._remembered(run, session).last(run, application)
+            remembered = self._remembered(run, session)
+            found = remembered.last(run, application)
+            if found is None:
+                remembered.check_not_renamed(run, application, self.path)
+            return found
 
         return self._asked(session, ask)
 
