@@ -24,13 +24,21 @@ KEYED = {"table": "odd", "mode": "upsert", "keys": ["id"]}
 # What is done to a table with the key ``id`` while a record waits, the kind of the error, its words, and the way back.
 CHANGES = {
     "mariadb": [
-        ("ALTER TABLE odd DROP PRIMARY KEY", "database.columns", "no unique index", "ALTER TABLE odd ADD PRIMARY KEY (id)"),
-        ("CREATE UNIQUE INDEX u ON odd (word)", "database.columns", "Drop the other unique indexes", "DROP INDEX u ON odd"),
+        (
+            "ALTER TABLE odd DROP PRIMARY KEY",
+            "database.columns",
+            "no unique index",
+            "ALTER TABLE odd ADD PRIMARY KEY (id)",
+        ),
+        (
+            "CREATE UNIQUE INDEX u ON odd (word)",
+            "database.columns",
+            "Drop the other unique indexes",
+            "DROP INDEX u ON odd",
+        ),
         ("ALTER TABLE odd ENGINE=MyISAM", "database.table", "no transactions", "ALTER TABLE odd ENGINE=InnoDB"),
     ],
-    "postgresql": [
-        ("ALTER TABLE odd SET UNLOGGED", "database.table", "unlogged", "ALTER TABLE odd SET LOGGED"),
-    ],
+    "postgresql": [("ALTER TABLE odd SET UNLOGGED", "database.table", "unlogged", "ALTER TABLE odd SET LOGGED")],
     "sqlite": [
         (
             "ALTER TABLE odd RENAME TO o; CREATE VIEW odd AS SELECT * FROM o",

@@ -279,7 +279,9 @@ class DatabaseSink(StagedRowsSink):
 
     def _spelled(self, run: Run, session: dict[str, Any]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
         """Brings keys that may be spelled in several ways to one, before it is looked which of them are the same."""
-        found = [column.name for column in self._key_columns(run, session) if column.base == "uuid"] if self.keys else []
+        found = (
+            [column.name for column in self._key_columns(run, session) if column.base == "uuid"] if self.keys else []
+        )
         return partial(one_spelling, columns=found)
 
     def _key_columns(self, run: Run, session: dict[str, Any]) -> Sequence[Column]:
