@@ -5,7 +5,7 @@ check of values is one pass of Arrow over a column. No message has a value.
 """
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc

@@ -81,8 +81,8 @@ class PostgreSql(Dialect):
         """A connection. An error has the code with which the server refused it, of which psycopg knows none."""
         psycopg = self.driver()
         try:
-            # A pooler in transaction mode (PgBouncer) gives each transaction any connection to the server, where another
-            # client may have prepared its own statement under the same name: rows would go into that.
+            # A pooler (PgBouncer) may give each transaction any connection to the server, where another client may have
+            # prepared its own statement under the same name: rows would go into that.
             return psycopg.connect(**parameters, prepare_threshold=None)
         except psycopg.OperationalError as failed:
             if not failed.sqlstate:

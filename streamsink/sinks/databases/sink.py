@@ -320,8 +320,8 @@ def _look_first(sink: DatabaseSink, checkpoint: PendingCheckpoint[StagedRows]) -
     except Misuse as refused:
         raise Misuse(
             f"{refused}. These rows are in the journal already, as record {checkpoint.number} of application "
-            f"'{checkpoint.application}', and stay as they are: change the table, or the sink's options back, and start "
-            "the query again; each start commits the record until that succeeds",
+            f"'{checkpoint.application}', and stay as they are: change the table, or the sink's options back, and "
+            "start the query again; each start commits the record until that succeeds",
             kind=refused.kind,
         ) from None
 

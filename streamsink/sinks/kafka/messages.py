@@ -168,8 +168,8 @@ def no_topic(path: str, topic: str) -> Misuse:
 
 def _own_topic(path: str, topic: str, whose: str) -> Misuse:
     return Misuse(
-        f"{path}: a row has the topic '{topic}', which is {whose}, and takes no messages of others. Nothing was written. "
-        "Leave such rows out of the stream, or give them another topic",
+        f"{path}: a row has the topic '{topic}', which is {whose}, and takes no messages of others. Nothing was "
+        "written. Leave such rows out of the stream, or give them another topic",
         kind="kafka.own-topic",
     )
 
