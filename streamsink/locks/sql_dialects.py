@@ -102,7 +102,7 @@ class PostgreSql(Dialect):
         }
         psycopg = self.driver()
         try:
-            return psycopg.connect(**parameters)
+            return psycopg.connect(**parameters, prepare_threshold=None)  # a pooler may mix up prepared statements
         except psycopg.OperationalError as failed:  # psycopg knows no code of a connection that was never made
             failed.sqlstate = failed.sqlstate or sqlstate_of(parameters, CONNECT_TIMEOUT_S) or None
             raise

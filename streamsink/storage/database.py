@@ -105,7 +105,9 @@ class Postgres(Dialect):
 
     def connect(self) -> Any:
         given = {"connect_timeout": str(_WAIT_S), "application_name": "streamsink", **self._options}
-        connection = self._connect(self._root, autocommit=True, **given)
+        # Nothing is prepared: a pooler in transaction mode (PgBouncer) gives each transaction any connection to the
+        # server, where another client may have prepared its own statement under the same name.
+        connection = self._connect(self._root, autocommit=True, prepare_threshold=None, **given)
         # What a call has done must be durable when it returns.
         connection.execute(
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"

@@ -232,6 +232,19 @@ def test_a_null_in_a_column_that_has_none_is_refused(tmp_path):
     assert world.table().version() == 1
 
 
+@pytest.mark.parametrize("limit", ["varchar(3)", "char(3)"])
+def test_a_text_that_is_longer_than_its_column_is_refused(tmp_path, limit):
+    """Spark keeps such a column as one of texts, says in its metadata what it holds, and refuses longer ones."""
+    world = world_of(tmp_path, [{"text": "äöü"}, {"text": "four"}], pa.schema([("text", pa.string())]))
+    metadata = {"__CHAR_VARCHAR_TYPE_STRING": limit}
+    text = {"type": "struct", "fields": [{"name": "text", "type": "string", "nullable": True, "metadata": metadata}]}
+    DeltaTable.create(world.path, Schema.from_json(json.dumps(text)))
+    world.run(1)
+    with pytest.raises(Misuse, match=r"VARCHAR\(3\), found a value of 4 characters"):
+        world.run(1, 2)
+    assert world.table().version() == 1
+
+
 @follows("delta.changed")
 def test_a_table_that_was_changed_under_a_record_is_an_error(tmp_path, monkeypatch):
     """The record was made for other columns. Each start commits it, once the table is as it was."""

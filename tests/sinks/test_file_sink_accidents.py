@@ -142,6 +142,26 @@ def test_a_row_that_would_be_an_empty_line_is_refused(way):
     assert {len(lines) for lines in rows} == ({2} if way == "format" else {2, 3}) and all(map(all, rows))
 
 
+@follows("files.time")
+@pytest.mark.parametrize("of", [pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.date32()])
+def test_a_time_that_has_no_text_is_refused(of):
+    """Arrow writes 'value out of range' or fails with words of its own, and readers take the first for null."""
+    schema = pa.schema([("at", of), ("n", pa.int64())])
+    days = [0, -40_000_000, 2_932_896]
+    numbers = days if of == pa.date32() else [day * 86_400_000_000 for day in days]
+    column = pa.array(numbers, pa.int32() if of == pa.date32() else pa.int64()).cast(of)
+
+    def rows(first: int, end: int) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([column[first:end], pa.array(range(first, end))], schema=schema)
+
+    world = World(schema, rows, format="csv")
+    world.run(1)
+    said = told("files.time", lambda: world.run(1, 3)).says("/out: ", "'at'", "Mend or filter such rows")
+    world.sink = FileSink("/out", said.find(r"format='(\w+)'"))
+    world.run(1, 3)
+    assert len(named(world.io(), "/out")) == 2
+
+
 @follows("table.rolled-back")
 def test_manifests_that_were_deleted_are_published_again():
     """The error says so in words for a directory, and names no command with the path of a table."""

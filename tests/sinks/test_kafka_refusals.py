@@ -208,7 +208,9 @@ def test_a_topic_that_is_not_there_is_created_by_its_owner(world):
 
 def _check(world, row: dict) -> None:
     """Look at a row as a task does that writes it."""
-    types = {"value": pa.string(), "topic": pa.string(), "partition": pa.int32()}
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    types = {"value": pa.string(), "topic": pa.string(), "partition": pa.int32(), "key": pa.string()}
+    types |= {"headers": pa.list_(header)}
     schema = pa.schema([(name, types[name]) for name in row])
     KafkaSink(world.bootstrap).checked(pa.RecordBatch.from_pydict(row, schema=schema))
 
@@ -220,6 +222,50 @@ def test_a_row_of_a_partition_that_is_not_there_is_refused(world, wrong):
     refused("kafka.no-partition", lambda: _check(world, row)).says("give the topic more partitions")
     add_partitions(world.bootstrap, world.topic, 3)
     _check(world, row | {"partition": [max(wrong, 0)]})
+
+
+@follows("kafka.no-key")
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_a_message_without_a_key_in_a_compacted_topic_is_refused(world, policy):
+    """The brokers take none there. Formerly that was found when the record was published, by each start again."""
+    world.run(3)
+    set_config(world.bootstrap, world.topic, "cleanup.policy", policy)
+    forget_facts()
+    row = {"value": ["0", "1"], "key": ["k", None], "topic": [world.topic] * 2}
+    said = refused("kafka.no-key", lambda: _check(world, row))
+    refused("kafka.no-key", lambda: _check(world, {"value": ["0"], "topic": [world.topic]}))
+    _check(world, row | {"key": ["k", "l"]})
+    world.run(3, 6)
+    set_config(world.bootstrap, world.topic, "cleanup.policy", said.find(r"the topic cleanup\.policy=(\w+)"))
+    _check(world, row)
+    check(world.seen(), 6)
+
+
+@follows("kafka.own-topic")
+@pytest.mark.parametrize("whose", ["markers", "__transaction_state"])
+def test_a_row_for_a_topic_of_streamsink_or_of_the_brokers_is_refused(world, whose):
+    """A message among the markers would stop all queries of the cluster; and the brokers take none for their own
+    topics, which was found when the record was published."""
+    world.run(3)
+    topic = world.markers if whose == "markers" else whose
+    sink = world.sink(topic=None)
+
+    def write(name: str) -> None:
+        sink.checked(pa.RecordBatch.from_pydict({"value": ["0"], "topic": [name]}))
+
+    refused("kafka.own-topic", lambda: write(topic)).says("give them another topic", "Nothing was written")
+    write(world.topic)
+    if whose == "markers":
+        refused("kafka.option", lambda: world.sink(topic=topic))
+
+
+@follows("kafka.columns")
+@pytest.mark.parametrize("header", [None, {"key": None, "value": b"x"}])
+def test_a_header_without_a_key_is_refused(world, header):
+    good = {"key": "a", "value": None}
+    row = {"value": ["0", "1"], "topic": [world.topic] * 2, "headers": [None, [good, header]]}
+    refused("kafka.columns", lambda: _check(world, row)).says("Leave such headers out")
+    _check(world, row | {"headers": [None, [good]]})
 
 
 @follows("kafka.message-too-large")

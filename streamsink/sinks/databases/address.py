@@ -1,7 +1,7 @@
 """Where a database is: its URL, without any password."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -10,6 +10,9 @@ from streamsink.errors import Misuse
 SYSTEMS = ("postgresql", "mysql", "mariadb", "sqlite")
 _PORTS = {"postgresql": 5432, "mysql": 3306}
 _SECRETS = ("password", "passwd", "sslpassword")
+# What stands before the '?' of a URL of PostgreSQL; and all that may stand behind it for MariaDB and MySQL.
+_BEFORE = ("host", "port", "dbname")
+_OF_MYSQL = ("ssl_ca", "ssl_cert", "ssl_key")
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,9 @@ def parse(url: str, user: str = "", password_env: str = "") -> Address:
             kind="database.url",
         )
     if system == "sqlite":
-        path = rest.partition("?")[0].removeprefix("//")
+        path, _, asked = rest.partition("?")
+        _check_parameters(place, [name for name, _ in parse_qsl(asked, keep_blank_values=True)], "none")
+        path = path.removeprefix("//")
         if not path.startswith("/"):
             raise Misuse(
                 f"{place}: expected sqlite: and the absolute path of a file. Nothing was written. A database in memory "
@@ -87,12 +92,29 @@ def parse(url: str, user: str = "", password_env: str = "") -> Address:
     database, port = unquote(parts.path.lstrip("/")), _port(parts.netloc, place)
     if not database or (not parts.hostname and system != "postgresql"):
         raise Misuse(f"{place}: expected {system}://host:port/database. Nothing was written", kind="database.url")
-    user = user or parameters.pop("user", "")
+    given = parameters.pop("user", "")
+    user = user or given
+    if system == "postgresql":
+        wrong = [name for name in parameters if name in _BEFORE]
+        _check_parameters(place, wrong, "host, port and database before the '?', and there what psycopg takes besides")
+    else:
+        wrong = [name for name in parameters if name not in _OF_MYSQL]
+        _check_parameters(place, wrong, f"no others than {', '.join(_OF_MYSQL)}")
     return Address(system, place, parts.hostname or "", port, database, user, password_env, parameters)
 
 
 def _small(name: str) -> str:
     return "".join(letter.lower() if letter.isascii() else letter for letter in name)
+
+
+def _check_parameters(place: str, wrong: Sequence[str], expected: str) -> None:
+    """Raises Misuse when there are parameters that would not be heeded: without one that asks for TLS there is none."""
+    if wrong:
+        raise Misuse(
+            f"{place}: the URL has the parameter {', '.join(wrong)} behind its '?', expected {expected}. Nothing was "
+            "written. Correct the URL",
+            kind="database.url",
+        )
 
 
 def _port(netloc: str, place: str) -> int | None:

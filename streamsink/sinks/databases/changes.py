@@ -1,6 +1,6 @@
 """How the rows of a checkpoint change a table."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -87,6 +87,17 @@ def plain(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The rows with instants in UTC, and texts and binaries of one kind each, however Spark has handed them over."""
     schema = pa.schema([field.with_type(_plain_type(field.type)) for field in rows.schema])
     return rows if schema == rows.schema else rows.cast(schema)
+
+
+def one_spelling(rows: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """The rows with the UUIDs of these columns in small letters, without hyphens and braces, as each server reads them.
+
+    To the database '{A...}' and 'a...' are the same key, and of rows with the same key the last one counts.
+    """
+    for name in columns:
+        place, values = rows.schema.get_field_index(name), pc.ascii_lower(rows[name])
+        rows = rows.set_column(place, name, pc.replace_substring_regex(values, "[{}-]", ""))
+    return rows
 
 
 def _plain_type(of: pa.DataType) -> pa.DataType:

@@ -23,6 +23,8 @@ LOCK_TIMEOUT_S = 30
 # So long a transaction may stand still before the server ends it, where it can: a driver that sleeps in one would
 # hold up its successor.
 IDLE_TIMEOUT_S = 60
+# Said of an error that means so.
+NO_WRITES = "which means that it takes no writes: it is a replica, or set to read only. Name the one that takes them"
 # The tables of ours.
 CHECKPOINTS, IDENTITY, BRANCHES = "streamsink_checkpoints", "streamsink_identity", "streamsink_branches"
 
@@ -83,6 +85,10 @@ class Dialect(ABC):
     @abstractmethod
     def is_quick(self, error: Exception) -> bool:
         """Whether trying again at once may help: the connection was lost, or the transaction was chosen to give way."""
+
+    def is_forbidden(self, error: Exception) -> bool:
+        """Whether the user lacks a right."""
+        return False
 
     @abstractmethod
     def told(self, error: Exception) -> str:

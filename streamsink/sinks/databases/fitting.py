@@ -4,7 +4,8 @@ The table is made where it is missing and that is wanted. What would be refused 
 check of values is one pass of Arrow over a column. No message has a value.
 """
 
-from collections.abc import Mapping, Sequence
+import datetime
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +15,10 @@ from streamsink.errors import Misuse
 from streamsink.sinks.databases.changes import Change
 from streamsink.sinks.databases.dialect import Dialect, Run
 from streamsink.sinks.databases.table_info import Column, TableInfo, check_keys, check_names, misfit, said
+
+_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
+_SECONDS_OF_DAY = 86_400
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class Fitting:
@@ -37,6 +42,13 @@ class Fitting:
             raise Misuse(
                 f"{self._path}: rows cannot be written exactly once into the table: {info.wrong}. Nothing was written. "
                 "Write into another table",
+                kind="database.table",
+            )
+        if info.hides_rows and self._change.delete_column:
+            raise Misuse(
+                f"{self._path}: row security is on for the table, so rows that its policies hide from the sink's user "
+                "would not be deleted, without an error. Nothing was written. Let a superuser execute ALTER ROLE ... "
+                "BYPASSRLS for that user, or leave out delete_column",
                 kind="database.table",
             )
         check_names(info, list(of_rows), self._path)
@@ -93,11 +105,6 @@ class Fitting:
         if keys:
             parts.append(f"PRIMARY KEY ({', '.join(dialect.quoted(key) for key in keys)})")
         self._run(f"CREATE TABLE {dialect.quoted(self._schema, self._table)} ({', '.join(parts)})")
-
-
-def are_exact(run: Run, dialect: Dialect, name: tuple[str, str], keys: Sequence[str]) -> bool:
-    """Whether a table takes two keys for equal only when they are the same. name: as ``Fitting`` has it."""
-    return all(column.exact for column in dialect.describe(run, *name).columns if column.name in keys)
 
 
 def check_values(rows: pa.Table, info: TableInfo, dialect: Dialect, path: str) -> None:
@@ -159,10 +166,22 @@ def _wrong_text(values: pa.ChunkedArray, column: Column, dialect: Dialect) -> st
 
 
 def _wrong_time(values: pa.ChunkedArray, column: Column) -> str:
-    years = pc.min_max(pc.year(values)).as_py()
-    if years["min"] is not None and not column.first_year <= years["min"] <= years["max"] <= column.last_year:
+    # Not by what Arrow calls the year: that is cut off to 16 bits, so a time far outside may have one of these years.
+    of, per_day = values.type, 1
+    if pt.is_timestamp(of):
+        per_day = _SECONDS_OF_DAY * _PER_SECOND[of.unit]
+    elif of != pa.date32():
+        values = values.cast(pa.date32())
+    found = pc.min_max(values.cast(pa.int64() if per_day > 1 else pa.int32())).as_py()
+    first, last = (day.toordinal() - _EPOCH_DAY for day in _ends(column))
+    if found["min"] is not None and not first * per_day <= found["min"] <= found["max"] < (last + 1) * per_day:
         return f"a time outside of the years {column.first_year} to {column.last_year}"
     return ""
+
+
+def _ends(column: Column) -> tuple[datetime.date, datetime.date]:
+    """The first and the last day that the column holds."""
+    return datetime.date(column.first_year, 1, 1), datetime.date(column.last_year, 12, 31)
 
 
 def _longest(values: pa.ChunkedArray) -> int:

@@ -89,7 +89,7 @@ class Link:
                 "started again",
                 kind="database.unavailable",
             )
-        if refused:
+        if refused and not self._dialect.is_forbidden(failed):
             return Misuse(f"{said}. {refused}", kind="database.rows-refused")
         return Misuse(
             f"{said}. Check the URL, user, password_env, the rights of the user, and whether somebody has dropped what "

@@ -2,11 +2,13 @@
 
 import decimal
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from streamsink.errors import Misuse
@@ -21,6 +23,7 @@ from streamsink.sinks.databases.dialect import (
     IDENTITY,
     IDLE_TIMEOUT_S,
     LOCK_TIMEOUT_S,
+    NO_WRITES,
     Dialect,
     Run,
 )
@@ -29,6 +32,7 @@ from streamsink.sinks.databases.table_info import Column, TableInfo, digits_of
 # A statement has at most so many rows, and so many bytes of Arrow data, which as text are a few times as many.
 _ROWS_AT_ONCE = 1_000
 _BYTES_AT_ONCE = 1 << 20
+_BYTES_OF_VALUE = 16  # of a number or a time, and of what stands around any value
 _SMALLEST_PACKET = 8 << 20
 # Fewer rows than that are inserted by statements: it takes a round trip less, and they are a part of a batch.
 _FEW_ROWS = 1_000
@@ -50,6 +54,7 @@ _GONE = (
     1205,
     1213,
     1290,
+    1792,
     1836,
     1927,
     2002,
@@ -62,6 +67,8 @@ _GONE = (
 )
 _QUICK = (1053, 1158, 1159, 1160, 1161, 1213, 1927, 2006, 2013, 2014, 2055, 4031)
 _FULL = (1021, 1114)
+_READ_ONLY = (1290, 1792, 1836)
+_FORBIDDEN = (1044, 1142, 1143, 1227, 1370)
 _COLUMNS = """
 SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, EXTRA, CHARACTER_MAXIMUM_LENGTH,
     CHARACTER_OCTET_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, CHARACTER_SET_NAME, COLLATION_NAME
@@ -126,11 +133,15 @@ class MySql(Dialect):
     def is_quick(self, error: Exception) -> bool:
         return _code(error) in _QUICK or isinstance(error, self.driver().err.InterfaceError)
 
+    def is_forbidden(self, error: Exception) -> bool:
+        return _code(error) in _FORBIDDEN
+
     def told(self, error: Exception) -> str:
         # The texts of the server have values in them; names of columns and keys are what helps.
         named = _NAMED.findall(str(error.args[-1:])) if _code(error) in _NAMING else []
         name = max(named[-1]) if named else ""  # the last one: a value may be before it
-        return f"error {_code(error)}" + (f" ('{name}')" if name else "")
+        said = f"error {_code(error)}" + (f" ('{name}')" if name else "")
+        return f"{said}, {NO_WRITES}" if _code(error) in _READ_ONLY else said
 
     def quoted(self, *names: str) -> str:
         # With '%' doubled, because statements are executed with parameters.
@@ -309,10 +320,7 @@ class MySql(Dialect):
     def _many(self, run: Run, start: str, rows: pa.Table, end: str) -> None:
         """Run a statement with some rows at once, again and again."""
         marks = f"({', '.join(['%s'] * rows.num_columns)})"
-        size = rows.nbytes // max(1, rows.num_rows) + 1
-        step = max(1, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE // size))
-        for first in range(0, rows.num_rows, step):
-            part = rows.slice(first, step)
+        for part in _parts(rows):
             values = zip(*(column.to_pylist() for column in part.columns))
             run(start + ", ".join([marks] * part.num_rows) + end, *chain.from_iterable(values))
 
@@ -320,6 +328,24 @@ class MySql(Dialect):
 _NAMED = re.compile(r"(?:for column|Column|Field|for key) ['`]?([^'` ]+)['`]?|CONSTRAINT `([^`]+)`")
 # Errors whose text names a column, a key or a constraint: NULL, duplicate, too long, no such column, foreign keys, ...
 _NAMING = (1048, 1062, 1264, 1364, 1366, 1406, 1292, 1451, 1452, 4025, 3819)
+
+
+def _parts(rows: pa.Table) -> Iterator[pa.Table]:
+    """The rows in parts of at most so many rows, and of about so many bytes unless a single row has more.
+
+    By the bytes of each row: a few long ones among many short ones would make a statement that the server refuses.
+    """
+    sizes = np.full(rows.num_rows, _BYTES_OF_VALUE * rows.num_columns, np.int64)
+    for column in rows.columns:
+        if pt.is_string(column.type) or pt.is_binary(column.type):
+            sizes += pc.fill_null(pc.binary_length(column), 0).to_numpy()
+    ends, first = np.cumsum(sizes), 0
+    while first < rows.num_rows:
+        before = int(ends[first - 1]) if first else 0
+        end = int(np.searchsorted(ends, before + _BYTES_AT_ONCE, side="right"))
+        end = min(max(end, first + 1), first + _ROWS_AT_ONCE)
+        yield rows.slice(first, end - first)
+        first = end
 
 
 def _code(error: Exception) -> int:

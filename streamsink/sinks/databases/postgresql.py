@@ -20,9 +20,11 @@ from streamsink.sinks.databases.dialect import (
     IDENTITY,
     IDLE_TIMEOUT_S,
     LOCK_TIMEOUT_S,
+    NO_WRITES,
     Dialect,
     Run,
 )
+from streamsink.sinks.databases.postgresql_statements import BASES, COLUMNS, INDEXES, PARTITIONS, RULES, settings
 from streamsink.sinks.databases.table_info import Column, TableInfo, digits_of
 
 _BEFORE = "streamsink_rows"  # a table of the transaction, which holds rows that replace others, or keys to delete
@@ -34,37 +36,6 @@ _TEXTS = ("text", "varchar", "bpchar", "json", "jsonb", "uuid", "citext")
 # Texts that the server reads, and may refuse.
 _READ = ("json", "jsonb", "uuid")
 _WRONG_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
-_COLUMNS = """
-SELECT a.attname, format_type(a.atttypid, a.atttypmod), t.typname, a.atttypmod, a.attnotnull,
-    a.atthasdef OR a.attidentity <> '', a.attgenerated <> '' OR a.attidentity = 'a',
-    coalesce((to_jsonb(co) ->> 'collisdeterministic')::bool, true)
-FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-    LEFT JOIN pg_catalog.pg_collation co ON co.oid = a.attcollation
-WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
-"""
-_INDEXES = """
-SELECT i.indpred IS NULL AND i.indexprs IS NULL AND i.indimmediate AND i.indisvalid, array(
-    SELECT a.attname::text FROM pg_catalog.pg_attribute a
-    WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1])
-) FROM pg_catalog.pg_index i WHERE i.indrelid = %s AND i.indisunique
-"""
-_BASES = """
-SELECT a.attname, t.typname FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped
-    AND t.typnamespace = 'pg_catalog'::regnamespace
-"""
-_PARTITIONS = """
-WITH RECURSIVE parts AS (
-    SELECT inhrelid FROM pg_catalog.pg_inherits WHERE inhparent = %s
-    UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN parts p ON i.inhparent = p.inhrelid
-)
-SELECT c.relname FROM parts p JOIN pg_catalog.pg_class c ON c.oid = p.inhrelid
-WHERE c.relkind = 'f' OR c.relpersistence <> 'p' ORDER BY c.relname LIMIT 1
-"""
-_RULES = """
-SELECT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = %s AND contype <> 'n')
-    OR EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = %s AND NOT tgisinternal)
-"""
 
 
 class PostgreSql(Dialect):
@@ -94,24 +65,15 @@ class PostgreSql(Dialect):
                 "password": address.password(),
             }
         )
-        settings = {
-            "statement_timeout": "0",  # else a large batch never comes to its end, however often it is tried
-            "default_transaction_isolation": "read committed",
-            "lock_timeout": f"{LOCK_TIMEOUT_S}s",
-            "idle_in_transaction_session_timeout": f"{IDLE_TIMEOUT_S}s",
-            "timezone": "UTC",
-            "datestyle": "ISO, YMD",
-            "client_encoding": "UTF8",
-        }
-        for name, value in settings.items():
-            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
-        connection.execute(  # from PostgreSQL 17 on
-            "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name = 'transaction_timeout'"
-        )
-        # A commit that is only promised may be lost with the server, after we have said that it is done.
-        connection.execute(
-            "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
-        )
+        of_server = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()[0]
+        if of_server == connection.info.backend_pid:
+            connection.execute(settings(connection, (LOCK_TIMEOUT_S, IDLE_TIMEOUT_S), is_local=False))
+        else:
+            # Somebody stands between (PgBouncer), and may give the next transaction another session of the server, and
+            # this one to another client.
+            connection.commit()
+            connection.isolation_level = self.driver().IsolationLevel.READ_COMMITTED
+            self.begin = settings(connection, (LOCK_TIMEOUT_S, IDLE_TIMEOUT_S), is_local=True)
         connection.commit()
         return connection
 
@@ -119,7 +81,9 @@ class PostgreSql(Dialect):
         """A connection. An error has the code with which the server refused it, of which psycopg knows none."""
         psycopg = self.driver()
         try:
-            return psycopg.connect(**parameters)
+            # A pooler (PgBouncer) may give each transaction any connection to the server, where another client may have
+            # prepared its own statement under the same name: rows would go into that.
+            return psycopg.connect(**parameters, prepare_threshold=None)
         except psycopg.OperationalError as failed:
             if not failed.sqlstate:
                 failed.sqlstate = sqlstate_of(parameters, CONNECT_TIMEOUT_S) or None
@@ -139,6 +103,9 @@ class PostgreSql(Dialect):
         both_make = state in ("42P07", "42710") or str(_diagnosed(error, "constraint_name")).startswith("pg_")
         return both_make or (self.is_passing(error) and state[:2] in ("", "08", "40", "25", "57"))
 
+    def is_forbidden(self, error: Exception) -> bool:
+        return getattr(error, "sqlstate", None) == "42501"
+
     def told(self, error: Exception) -> str:
         state = getattr(error, "sqlstate", None)
         if not state and is_login(str(error)):
@@ -147,7 +114,8 @@ class PostgreSql(Dialect):
             return "the connection was lost, or could not be made" if self.is_passing(error) else "psycopg refuses it"
         kinds = ("table_name", "column_name", "constraint_name", "datatype_name")
         names = [f"{what} '{name}'" for what in kinds if (name := _diagnosed(error, what))]
-        return ", ".join([f"SQLSTATE {state}", *names])
+        read_only = [NO_WRITES] if state == "25006" else []
+        return ", ".join([f"SQLSTATE {state}", *names, *read_only])
 
     def quoted(self, *names: str) -> str:
         # With '%' doubled, because statements are executed with parameters.
@@ -170,9 +138,10 @@ class PostgreSql(Dialect):
     def schema(self, run: Run, wanted: str) -> str:
         return wanted or str(run("SELECT current_schema()").fetchone()[0])
 
-    def _oid(self, run: Run, schema: str, table: str) -> tuple[int, str, str, bool] | None:
-        found: tuple[int, str, str, bool] | None = run(
-            "SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relhasrules FROM pg_catalog.pg_class c "
+    def _oid(self, run: Run, schema: str, table: str) -> tuple[int, str, str, bool, bool] | None:
+        found: tuple[int, str, str, bool, bool] | None = run(
+            "SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relhasrules, "
+            "pg_catalog.row_security_active(c.oid) FROM pg_catalog.pg_class c "
             "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
             "WHERE n.nspname = %s AND c.relname = %s AND c.relkind <> 'i'",
             schema,
@@ -185,7 +154,7 @@ class PostgreSql(Dialect):
 
     def describe(self, run: Run, schema: str, table: str) -> TableInfo:
         found = self._oid(run, schema, table)
-        oid, kind, persistence, has_rules = found if found is not None else (0, "v", "p", False)
+        oid, kind, persistence, has_rules, hides = found if found is not None else (0, "v", "p", False, False)
         wrong = ""
         if kind not in ("r", "p"):
             wrong = f"it is {_WRONG_KINDS.get(kind, 'no table')}, not a table of this database"
@@ -193,20 +162,22 @@ class PostgreSql(Dialect):
             wrong = "it is unlogged or temporary, so a crash of the server empties it, and not what is remembered of it"
         elif has_rules:
             wrong = "rules of the table may turn what is written into something else"
-        elif kind == "p" and (part := run(_PARTITIONS, oid).fetchone()) is not None:
+        elif kind == "p" and (part := run(PARTITIONS, oid).fetchone()) is not None:
             wrong = (
                 f"its partition '{part[0]}' is unlogged or foreign, and may lose rows of which it is remembered here"
             )
         columns = [
             _column(name, told, base, modifier, (not_null, default, computed, deterministic))
-            for name, told, base, modifier, not_null, default, computed, deterministic in run(_COLUMNS, oid)
+            for name, told, base, modifier, not_null, default, computed, deterministic in run(COLUMNS, oid)
         ]
-        indexes = run(_INDEXES, oid).fetchall()
+        indexes = run(INDEXES, oid).fetchall()
         unique = tuple(frozenset(names) for whole, names in indexes if whole)
-        ruled = bool(indexes) or bool(run(_RULES, oid, oid).fetchone()[0])
+        ruled = bool(indexes) or bool(run(RULES, oid, oid).fetchone()[0])
         # A row may have no partition, and a partition has constraints and triggers of its own.
         ruled = ruled or kind == "p" or any(column.base in _READ for column in columns)
-        return TableInfo(table, tuple(columns), unique, len(unique) < len(indexes), ruled, wrong)
+        # Else it has not all letters, or counts bytes.
+        ruled = ruled or run("SHOW server_encoding").fetchone()[0] != "UTF8"
+        return TableInfo(table, tuple(columns), unique, len(unique) < len(indexes), ruled, wrong, hides_rows=hides)
 
     def expected(self, column: Column, of: pa.DataType) -> str:
         base = column.base
@@ -276,12 +247,12 @@ class PostgreSql(Dialect):
 
     def _bases(self, run: Run, into: str, names: Sequence[str]) -> list[str]:
         """The types of these columns, by their names in pg_type; '' for what is no type of the server's own."""
-        found = dict(run(_BASES, into.replace("%%", "%")).fetchall())
+        found = dict(run(BASES, into.replace("%%", "%")).fetchall())
         return [found.get(name, "") for name in names]
 
     def upsert(self, run: Run, into: str, rows: pa.Table, keys: Sequence[str]) -> None:
         names, by = [self.quoted(name) for name in rows.column_names], [self.quoted(key) for key in keys]
-        if rows.num_rows < _FEW_ROWS:
+        if rows.num_rows < _FEW_ROWS or not self._may_keep(run, into):
             marks = ", ".join(["%s"] * rows.num_columns)
             made = f"INSERT INTO {into} ({', '.join(names)}) VALUES ({marks}) {conflict(names, by)}"
             run.many(made, _tuples(rows))
@@ -291,11 +262,16 @@ class PostgreSql(Dialect):
 
     def delete(self, run: Run, into: str, keys: pa.Table) -> None:
         names = [self.quoted(name) for name in keys.column_names]
-        if keys.num_rows < _FEW_ROWS:
+        if keys.num_rows < _FEW_ROWS or not self._may_keep(run, into):
             run.many(f"DELETE FROM {into} WHERE {' AND '.join(f'{name} = %s' for name in names)}", _tuples(keys))
             return
         with _Before(self, run, into, keys) as before:
             run(self.staging.delete(into, before, names))
+
+    def _may_keep(self, run: Run, into: str) -> bool:
+        """Whether the user may make a ``_Before``. Who may not writes row by row."""
+        ask = "SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'TEMPORARY') AND "
+        return bool(run(f"{ask}pg_catalog.has_table_privilege(%s, 'SELECT')", into.replace("%%", "%")).fetchone()[0])
 
     def check_at_once(self, run: Run) -> None:
         run("SET CONSTRAINTS ALL IMMEDIATE")

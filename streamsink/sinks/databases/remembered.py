@@ -75,6 +75,23 @@ class Remembered:
         found = run(f"{asked} AND sequence > 0", self.target, application).fetchone()
         return None if found is None else str(found[0])
 
+    def check_not_renamed(self, run: Run, application: str, path: str) -> None:
+        """Raises Misuse where the application writes another table of the schema under this path, and nothing is
+        remembered of this one: it is that one, or was given its name. path: of the sink.
+        """
+        mark, table = self.dialect.mark, self._table(CHECKPOINTS).replace("%%", "%")
+        asked = f"SELECT target, state FROM {self._table(CHECKPOINTS)} WHERE application = {mark} AND sequence > 0"
+        found = [str(of) for of, state in run(asked, application) if _table_id(str(state)).endswith(f"/{path}")]
+        if found:
+            same = f"WHERE target = {_text(found[0])} AND application = {_text(application)}"
+            raise Misuse(
+                f"{path}: the database remembers that application '{application}' writes the table '{found[0]}' under "
+                f"this name, and knows nothing of the table '{self.target}'. Nothing was written. If the table was "
+                f"renamed, execute UPDATE {table} SET target = {_text(self.target)} {same}; and start the query again. "
+                "If it is another table, give the sink a name=... and a journal of its own",
+                kind="database.renamed",
+            )
+
     def applications(self, run: Run) -> list[str]:
         """The applications that have a checkpoint of this target."""
         asked = f"SELECT application FROM {self._table(CHECKPOINTS)} WHERE target = {self.dialect.mark}"
@@ -140,3 +157,16 @@ class Remembered:
 
     def _table(self, name: str) -> str:
         return self.dialect.quoted(self.schema, name)
+
+
+def _table_id(state: str) -> str:
+    """Where a checkpoint was committed, as its state says."""
+    try:
+        return str(json.loads(state)["table_id"])
+    except (ValueError, KeyError, TypeError):
+        return ""  # a start of that application says so
+
+
+def _text(value: str) -> str:
+    """A text as it stands in a statement, for messages."""
+    return "'" + value.replace("'", "''") + "'"

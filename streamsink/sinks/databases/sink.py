@@ -1,6 +1,6 @@
 """A table of a database as a sink: one transaction of the database has the rows of a checkpoint, and remembers it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -11,33 +11,30 @@ from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.events import log
 from streamsink.sinks.databases.address import Address, parse
-from streamsink.sinks.databases.branches import EITHER, PREPARED, STAGED, Attempt, Branches, are_prepared, forget, sweep
+from streamsink.sinks.databases.branches import EITHER, STAGED, Attempt, Branches, are_prepared, forget, sweep
 from streamsink.sinks.databases.bulk.sharing import OneWriterInstead, Rows
-from streamsink.sinks.databases.changes import ROWS_AT_ONCE, Change, plain
-from streamsink.sinks.databases.dialect import BRANCHES, CHECKPOINTS, IDENTITY, Dialect, Run
-from streamsink.sinks.databases.fitting import Fitting, are_exact, check_values
+from streamsink.sinks.databases.changes import ROWS_AT_ONCE, Change, one_spelling, plain
+from streamsink.sinks.databases.dialect import Dialect, Run
+from streamsink.sinks.databases.fitting import Fitting, check_values
 from streamsink.sinks.databases.link import Link
 from streamsink.sinks.databases.mysql import MySql
 from streamsink.sinks.databases.postgresql import PostgreSql
 from streamsink.sinks.databases.remembered import Remembered
+from streamsink.sinks.databases.settings import INSERT, wrong_options
 from streamsink.sinks.databases.sqlite import Sqlite
 from streamsink.sinks.databases.staging import Filled, Staging
-from streamsink.sinks.databases.table_info import said
+from streamsink.sinks.databases.table_info import Column, said
 from streamsink.sinks.transactions.function import ONLY_ASKED, PendingCheckpoint, PendingTransaction
 from streamsink.sinks.transactions.staged_rows import StagedRows, StagedRowsSink
 
-INSERT, UPSERT = "insert", "upsert"
 _DIALECTS: dict[str, type[Dialect]] = {"postgresql": PostgreSql, "mysql": MySql, "mariadb": MySql, "sqlite": Sqlite}
 # Rows of a checkpoint that are together no larger than this are read before the transaction begins, which then waits
 # for nothing but the database.
 _READ_BEFORE_BYTES = 16 << 20
 # Fewer rows than that are written by one connection, whatever ``writers`` says.
 _LEAST_ROWS = 20_000
-_MOST_WRITERS = 16
-# Files that SQLite makes, and opens, beside a database have its name with these behind.
-_OF_SQLITE = ("-journal", "-wal", "-shm")
 # Keys of a session.
-_LINK, _SCHEMA, _TABLE, _EXACT, _TRIED = "link", "schema", "table", "exact", "tried"
+_LINK, _SCHEMA, _TABLE, _KEYS, _TRIED = "link", "schema", "table", "keys", "tried"
 _HAS_BRANCHES, _SETTLED, _ALONE, _PREPARES = "has branches", "settled", "one writer instead", "prepares"
 _ASKED = "application"  # for which it was asked last what was committed
 
@@ -90,7 +87,7 @@ class DatabaseSink(StagedRowsSink):
         table = f"{self.schema}.{self.table}" if self.schema else self.table
         object.__setattr__(self, "path", self.name or f"{address.place}/{table}")
         object.__setattr__(self, "keys", tuple(self.keys))
-        found = _wrong_options(self, address)
+        found = wrong_options(self, address)
         if found:
             raise Misuse(f"{self.path}: {found}. Nothing was written. Correct the options", kind="database.options")
         for what, name in {"table": self.table, "schema": self.schema or "main"}.items():
@@ -119,7 +116,11 @@ class DatabaseSink(StagedRowsSink):
             branches, session[_ASKED] = self._branches(run, application, session), application
             if branches is not None:
                 branches.settle(run, sweep=False)
-            return self._remembered(run, session).last(run, application)
+            remembered = self._remembered(run, session)
+            found = remembered.last(run, application)
+            if found is None:
+                remembered.check_not_renamed(run, application, self.path)
+            return found
 
         return self._asked(session, ask)
 
@@ -157,8 +158,8 @@ class DatabaseSink(StagedRowsSink):
 
     def commit_checkpoint(self, checkpoint: PendingCheckpoint[StagedRows]) -> None:
         session, rows = checkpoint.session, sum(each.rows for each in checkpoint.transactions)
-        if checkpoint.recovering and not checkpoint.expect and rows and _TABLE not in session:
-            _make_first(self, checkpoint)
+        if checkpoint.recovering and rows and _TABLE not in session:
+            _look_first(self, checkpoint)
         try:
             self._commit(checkpoint, 1 if rows < _LEAST_ROWS or _ALONE in session else self.writers)
         except OneWriterInstead as instead:
@@ -190,7 +191,9 @@ class DatabaseSink(StagedRowsSink):
                 return
             if number != checkpoint.expect:
                 raise checkpoint.superseded(number)
-            rows = Rows(lambda: self._read(pending) if read is None else read, sum(each.rows for each in pending))
+            spelled = _spelled(self, run, session)
+            count = sum(each.rows for each in pending)
+            rows = Rows(lambda: map(spelled, self._read(pending) if read is None else read), count)
             if branches is None or writers == 1:
                 self._change(run, rows.read(), session=session)
             else:
@@ -284,7 +287,7 @@ class DatabaseSink(StagedRowsSink):
         def write(run: Run) -> None:
             if _TRIED not in session:  # branches of a dead driver may have the keys of these rows
                 sweep(run, self._branches(run, application, session))
-            self._change(run, batches, session=session)
+            self._change(run, map(_spelled(self, run, session), batches), session=session)
             self._dialect().check_at_once(run)
 
         self._link(session).transaction(
@@ -297,22 +300,38 @@ class DatabaseSink(StagedRowsSink):
 
 def _is_exact(sink: DatabaseSink, run: Run, session: dict[str, Any]) -> bool:
     """Whether two keys are equal only when they are the same."""
-    if _EXACT not in session:
+    return all(column.exact for column in _key_columns(sink, run, session))
+
+
+def _spelled(sink: DatabaseSink, run: Run, session: dict[str, Any]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """Brings keys that may be spelled in several ways to one, before it is looked which of them are the same."""
+    found = _key_columns(sink, run, session) if sink.keys else []
+    return partial(one_spelling, columns=[column.name for column in found if column.base == "uuid"])
+
+
+def _key_columns(sink: DatabaseSink, run: Run, session: dict[str, Any]) -> Sequence[Column]:
+    if _KEYS not in session:
         of = sink._remembered(run, session)
-        session[_EXACT] = are_exact(run, of.dialect, (of.schema, sink.table), sink.keys)
-    return bool(session[_EXACT])
+        info = of.dialect.describe(run, of.schema, sink.table)
+        session[_KEYS] = [column for column in info.columns if column.name in sink.keys]
+    return cast(Sequence[Column], session[_KEYS])
 
 
-def _make_first(sink: DatabaseSink, checkpoint: PendingCheckpoint[StagedRows]) -> None:
-    """Make the table of the first record if it is not there: a backup may be older than the table."""
-    session = checkpoint.session
+def _look_first(sink: DatabaseSink, checkpoint: PendingCheckpoint[StagedRows]) -> None:
+    """Look at the table before a record of an earlier start is committed: somebody may have changed it since.
 
-    def exists(run: Run) -> bool:
-        of = sink._remembered(run, session)
-        return of.dialect.exists(run, of.schema, of.target)
-
-    if not sink._asked(session, exists):
-        sink.check_columns(next(sink._read(checkpoint.transactions)).schema, session)
+    Without the index of its keys MariaDB would add rows that are there, and with a further one replace others. It is
+    made where it is missing, as for any batch: a backup may be older than the table.
+    """
+    try:
+        sink.check_columns(next(sink._read(checkpoint.transactions)).schema, checkpoint.session)
+    except Misuse as refused:
+        raise Misuse(
+            f"{refused}. These rows are in the journal already, as record {checkpoint.number} of application "
+            f"'{checkpoint.application}', and stay as they are: change the table, or the sink's options back, and "
+            "start the query again; each start commits the record until that succeeds",
+            kind=refused.kind,
+        ) from None
 
 
 def _prepares(sink: DatabaseSink, run: Run, session: dict[str, Any]) -> bool:
@@ -364,30 +383,3 @@ def _check_changes(sink: DatabaseSink, rows: pa.RecordBatch) -> None:
             "Nothing of this batch was recorded or written. Mend the rows in the query",
             kind="database.values",
         )
-
-
-def _wrong_options(sink: DatabaseSink, address: Address) -> str:
-    """What does not go together; '' when all does."""
-    if sink.mode not in (INSERT, UPSERT):
-        return f"mode is {sink.mode!r}, expected 'insert' or 'upsert'"
-    if isinstance(sink.keys, str) or (sink.mode == UPSERT) != bool(sink.keys):
-        return f"mode is {sink.mode!r} and keys are {sink.keys!r}: 'upsert' needs keys, and 'insert' has none"
-    if (sink.delete_column or sink.order_by) and sink.mode != UPSERT:
-        return "delete_column and order_by are for mode='upsert' with keys"
-    if not isinstance(sink.check_rows_up_to, int) or sink.check_rows_up_to < 0:
-        return f"check_rows_up_to is {sink.check_rows_up_to!r}, expected a number of rows"
-    if not isinstance(sink.writers, int) or not 1 <= sink.writers <= _MOST_WRITERS:
-        return f"writers is {sink.writers!r}, expected 1 to {_MOST_WRITERS}"
-    if sink.writers > 1 and address.system == "sqlite":
-        return f"writers is {sink.writers!r}, which is for databases that have a server"
-    if sink.writers_by not in (EITHER, PREPARED, STAGED):
-        return f"writers_by is {sink.writers_by!r}, expected 'prepared', 'staged' or 'auto'"
-    if sink.writers_by == PREPARED and sink.mode != INSERT:
-        return "writers_by is 'prepared', which is for mode='insert': rows with keys have an order; 'staged' takes them"
-    if sink.table in (CHECKPOINTS, IDENTITY, BRANCHES):
-        return f"the table is {sink.table}, which is the sink's own"
-    if address.system == "sqlite" and sink.journal in [f"{address.database}{end}" for end in _OF_SQLITE]:
-        return f"the journal is {sink.journal}, which is SQLite's own file beside the database"
-    if len({*sink.keys, sink.delete_column}) != len(sink.keys) + 1:
-        return f"keys are {sink.keys!r} and delete_column {sink.delete_column!r}: a column is named twice"
-    return ""

@@ -16,6 +16,9 @@ from streamsink.sinks.databases.table_info import Column, TableInfo
 
 # A number with so many digits is the same when SQLite has made a float of it and back.
 _SAFE_DIGITS = 15
+# A constraint may say itself what becomes of a row that violates it: the row is left out, or takes another one's place,
+# and nobody hears of it. This statement does not let it.
+_INSERT = "INSERT OR ABORT INTO"
 
 
 class Sqlite(Dialect):
@@ -151,13 +154,13 @@ class Sqlite(Dialect):
         return "" if pt.is_nested(of) else "TEXT"
 
     def insert(self, run: Run, into: str, rows: pa.Table) -> None:
-        run.many(f"INSERT INTO {into} {self._values(rows)}", _parameters(rows))
+        run.many(f"{_INSERT} {into} {self._values(rows)}", _parameters(rows))
 
     def upsert(self, run: Run, into: str, rows: pa.Table, keys: Sequence[str]) -> None:
         others = [self.quoted(name) for name in rows.column_names if name not in keys]
         change = "UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in others) if others else "NOTHING"
         on = ", ".join(self.quoted(key) for key in keys)
-        run.many(f"INSERT INTO {into} {self._values(rows)} ON CONFLICT ({on}) DO {change}", _parameters(rows))
+        run.many(f"{_INSERT} {into} {self._values(rows)} ON CONFLICT ({on}) DO {change}", _parameters(rows))
 
     def delete(self, run: Run, into: str, keys: pa.Table) -> None:
         same = " AND ".join(f"{self.quoted(key)} = ?" for key in keys.column_names)

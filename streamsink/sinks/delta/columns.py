@@ -1,8 +1,9 @@
 """Columns of Delta tables: their types, and whether rows with certain columns fit. Driver only."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow.types as pt
 
 from streamsink.errors import Misuse
 from streamsink.format.arrow_types import from_arrow_type, to_arrow_type
-from streamsink.format.types import DataField
+from streamsink.format.types import AtomicType, DataField
 
 _PLAIN = {
     "boolean": pa.bool_(),
@@ -32,6 +33,8 @@ _WIDER = {"byte": {"short", "integer", "long"}, "short": {"integer", "long"}, "i
 # Without a mapping of columns Spark's Delta refuses names with these.
 _NO_LETTERS = " ,;{}()\n\t="
 _NO_PARTITION = ("binary",)
+_CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+_LIMITED = re.compile(r"(?:char|varchar)\((\d+)\)")
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,12 @@ class Column:
 
     def field(self, path: str) -> DataField:
         """The column as rows are brought to it. Raises Misuse for a type that no row has."""
-        return DataField(
-            -1, self.name, from_arrow_type(arrow_type(self.type, self.name, path), self.nullable, self.name)
-        )
+        of = from_arrow_type(arrow_type(self.type, self.name, path), self.nullable, self.name)
+        # Spark keeps a column of CHAR(n) or VARCHAR(n) as one of texts, and lets no longer ones come into it.
+        limited = _LIMITED.fullmatch(str(self.metadata.get(_CHAR_VARCHAR, "")).lower())
+        if limited is not None and isinstance(of, AtomicType):
+            of = replace(of, root="VARCHAR", length=int(limited[1]))
+        return DataField(-1, self.name, of)
 
 
 def columns_of(schema_json: str) -> list[Column]:

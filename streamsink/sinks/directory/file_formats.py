@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import BinaryIO, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
+import pyarrow.types as pt
 
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse, StreamsinkError
@@ -105,6 +107,9 @@ class _Lines:
                 "Leave such rows out of the query, add a column, or write format='json' or 'parquet'",
                 kind="files.empty-line",
             )
+        for name, values in zip(rows.column_names, rows.columns):
+            if pt.is_timestamp(values.type) or pt.is_date(values.type):
+                _check_time(self._path, name, values)
         out = pa.BufferOutputStream()
         pyarrow.csv.write_csv(rows, out, pyarrow.csv.WriteOptions(include_header=self._header))
         self._stream.write(out.getvalue().to_pybytes())
@@ -114,6 +119,18 @@ class _Lines:
         """Nothing is left to be written."""
 
     discard = close
+
+
+def _check_time(path: str, column: str, values: pa.ChunkedArray) -> None:
+    """Raises Misuse for a time that has no text: Arrow writes none, or words that readers take for null."""
+    ends = pc.min_max(values)
+    if any(ends[end].cast(pa.string()).as_py().startswith("<") for end in ("min", "max") if ends[end].is_valid):
+        raise Misuse(
+            f"{path}: column '{column}' has a time far outside of the years 1 to 9999, as comes of milliseconds that "
+            "are taken for seconds, which a CSV file cannot hold. Nothing was recorded or published. Mend or filter "
+            "such rows in the query, or write format='parquet'",
+            kind="files.time",
+        )
 
 
 class DirectoryWriter:

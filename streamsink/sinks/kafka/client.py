@@ -50,7 +50,7 @@ class TopicFacts:
     """What a broker says of a topic.
 
     topic_id: no other topic ever has it; the name where the broker tells no ids. message_bytes: ``max.message.bytes``,
-    the largest batch of messages that the topic takes.
+    the largest batch of messages that the topic takes. cleanup: ``cleanup.policy``. is_internal: the brokers write it.
     """
 
     name: str
@@ -58,6 +58,7 @@ class TopicFacts:
     partitions: int
     message_bytes: int
     cleanup: str
+    is_internal: bool = False
 
 
 def kafka() -> Any:
@@ -179,6 +180,7 @@ def describe(admin: Any, topic: str) -> TopicFacts | None:
         len(described.partitions),
         int(configs["max.message.bytes"]),
         configs["cleanup.policy"],
+        bool(described.is_internal),
     )
 
 

@@ -132,11 +132,12 @@ def _sizes(rows: pa.RecordBatch) -> pa.Array:
     return pc.add(functools.reduce(pc.add, lengths).cast(pa.int64()), _OVERHEAD)
 
 
-def check(path: str, rows: pa.RecordBatch, facts: Callable[[str], TopicFacts | None]) -> None:
+def check(path: str, rows: pa.RecordBatch, facts: Callable[[str], TopicFacts | None], markers: str) -> None:
     """Raises Misuse for a message that its topic cannot take. rows: as ``normal`` has made them.
 
-    facts: what the brokers say of a topic.
+    facts: what the brokers say of a topic. markers: the topic of the markers.
     """
+    _check_headers(path, rows)
     if rows.column("topic").null_count:
         raise Misuse(
             f"{path}: {rows.column('topic').null_count} of {rows.num_rows} rows have no topic: their column 'topic' is "
@@ -148,8 +149,11 @@ def check(path: str, rows: pa.RecordBatch, facts: Callable[[str], TopicFacts | N
         found = facts(topic)
         if found is None:
             raise no_topic(path, topic)
+        if found.is_internal or topic == markers:
+            raise _own_topic(path, topic, "of streamsink, which has its markers" if topic == markers else "of Kafka")
         of_topic = rows.filter(pc.equal(rows.column("topic"), topic)) if len(topics) > 1 else rows
         _check_partitions(path, of_topic, found)
+        _check_keys(path, of_topic, found)
         _check_sizes(path, of_topic, found)
 
 
@@ -160,6 +164,35 @@ def no_topic(path: str, topic: str) -> Misuse:
         "Create the topic, and start the query again",
         kind="kafka.no-topic",
     )
+
+
+def _own_topic(path: str, topic: str, whose: str) -> Misuse:
+    return Misuse(
+        f"{path}: a row has the topic '{topic}', which is {whose}, and takes no messages of others. Nothing was "
+        "written. Leave such rows out of the stream, or give them another topic",
+        kind="kafka.own-topic",
+    )
+
+
+def _check_headers(path: str, rows: pa.RecordBatch) -> None:
+    """Raises Misuse for a header that is null or has no key. The brokers know no such header."""
+    if not _has_headers(rows):
+        return
+    headers = pc.list_flatten(rows.column("headers"))  # those of rows without headers are none
+    if headers.null_count or pc.struct_field(headers, "key").null_count:
+        raise _wrong(path, "a row has a header that is null, or whose key is null. Leave such headers out of the array")
+
+
+def _check_keys(path: str, rows: pa.RecordBatch, of: TopicFacts) -> None:
+    """Raises Misuse for a message without a key in a topic that keeps the last one of each key."""
+    keys = rows.column("key").null_count if "key" in rows.schema.names else rows.num_rows
+    if keys and "compact" in of.cleanup.replace(" ", "").split(","):
+        raise Misuse(
+            f"{path}: {keys} of {rows.num_rows} rows have no key, and the topic '{of.name}' is compacted "
+            f"(cleanup.policy={of.cleanup}), so the brokers take no message without one. Nothing was written. Give the "
+            "rows a column 'key' without nulls, or the topic cleanup.policy=delete",
+            kind="kafka.no-key",
+        )
 
 
 def _check_partitions(path: str, rows: pa.RecordBatch, of: TopicFacts) -> None:

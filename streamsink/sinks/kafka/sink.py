@@ -54,6 +54,7 @@ class KafkaSink(StagedRowsSink):
         object.__setattr__(self, "path", f"kafka:{self.topic if self.topic is not None else '(column topic)'}")
         object.__setattr__(self, "remembers", self.semantic == EXACTLY_ONCE)
         self._check("semantic", self.semantic, self.semantic in (EXACTLY_ONCE, AT_LEAST_ONCE, NONE), _SEMANTICS)
+        self._check("topic", self.topic, self.topic != self.marker_topic, "another one than that of the markers")
         fits = isinstance(self.publishers, int) and 1 <= self.publishers <= _MOST_PUBLISHERS
         self._check("publishers", self.publishers, fits, f"a number from 1 to {_MOST_PUBLISHERS}")
         fits = isinstance(self.max_transaction_bytes, int) and self.max_transaction_bytes > 0
@@ -120,10 +121,10 @@ class KafkaSink(StagedRowsSink):
         """The rows as messages. Raises Misuse for one that its topic cannot take."""
         normal = messages.normal(rows, self.topic)
         try:
-            messages.check(self.path, normal, self.facts)
+            messages.check(self.path, normal, self.facts, self.marker_topic)
         except Misuse:
             # The topic may have been mended since the brokers were asked.
-            messages.check(self.path, normal, functools.partial(self.facts, fresh=True))
+            messages.check(self.path, normal, functools.partial(self.facts, fresh=True), self.marker_topic)
         return normal
 
     # -- one checkpoint --------------------------------------------------------------------------------------------

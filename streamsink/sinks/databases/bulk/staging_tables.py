@@ -58,7 +58,7 @@ class PostgreSqlStaging(StagingTables):
         "SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
         "WHERE n.nspname = %s AND left(c.relname::text, %s) = %s AND c.relkind = 'r' ORDER BY c.relname"
     )
-    impatient = f"SET lock_timeout = '{_DROP_TIMEOUT_S}s'"
+    impatient = f"SET LOCAL lock_timeout = '{_DROP_TIMEOUT_S}s'"
 
     def create(self, table: str, into: str, names: Sequence[str]) -> str:
         return f"CREATE UNLOGGED TABLE {table} AS SELECT {', '.join(names)} FROM {into} WITH NO DATA"
