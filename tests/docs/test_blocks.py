@@ -100,6 +100,7 @@ def _saved_on(page: str) -> frozenset[str]:
         ("make runn", "the Makefile has no runn"),
         ("make run BROKER=x", "the Makefile has no BROKER"),
         ("pip install 'streamsink[s4]'", "there is no extra s4"),
+        ("pip download x", "pip installs and uninstalls"),
         ("python gone.py", "neither the page nor the checkout has gone.py"),
         ("python -m tests.gone", "there is no module"),
         ("spark-submit jobs/gone.py", "there is no jobs/gone.py"),

@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ from tests.e2e.deployed import A_BATCH, DRIVERS, KEYS, Deployed, Lake, on_hdfs, 
 from tests.e2e.harness import ROOT, WAIT_S, until
 from tests.e2e.submitted import ARCHIVE, DAEMON, Submitted
 from tests.services.process import children
-from tools.jars import jars
+from tools.common import DEFAULT_SPARK
+from tools.jars import jars, pyspark_of
 
 GUIDE = "docs/GUIDE.md"
 
@@ -105,6 +107,9 @@ def test_the_guide_gives_the_settings_that_are_tried():
         "spark.python.daemon.module": DAEMON,
         "spark.executorEnv.PYTHONPATH": ARCHIVE,
     }
+    if pyspark_of(sys.executable)[0] == DEFAULT_SPARK:
+        [hadoop] = re.findall(r"hadoop-aws:([\d.]+\d)", section)
+        assert (pyspark_of(sys.executable)[1] / f"hadoop-client-api-{hadoop}.jar").exists()
     project = (ROOT / "pyproject.toml").read_text()
     needed = re.findall(
         r'^    "([^"]+)",', project.partition("\ndependencies = [")[2].partition("\n]")[0], re.MULTILINE
