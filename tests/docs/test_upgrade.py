@@ -1,4 +1,4 @@
-"""docs/how-to/UPGRADE.md: its command brings the new version into an environment that has an earlier one."""
+"""docs/how-to/UPGRADE.md: its commands bring the new version into an environment that has an earlier one."""
 
 import shutil
 import subprocess
@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import streamsink
-from tests.docs.blocks import blocks_of
+from tests.docs.blocks import ROOT, blocks_of
 from tests.docs.checkout import Checkout
 
 PAGE = "docs/how-to/UPGRADE.md"
-COMMAND = 1
+COMMANDS = 1
 EARLIER = "0.0.9"
 WAIT_S = 900
 
@@ -44,19 +44,22 @@ def _become_earlier(root: Path) -> None:
     (root / "streamsink/clock/__init__.py").write_text(f"OF_EARLIER = True\n{whole}")
 
 
+def _become_new(root: Path) -> None:
+    """As git does it: what has changed has the time of now."""
+    shutil.rmtree(root / "streamsink")
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "streamsink", root / "streamsink", copy_function=shutil.copyfile, ignore=ignored)
+    shutil.copyfile(ROOT / "pyproject.toml", root / "pyproject.toml")
+
+
 @pytest.mark.soak
-def test_the_command_leaves_nothing_of_the_earlier_version(upgrading, tmp_path):
+def test_the_commands_leave_nothing_of_the_earlier_version(upgrading, tmp_path):
     """In the checkout from which that one was installed, after its files were brought to the new version."""
-    new = tmp_path / "new"
-    shutil.copytree(upgrading.root / "streamsink", new)
-    settings = (upgrading.root / "pyproject.toml").read_text()
     _become_earlier(upgrading.root)
     upgrading.run("pip install .", WAIT_S)
     assert upgrading.run("streamsink --version", WAIT_S).endswith(f"version {EARLIER}\n")
-    shutil.rmtree(upgrading.root / "streamsink")
-    new.rename(upgrading.root / "streamsink")
-    (upgrading.root / "pyproject.toml").write_text(settings)
-    upgrading.run(blocks_of(PAGE)[COMMAND].text, WAIT_S)
+    _become_new(upgrading.root)
+    upgrading.run(blocks_of(PAGE)[COMMANDS].text, WAIT_S)
     assert upgrading.run("streamsink --version", WAIT_S).endswith(f"version {streamsink.__version__}\n")
     looks = "import os, streamsink; print(*os.walk(os.path.dirname(streamsink.__file__)), sep='\\n')"
     said = upgrading.run(f'cd / && python -c "{looks}"', WAIT_S)

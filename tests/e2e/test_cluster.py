@@ -146,7 +146,7 @@ def test_the_commands_of_the_guide_as_they_stand_there(tmp_path, cluster, kafka_
     conf = Path(env["SPARK_CONF_DIR"])
     conf.mkdir()
     (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
-    said = checkout.run(_the_guide(cluster, job, lake), WAIT_S)
+    said = checkout.run(_the_guide(cluster, job, lake), 3 * WAIT_S)
     assert re.search(rf"^messages read +{2 * A_BATCH:,}$", said, re.MULTILINE)
     assert (checkout.root / "dist" / ARCHIVE).is_file()
     job.check()
