@@ -74,7 +74,7 @@ sabotage:
 bench:
 	$(BOOTSTRAP) exec --for test -- benchmarks/run.py $(ARGS)
 
-# rows S14 to S18 of docs/ACCIDENTS.md, for streamsink and its peers. ARGS='--only S15 --sink Delta Iceberg' chooses
+# rows S14 to S18 and S20 to S22 of docs/ACCIDENTS.md, for streamsink and its peers. ARGS='--only S15 --sink Delta' chooses
 accidents:
 	$(BOOTSTRAP) exec --for test -- benchmarks/accidents/run.py $(ARGS)
 

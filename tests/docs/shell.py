@@ -112,7 +112,7 @@ def _of_pip(arguments: list[str]) -> str | None:
     for asked in re.findall(r"(?:^|\s)(?:\.|streamsink)\[([\w,-]+)\]", " ".join(arguments)):
         if set(asked.split(",")) - extras:
             return f"there is no extra {asked}"
-    return None if arguments[:1] == ["install"] else "only pip install is known"
+    return None if arguments[:1] in (["install"], ["uninstall"]) else "pip installs and uninstalls, no more is known"
 
 
 def _of_python(arguments: list[str], saved: frozenset[str]) -> str | None:

@@ -7,7 +7,8 @@
 - ``code``: Python that is not run here; it is compiled, and the names that it takes from streamsink are looked up.
 - ``data``: JSON or YAML, parsed, and checked by what it is.
 - ``drawing``: a picture, or what a program prints; it has no command.
-- ``by FILE``: a test in that file runs it, or makes the page from the code and compares.
+- ``by FILE``: a test in that file runs it, or makes the page from the code and compares. Of commands, a test of the
+  gate reads each one as its program would, and the test that runs them may be one of the soak.
 """
 
 import re
@@ -25,7 +26,7 @@ class Page:
     given: the function of tests/docs/given.py that makes what the page takes for granted. replaced: what the page says,
     and what stands there here; ``{folder}`` is the scratch folder, and other names are the servers of ``needs``. steps:
     by the place of a block, the function of given.py that is called before it. needs: fixtures of servers. slow:
-    programs of the page start drivers of their own.
+    programs of the page start drivers of their own. elsewhere: as ``replaced``, in the tests that the ways name.
     """
 
     ways: tuple[str, ...]
@@ -34,6 +35,7 @@ class Page:
     steps: Mapping[int, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     slow: bool = False
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, blocks: int) -> list[str]:
         """The ways of so many blocks. Raises ValueError where their number is another one."""
@@ -49,10 +51,33 @@ class Page:
 _CHECKPOINTS = {'"/checkpoints': '"{folder}/checkpoints'}
 _LAKE = {'"/lake': '"{folder}/lake'}
 _RELATIVE = {'"ckpt/': '"{folder}/ckpt/'}
+_TOPIC = {"localhost:9092": "{kafka_broker}", '"subscribe", "orders"': '"subscribe", "{topic}"'}
+_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3"
+
+# The README's commands of make, and the cluster of the guide: with these words they are run.
+_MAKE, _CLUSTER = "by tests/docs/test_readme.py", "by tests/e2e/test_cluster.py"
+_SMALLER = {
+    "make test": "make test ARGS=tests/test_package.py",
+    "BROKERS=host:9092 TOPIC=orders": "BROKERS={kafka} TOPIC={topic}",
+    "make chaos": "make chaos ARGS='--events 50000'",
+    "--metrics 127.0.0.1:9464": "--metrics {address} --events 50000",
+    "make bench": "make bench ARGS='--quick --only micro'",
+    "doctor PATH": "doctor {table}",
+}
+_DEPLOYED = {
+    "spark://master:7077": "{master}",
+    f"--packages {_CONNECTOR},org.apache.hadoop:hadoop-aws:3.4.2": "--jars {jars}",
+    "/opt/streaming/bin/python": "{python}",
+    "s3a://bucket/lake": "{warehouse}",
+    "broker:9092": "{kafka}",
+    "--topic orders": "--topic {topic} --until-caught-up {options}",
+}
 
 PAGES = {
-    "README.md": Page(("drawing", "shell", "shell", _README)),
-    "docs/ACCIDENTS.md": Page(("shell", "shell")),
+    "README.md": Page(("drawing", _MAKE, _MAKE, _README), elsewhere=_SMALLER),
+    "docs/ACCIDENTS.md": Page(
+        ("by tests/docs/test_accidents_page.py*",), elsewhere={"HOST:PORT OTHER:PORT": "{first} {second}"}
+    ),
     "docs/API.md": Page(("by tests/docs/test_api_page.py*",)),
     "docs/BRANCHES.md": Page(("by tests/compat/test_branches_page.py*",)),
     "docs/CATALOGS.md": Page(("code",)),
@@ -76,7 +101,9 @@ PAGES = {
         },
     ),
     "docs/FILES.md": Page(("run", "by tests/sinks/test_file_sink_accidents.py"), replaced={**_CHECKPOINTS, **_LAKE}),
-    "docs/GUIDE.md": Page(("run", "code", "run", "run", "shell", "shell"), replaced={'"in/"': '"{folder}/in"'}),
+    "docs/GUIDE.md": Page(
+        ("run", "code", "run", "run", _CLUSTER, "shell"), replaced={'"in/"': '"{folder}/in"'}, elsewhere=_DEPLOYED
+    ),
     "docs/ICEBERG.md": Page(
         ("run",),
         replaced={
@@ -119,17 +146,13 @@ PAGES = {
     ),
     "docs/how-to/DEAD_LETTERS.md": Page(("run*",), replaced=_RELATIVE),
     "docs/how-to/KAFKA_TO_LAKE.md": Page(
-        ("in session", "shell", "run"),
+        ("in session", "by tests/docs/test_kafka_to_lake.py", "run"),
         given="a_topic_of_orders",
-        replaced={
-            "localhost:9092": "{kafka_broker}",
-            '"subscribe", "orders"': '"subscribe", "{topic}"',
-            'processingTime="10 seconds"': "availableNow=True",
-            **_RELATIVE,
-        },
+        replaced={**_TOPIC, 'processingTime="10 seconds"': "availableNow=True", **_RELATIVE},
         needs=("kafka_broker",),
+        elsewhere={**_TOPIC, f"--packages {_CONNECTOR}": "{packages}"},
     ),
-    "docs/how-to/KUBERNETES.md": Page(("data", "shell")),  # tests/e2e/test_kubernetes.py runs both
+    "docs/how-to/KUBERNETES.md": Page(("by tests/e2e/test_kubernetes.py*",)),
     "docs/how-to/MOVE_OR_COPY.md": Page(
         ("run", "run"),
         given="a_stream_of_orders",
@@ -137,7 +160,7 @@ PAGES = {
         replaced={'"new/ckpt/': '"{folder}/new/ckpt/'},
     ),
     "docs/how-to/RESTORE_BACKUP.md": Page(("run*",), given="a_backup_and_more_orders", replaced=_RELATIVE),
-    "docs/how-to/UPGRADE.md": Page(("run", "shell"), given="a_stream_of_orders"),
+    "docs/how-to/UPGRADE.md": Page(("run", "by tests/docs/test_upgrade.py"), given="a_stream_of_orders"),
     "docs/how-to/YARN.md": Page(("by tests/e2e/test_yarn.py*",)),
 }
 NONE = Page(())

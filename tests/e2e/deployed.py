@@ -77,6 +77,11 @@ class Deployed:
         self.sent = 0
         kafka_data.new_topic(broker, PARTITIONS, self.topic)
 
+    @property
+    def source(self) -> dict[str, str]:
+        """Where the messages are."""
+        return {"kafka": self._broker, "topic": self.topic}
+
     def send(self, count: int) -> None:
         numbers = range(self.sent, self.sent + count)
         kafka_data.send_to(self._broker, self.topic, ((n, n % PARTITIONS) for n in numbers), text=order)

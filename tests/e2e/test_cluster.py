@@ -8,17 +8,24 @@ import random
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import streamsink
 from tests.compat.java import JavaPaimon
-from tests.e2e.cluster import HOSTS, Cluster, command_of, environment_of
-from tests.e2e.deployed import A_BATCH, KEYS, Deployed, on_hdfs, on_s3
+from tests.docs.blocks import blocks_of
+from tests.docs.checkout import Checkout, here
+from tests.e2e.cluster import HOSTS, Cluster, command_of, environment_of, machine, spark_home
+from tests.e2e.deployed import A_BATCH, DRIVERS, KEYS, Deployed, Lake, on_hdfs, on_s3
 from tests.e2e.harness import ROOT, WAIT_S, until
 from tests.e2e.submitted import ARCHIVE, DAEMON, Submitted
 from tests.services.process import children
+from tools.common import DEFAULT_SPARK
+from tools.jars import jars, pyspark_of
+
+GUIDE = "docs/GUIDE.md"
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.usefixtures("spark_settings")]
 
@@ -100,6 +107,9 @@ def test_the_guide_gives_the_settings_that_are_tried():
         "spark.python.daemon.module": DAEMON,
         "spark.executorEnv.PYTHONPATH": ARCHIVE,
     }
+    if pyspark_of(sys.executable)[0] == DEFAULT_SPARK:
+        [hadoop] = re.findall(r"hadoop-aws:([\d.]+\d)", section)
+        assert (pyspark_of(sys.executable)[1] / f"hadoop-client-api-{hadoop}.jar").exists()
     project = (ROOT / "pyproject.toml").read_text()
     needed = re.findall(
         r'^    "([^"]+)",', project.partition("\ndependencies = [")[2].partition("\n]")[0], re.MULTILINE
@@ -110,6 +120,36 @@ def test_the_guide_gives_the_settings_that_are_tried():
     needed = [package for package in needed if not package.startswith(("pyspark", *of_the_command_line))]
     assert len(needed) == 6
     assert [package for package in needed if package not in said] == []
+
+
+def _the_guide(cluster: Cluster, job: Deployed, lake: Lake) -> str:
+    """The commands that docs/GUIDE.md shows for a cluster, on this one."""
+    [commands] = [block.text for block in blocks_of(GUIDE) if "make archive" in block.text]
+    options = (f"--store-option {name}={value}" for name, value in lake.store_options.items())
+    places = {"master": cluster.master, "python": job.python, "warehouse": lake.warehouse}
+    jars_here = ",".join(f"local:{jar}" for kind in ("kafka", "s3a") for jar in jars(kind))
+    return here(GUIDE, commands, places | job.source | {"jars": jars_here, "options": " ".join(options)})
+
+
+@pytest.mark.soak
+def test_the_commands_of_the_guide_as_they_stand_there(tmp_path, cluster, kafka_broker, s3_server, keys):
+    """In a copy of the checkout, on a machine whose settings say the rest: S3A's endpoint, the keys, the memory."""
+    lake = on_s3(s3_server)
+    job = Deployed(tmp_path, cluster, kafka_broker.bootstrap, lake)
+    job.send(2 * A_BATCH)
+    checkout = Checkout(tmp_path / "reader")
+    own = ("spark.pyspark.python", "spark.python.daemon.module", "spark.executorEnv.PYTHONPATH", "spark.master")
+    settings = {name: value for name, value in job.conf().items() if name not in (*own, "spark.jars")}
+    env = machine(tmp_path / "machine") | lake.env
+    checkout.env = env | {"PATH": f"{spark_home()}/bin:{env['PATH']}"}
+    settings |= dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), DRIVERS[0])
+    conf = Path(env["SPARK_CONF_DIR"])
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    said = checkout.run(_the_guide(cluster, job, lake), 3 * WAIT_S)
+    assert re.search(rf"^messages read +{2 * A_BATCH:,}$", said, re.MULTILINE)
+    assert (checkout.root / "dist" / ARCHIVE).is_file()
+    job.check()
 
 
 @pytest.mark.in_turn("machines and stores", 1)
