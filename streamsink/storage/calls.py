@@ -266,8 +266,10 @@ class PosixCalls(PosixLikeCalls):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except OSError as taken:
             os.close(descriptor)
+            if not isinstance(taken, BlockingIOError):
+                raise
             return None
         _HELD.add(descriptor)
         return lambda: _let_go(descriptor)
