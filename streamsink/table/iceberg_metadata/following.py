@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from streamsink.events import log
 from streamsink.format.iceberg_options import makes_iceberg
+from streamsink.table.iceberg_metadata.expiry import names_read
 from streamsink.table.iceberg_metadata.mirror import Mirror
 from streamsink.table.table import Table
 
@@ -41,6 +42,14 @@ class Following:
     def forget(self, numbers: Iterable[int]) -> bool:
         """Take snapshots out of the metadata that are about to expire. False where that failed: they must stay."""
         return self._quietly(lambda mirror: mirror.forget(numbers))
+
+    def read_still(self) -> frozenset[str]:
+        """As ``follow``, before files are deleted that the table does not name any more.
+
+        Returns the names of data files that must stay, since readers of metadata that could not follow read them; none
+        where it could. Raises OSError where that cannot be told.
+        """
+        return frozenset() if self.follow() else names_read(self._table)
 
     def unnamed(self) -> list[tuple[str, int]]:
         """(path, size in bytes) of files that the metadata does not name, also of those that are being written."""
