@@ -16,13 +16,15 @@ from streamsink.table.table import Table
 class Following:
     """What a committer of a table does for its Iceberg metadata. Nothing, in a table without the option for it.
 
-    failures: how often it could not be made, since it was made last.
+    failures: how often it could not be made, since it was made last. told: called with 1 and the error at the first of
+    them, and with 0 and '' when it has caught up.
     """
 
     def __init__(self, table: Table):
         self._table = table
         self._mirror: tuple[int, Mirror] | None = None
         self.failures = 0
+        self.told: Callable[[int, str], None] = lambda failures, why: None
 
     def follow(self) -> bool:
         """Bring the metadata up to the newest snapshot. Never raises an error of the store, or of what is read.
@@ -77,8 +79,10 @@ class Following:
                     type(failed).__name__,
                     failed,
                 )
+                self.told(self.failures, f"{type(failed).__name__}: {failed}")
             return False
         if self.failures:
             log.warning("%s: its Iceberg metadata has caught up, after %d failures", self._table.root, self.failures)
             self.failures = 0
+            self.told(0, "")
         return True
