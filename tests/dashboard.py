@@ -106,6 +106,7 @@ ROWS: dict[str, list[tuple[str, str, dict[str, str]]]] = {
             {
                 "snapshots replaced": _increase("snapshots_replaced_total", "table"),
                 "{{destination}} lacks": _gauge("destination_pending"),
+                "Iceberg behind {{table}}": _gauge("iceberg_metadata_behind"),
             },
         ),
     ],

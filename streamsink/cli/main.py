@@ -49,6 +49,7 @@ COMMANDS = {
     "consumer": _Entry("upkeep", _CARE, "Readers that keep snapshots: list, clear, expire."),
     "set-options": _Entry("upkeep", _CARE, "Look at a table's options, or set them."),
     "register": _Entry("upkeep", _CARE, "Let a catalog have a table as it is."),
+    "iceberg-metadata": _Entry("upkeep", _CARE, "Let readers of Iceberg see a table's newest snapshot."),
     "demo": _Entry("demo", _TRY, "A stream, an accident, and the account."),
     "bench": _Entry("demo", _TRY, "How long a micro-batch takes on your store."),
 }

@@ -175,3 +175,30 @@ def register(
     text = f"{'is' if yes else 'would be'} {change} in the catalog" if change else "is in the catalog as it is"
     answer = Answer({"table": at.root, "done": yes, "change": change}, [f"{at.root} {text}"])
     return proposed(answer, yes, would=bool(change))
+
+
+@command(
+    "iceberg-metadata",
+    """
+    $ streamsink iceberg-metadata lake/shop.db/orders
+    $ streamsink iceberg-metadata lake/shop.db/orders --yes --json
+    """,
+    exits="3 where it cannot be made, with the reason",
+)
+@of_path()
+@of_query
+@confirmed
+def iceberg_metadata(at: At, given: tuple[str, ...], yes: bool) -> Answer:
+    """Let readers of Iceberg see the newest snapshot of the table at PATH, as the next commit would. Its query may run.
+
+    That is for a table with the option metadata.iceberg.storage (docs/ICEBERG_METADATA.md). JSON: {table, done,
+    lacking}; 'lacking' is what readers did not see, '' for nothing.
+    """
+    from streamsink.maintenance.opened import on_table
+    from streamsink.operations.iceberg_metadata import catch_up
+
+    options = at.options(given)
+    lacking = on_table(at.root, "iceberg_metadata", options, lambda table: catch_up(table, dry_run=not yes))
+    text = f"{at.root}: {lacking}." if lacking else f"{at.root}: readers of Iceberg lack nothing of it."
+    lines = [text, *(["It is made."] if yes and lacking else [])]
+    return proposed(Answer({"table": at.root, "done": yes, "lacking": lacking}, lines), yes, would=bool(lacking))

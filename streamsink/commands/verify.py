@@ -17,6 +17,7 @@ from streamsink.table.application_states import States
 from streamsink.table.history.integrity import Report, TableCheck
 from streamsink.table.history.lineage import was_replaced, were_named
 from streamsink.table.history.retained import branches
+from streamsink.table.iceberg_metadata.behind import what_readers_lack
 from streamsink.table.table import Table, open_table
 
 
@@ -48,6 +49,9 @@ def verify(
         # a branch wrote that main took over, has its journal there: to retire it here would forget what was written.
         if "@" not in application and not _lies_elsewhere(table, application, states):
             check.note("journal.missing", f"application '{application}' wrote here, but its journal is gone")
+    lacking = what_readers_lack(table)
+    if lacking:
+        check.note("iceberg.behind", f"{lacking}. The next commit of a query, or its next start, makes it if it can")
     rows = newest.total_record_count if newest else 0
     return Report(table.root, len(check.snapshots), len(check.files), rows, tuple(check.findings))
 

@@ -25,6 +25,7 @@ from streamsink.events.of_batches import (
 from streamsink.events.of_destinations import (
     Compacted,
     DestinationBehind,
+    IcebergMetadataBehind,
     Maintained,
     OffsetsCommitted,
     OffsetsNotCommitted,
@@ -55,6 +56,7 @@ __all__ = [
     "Compacted",
     "DestinationBehind",
     "Event",
+    "IcebergMetadataBehind",
     "Listener",
     "ListenerFailed",
     "Listeners",

@@ -168,6 +168,19 @@ class TableNotRegistered(Event):
 
 
 @dataclass(frozen=True)
+class IcebergMetadataBehind(Event):
+    """The Iceberg metadata of a table could not be made behind a commit, or has caught up. The log has a warning of it.
+
+    failures: 1 for the first failure, of which it is told, and 0 when it has caught up. why: the error.
+    """
+
+    level = logging.DEBUG
+
+    failures: int
+    why: str
+
+
+@dataclass(frozen=True)
 class DestinationBehind(Event):
     """A destination of a fan-out could not be given what is recorded for it, and the query goes on without it.
 

@@ -6,11 +6,12 @@ Needs ``prometheus_client`` (``pip install 'streamsink[prometheus]'``), which is
 import atexit
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +27,8 @@ _ATTEMPTS = 5
 # So long ``close`` waits for a file that is being written.
 _PATIENCE_S = 10.0
 
+# Of the digest of a label.
+_DIGITS = 8
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _LOCK = threading.Lock()
 # By address, what this process serves there.
@@ -175,16 +178,35 @@ def text(metrics: Metrics) -> str:
 def flat(metrics: Metrics) -> Iterator[tuple[str, float]]:
     """All numbers by names without labels, as registries have them that know none: the labels, then the metric.
 
-    What is no letter, digit, '-' or '_' in a label becomes '_'. Of a histogram there are count and sum.
+    What is no letter, digit, '-' or '_' in a label becomes '_'. Labels that are alike then have a digest behind them,
+    so that no number hides another one. Of a histogram there are count and sum.
     """
-    for family in metrics.collect():
+    families = metrics.collect()
+    alike: dict[tuple[str, str], set[str]] = {}  # by the label's name, and its value as it is written
+    for family in families:
+        for labels in family.values:
+            for of, label in zip(family.metric.labels, labels):
+                alike.setdefault((of, _plain(label)), set()).add(label)
+    for family in families:
         for labels, value in family.values.items():
-            name = ".".join((*(_NO_NAME.sub("_", label).strip("_") or "_" for label in labels), family.metric.name))
+            parts = [_told_apart(label, alike[of, _plain(label)]) for of, label in zip(family.metric.labels, labels)]
+            name = ".".join((*parts, family.metric.name))
             if isinstance(value, Distribution):
                 yield f"{name}_count", float(sum(value.counts))
                 yield f"{name}_sum", value.total
             else:
                 yield name, value
+
+
+def _plain(label: str) -> str:
+    return _NO_NAME.sub("_", label).strip("_") or "_"
+
+
+def _told_apart(label: str, alike: Collection[str]) -> str:
+    """How the label is written beside others. alike: those that are written as it is, itself among them."""
+    if len(alike) == 1:
+        return _plain(label)
+    return f"{_plain(label)}-{hashlib.sha256(label.encode()).hexdigest()[:_DIGITS]}"
 
 
 class TextFile:

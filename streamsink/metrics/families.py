@@ -213,6 +213,8 @@ OF_STARTS = (
            {events.OffsetsNotCommitted: _one}),
     Metric("destination_pending", GAUGE, "Records that a destination of a fan-out lacks.", _STARTS, "",
            {events.DestinationBehind: _of("pending")}, (*OF_QUERY, "destination"), lambda event: (event.destination,)),
+    Metric("iceberg_metadata_behind", GAUGE, "1 while the Iceberg metadata of the table cannot follow its commits.",
+           _STARTS, "", {events.IcebergMetadataBehind: lambda event: float(event.failures > 0)}),
     Metric("transactions_near_timeout", COUNTER, "Warnings that a transaction may be aborted soon.", _STARTS, "",
            {events.TransactionNearsTimeout: _one}),
     Metric("records_given_up", COUNTER, "Rows of transactions that were given up behind their timeout.", _STARTS, "",

@@ -23,6 +23,8 @@ _APPLICATION = re.compile(r"application '([^']+)'")
 _RECORD = re.compile(r"/streamsink/([^/\s]+)/record-\d")
 _MISSING = re.compile(r"refers to .*?((?:/|[a-z0-9]+://).+), which does not exist")
 _FILE = re.compile(r"(?:^|^data file |^manifest |^[a-z ]+ )(/.+?|[a-z0-9]+://.+?)(?=: it | has | says | cannot )")
+# Whatever query of the table runs may mend it.
+_BEHIND = "iceberg.behind"
 # By the kind of a finding, the command that mends it, if there is one for all cases.
 _RECOVER, _GIVE_UP = "recover {path} -a {application}", "recover {path} -a {application} --give-up"
 _COMMANDS = {
@@ -34,6 +36,7 @@ _COMMANDS = {
     "journal.corrupt": _GIVE_UP,
     "file.missing": "drop-missing {path}",
     "hint.future": "discard {file}",
+    _BEHIND: "iceberg-metadata {path}",
 }
 # What to do where it is for a person to choose.
 _DAMAGED = (
@@ -85,7 +88,8 @@ def diagnose(
         findings = verify(file_io, root, contents, told).findings
         if any(finding.kind == "file.missing" for finding in findings):
             live = _live_files(file_io, root)
-        found = [_of_finding(root, finding, lives, live) for finding in findings]
+        found = [_of_finding(root, finding, lives, live) for finding in findings if finding.kind != _BEHIND]
+        found += [_of_behind(root, each, any(map(lives, names))) for each in findings if each.kind == _BEHIND]
     return sorted(found, key=lambda each: each.severity != DAMAGE)
 
 
@@ -112,6 +116,13 @@ def _of_finding(root: str, finding: Finding, lives: Callable[[str], bool], live:
     ways = _Ways(root, application, file[1] if file else "")
     by_hand = f" {ways.in_text(_BY_HAND[kind])}" if kind in _BY_HAND and "Restore it" not in text else ""
     return Diagnosis(finding.severity, kind, f"{text}.{by_hand}", ways.typed(command))
+
+
+def _of_behind(root: str, finding: Finding, runs: bool) -> Diagnosis:
+    """runs: whether the driver of a query of the table lives."""
+    command = _Ways(root, "").typed(_COMMANDS[finding.kind])
+    text = f"{finding.message}. A driver runs. Where this stays, '{command}' says why" if runs else finding.message
+    return Diagnosis(finding.severity, finding.kind, f"{text}.", "" if runs else command)
 
 
 @dataclass(frozen=True)

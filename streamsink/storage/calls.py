@@ -273,8 +273,10 @@ class PosixCalls(PosixLikeCalls):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except OSError as taken:
             os.close(descriptor)
+            if not isinstance(taken, BlockingIOError):
+                raise
             return None
         except OSError as failed:
             os.close(descriptor)

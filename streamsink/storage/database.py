@@ -30,15 +30,6 @@ _TABLE = """
 CREATE TABLE IF NOT EXISTS streamsink_files (
     path {text} NOT NULL PRIMARY KEY, folder {text} NOT NULL, file {text} NOT NULL, data {bytes})
 """
-# Earlier code put the place before them.
-_EARLIER = (
-    "SELECT 1 FROM streamsink_files WHERE folder = ? "
-    "AND NOT EXISTS (SELECT 1 FROM streamsink_files AS others WHERE others.folder = '') LIMIT 1"
-)
-_SHORTER = (
-    "UPDATE streamsink_files SET path = substr(path, {behind}), folder = substr(folder, {behind}) "
-    "WHERE folder = ? OR substr(folder, 1, {behind}) = ?"
-)
 _INDEX = "CREATE INDEX IF NOT EXISTS streamsink_files_of_folder ON streamsink_files (folder)"
 _WAIT_S = 60
 # Servers, and what stands between, end connections that were idle for minutes. After so long one is tried before use.
@@ -318,7 +309,6 @@ class DatabaseCalls(PosixLikeCalls):
             # A forked child has the parent's connection as well, and must not use it.
             self._connection, self._process = self._dialect.connect(), os.getpid()
             self._make_table(self._connection.cursor())
-            self._shorten(self._connection.cursor())
         return self._connection
 
     def _make_table(self, cursor: Any) -> None:
@@ -334,13 +324,6 @@ class DatabaseCalls(PosixLikeCalls):
                 except self._dialect.errors:
                     if not left:
                         raise
-
-    def _shorten(self, cursor: Any) -> None:
-        """Take the place out of the names that earlier code has made, unless this code has made some since."""
-        cursor.execute(self._dialect.statement(_EARLIER), (self._root,))
-        if cursor.fetchone() is not None:
-            shorter = _SHORTER.format(behind=len(self._root) + 1)
-            cursor.execute(self._dialect.statement(shorter), (self._root, f"{self._root}/"))
 
 
 class _Stream(io.BytesIO):

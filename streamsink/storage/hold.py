@@ -11,6 +11,7 @@ from typing import Any
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import StreamsinkError
+from streamsink.events import log
 
 BEAT_MS, LEASE_MS = 5_000, 15_000
 BEAT_THREAD = "streamsink-hold-"  # prefix of the names of beating threads
@@ -43,7 +44,8 @@ class Hold(ABC):
     def again(self) -> None:
         """Take the hold if it is wanted, and the earlier driver has ended since; else commands take this one for dead.
 
-        Idempotent, and called again and again.
+        Idempotent, and called again and again, in the middle of batches. So it raises no error of the store: what
+        cannot be taken now is taken by a later call.
         """
 
     def left_by(self, epoch: int) -> list[str]:
@@ -63,6 +65,7 @@ class Flock(Hold):
         self._try_hold = try_hold
         self._release: Callable[[], None] | None = None
         self._changing = threading.Lock()
+        self._is_told = False  # whether the log has that the lock could not be asked for
 
     def allows(self, rival: int | None) -> bool:
         if self._release is None:
@@ -79,7 +82,7 @@ class Flock(Hold):
     def again(self) -> None:
         with self._changing:
             if self.is_wanted:
-                self._release = self._try_hold()
+                self._release = self._try_again()
                 self.is_wanted = self._release is None
 
     def release(self) -> None:
@@ -88,6 +91,21 @@ class Flock(Hold):
             release, self._release = self._release, None
         if release is not None:
             release()
+
+    def _try_again(self) -> Callable[[], None] | None:
+        try:
+            return self._try_hold()
+        except OSError as failed:
+            if not self._is_told:
+                self._is_told = True
+                log.warning(
+                    "the lock by which this driver holds its application cannot be opened: %s: %s. The query goes on, "
+                    "since epochs keep its rows once; until the lock is there, commands and queries of that name take "
+                    "this driver for a dead one, and end it. It is tried again with each batch, and not told again",
+                    type(failed).__name__,
+                    failed,
+                )
+            return None
 
 
 class BeatingHold(Hold):

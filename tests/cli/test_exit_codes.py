@@ -31,6 +31,7 @@ _WOULD = {
     "orphans": ("orphans", "{orders}", "--older-than", "2d"),
     "clear": ("consumer", "clear", "{orders}"),
     "set-options": ("set-options", "{orders}", "tag.num-retained-max=3"),
+    "iceberg-metadata": ("iceberg-metadata", "{orders}"),
 }
 
 
@@ -40,6 +41,7 @@ def care(orders, lake) -> str:
     shutil.copytree(orders, lake / "backup")
     allow_nulls(str(lake / "lake" / "shop.db" / "clicks"))
     run("set-options", orders, "tag.automatic-creation=process-time", "tag.creation-period=hourly", "--yes")
+    run("set-options", orders, "metadata.iceberg.storage=table-location", "--yes")
     (Path(orders) / "consumer").mkdir()
     (Path(orders) / "consumer" / "consumer-a").write_text('{"nextSnapshot": 3}')
     for name in ("offsets", "commits"):
@@ -79,7 +81,7 @@ def test_a_dry_run_ends_with_1_where_a_file_is_gone_or_a_query_is_there(care):
 
 def test_with_yes_each_ends_with_0_and_then_there_is_nothing_to_do(care):
     """What was done needs not be done again. What a rollback or a compaction would do once more is nothing."""
-    once = ("replay", "discard", "rewind", "create-due", "clear", "set-options", "expire", "compact")
+    once = ("iceberg-metadata", "replay", "discard", "rewind", "create-due", "clear", "set-options", "expire", "compact")
     for command in once:
         run(*_words(command, care), "--yes")
         run(*_words(command, care), code=0)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 from streamsink import events, faults
 from streamsink.clock import Clock
@@ -210,9 +211,20 @@ def deaf(listener) -> Iterator[None]:
     query.batch(6)
 
 
-ACCIDENTS = (stuck, fenced, replaced, lost_checkpoint, letters, contended, pressed, behind, deaf)
+def not_followed(listener) -> Iterator[None]:
+    """The Iceberg metadata of a table cannot be made any more."""
+    options = {"metadata.iceberg.storage": "table-location"}
+    query = Watched(heard_world(listener, "lake/iceberg", table_options=options))
+    query.batch(3)
+    yield
+    following = query.sink.protocol.queue._committer._commit.iceberg
+    following._mirror = following._table.known_schema.id, SimpleNamespace(follow=_fails)
+    query.batch(6)
+
+
+ACCIDENTS = (stuck, fenced, replaced, lost_checkpoint, letters, contended, pressed, behind, deaf, not_followed)
 # Those whose counters are there before anything goes wrong.
-TABLES = [f"lake/{name}" for name in "stuck fenced replaced lost letters contended pressed deaf".split()]
+TABLES = [f"lake/{name}" for name in "stuck fenced replaced lost letters contended pressed deaf iceberg".split()]
 
 
 def _until(holds: Callable[[], bool]) -> None:

@@ -45,6 +45,7 @@ FIRES = {
     "StreamsinkSourceLag": ({f"streamsink_pending_records{{{_OF}}}": "2000000x60"}, "10x60"),
     "StreamsinkWatermarkLag": ({f"streamsink_watermark_lag_seconds{{{_OF}}}": "3000+60x60"}, "20x60"),
     "StreamsinkDestinationBehind": ({f'streamsink_destination_pending{{{_OF}, destination="d"}}': "1x60"}, "0x60"),
+    "StreamsinkIcebergBehind": ({f"streamsink_iceberg_metadata_behind{{{_OF}}}": "1x60"}, "0x60"),
     "StreamsinkSmallFiles": ({f"streamsink_small_files{{{_OF}}}": "20000x70"}, "100x70"),
     "StreamsinkSparkQueryFailed": (
         {'streamsink_spark_queries_ended_total{query="q", with_error="true"}': "0x55 1x10"},

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from streamsink import events
-from streamsink.metrics import JsonFormatter, Metrics, TextFile, exporting, serve, text, to_log
+from streamsink.metrics import JsonFormatter, Metrics, TextFile, exporting, flat, serve, text, to_log
 from streamsink.metrics.families import METRICS
 from streamsink.protocol.positions import SourceFile, SourceRange
 from tests.advice.following import follows, told
@@ -51,6 +51,21 @@ def test_prometheus_reads_what_the_registry_has(filled):
     assert "# TYPE streamsink_pending_committables gauge" in said
     names = set(re.findall(r"^# TYPE (\S+) ", said, re.MULTILINE))
     assert names <= {metric.full_name for metric in METRICS} and len(names) > 50
+
+
+def test_no_number_without_labels_hides_another_one():
+    """Tables of other names were written alike, and of their gauges in Spark's metrics the last one counted."""
+    metrics, tables = Metrics(), ["lake/shop.db/orders", "lake/shop_db/orders", "lake/shop.db/заказы", "lake/shop.db/"]
+    for number, table in enumerate(tables):
+        metrics(events.Claimed(table, "streamsink", number))
+    found = list(flat(metrics))
+    assert len(dict(found)) == len(found)
+    epochs = {name.partition(".streamsink.")[0]: value for name, value in found if name.endswith(".epoch")}
+    assert sorted(epochs.values()) == [0, 1, 2, 3]
+    assert all(re.fullmatch(r"lake_shop_db(_orders)?-[0-9a-f]{8}", name) for name in epochs)
+    alone = Metrics()
+    alone(events.Claimed(tables[0], "streamsink", 5))
+    assert dict(flat(alone))["lake_shop_db_orders.streamsink.epoch"] == 5
 
 
 @follows("metrics.address-in-use")

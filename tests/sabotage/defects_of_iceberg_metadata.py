@@ -5,6 +5,9 @@ from tests.sabotage.defect import Defect
 _FOLDER = "tests/iceberg_metadata"
 _FOLLOW, _CRASH, _RACES = f"{_FOLDER}/test_follow.py", f"{_FOLDER}/test_crash.py", f"{_FOLDER}/test_races.py"
 _OF_OTHERS, _COLUMNS = f"{_FOLDER}/test_origin.py", f"{_FOLDER}/test_columns.py"
+_BEHIND, _METRICS = f"{_FOLDER}/test_behind.py", "test_metrics_say_that_metadata_does_not_follow_and_when_it_does_again"
+_LACK = "table/iceberg_metadata/behind.py:what_readers_lack"
+_FOLLOWING = "table/iceberg_metadata/following.py:Following"
 _ORIGIN = "table/iceberg_metadata/origin.py"
 _MIRROR, _CHANGES = "table/iceberg_metadata/mirror.py", "table/iceberg_metadata/changes.py"
 _TOOK_OUT = "test_what_a_rollback_of_paimon_took_out_is_not_deleted_under_readers"
@@ -13,7 +16,7 @@ OF_ICEBERG_METADATA = (
     Defect("a commit makes no Iceberg metadata", "table/commit/table_commit.py:TableCommit._settle",
            "self.iceberg.follow()", "pass", (_FOLLOW,)),
     Defect("a start makes no Iceberg metadata", "sinks/paimon/restoring.py:Live.sweep",
-           "Following(self._table).start()", "pass", (_CRASH,)),
+           "self._iceberg.start()", "pass", (_CRASH,)),
     Defect("a batch fails because of Iceberg metadata", "table/iceberg_metadata/following.py:Following._quietly",
            "except Exception as failed:", "except ZeroDivisionError as failed:", (_CRASH,)),
     Defect("Iceberg metadata of a history that went back is a base", f"{_ORIGIN}:is_of",
@@ -38,12 +41,30 @@ OF_ICEBERG_METADATA = (
            "if found > number and not self._table.snapshots.exists(found)", "if False", (f"{_FOLLOW}::test_a_rollback_of_paimon_that_deletes_snapshots",)),
     Defect("files expire that Iceberg metadata names", "table/care/expire_snapshots.py:expire",
            "if planned.snapshots and not Following(table).forget(planned.snapshots):", "if False:", (_FOLLOW,)),
+    Defect("files go that Iceberg metadata names which could follow", f"{_FOLLOWING}.read_still",
+           "frozenset() if self.follow()", "frozenset() if True", (f"{_FOLLOW}::{_TOOK_OUT}",)),
+    Defect("files go that Iceberg metadata names which cannot follow", f"{_FOLLOWING}.read_still",
+           "else names_read(self._table)", "else frozenset()", (f"{_FOLLOW}::{_TOOK_OUT}",)),
     Defect("orphans go that Iceberg metadata names", "table/care/orphan_files.py:remove_orphans",
-           "Following(table).follow() else live_names(table)", "True else live_names(table)", (f"{_FOLLOW}::{_TOOK_OUT}",)),
-    Defect("orphans go that Iceberg metadata names which cannot follow", "table/care/orphan_files.py:remove_orphans",
-           "else live_names(table)", "else ()", (f"{_FOLLOW}::{_TOOK_OUT}",)),
+           "Following(table).read_still()", "()", (f"{_FOLLOW}::{_TOOK_OUT}",)),
     Defect("files of a tag go that Iceberg metadata names", "table/care/tags.py:delete_tags",
-           "Following(table).follow()", "pass", (f"{_FOLLOW}::{_TOOK_OUT}",)),
+           "Following(table).read_still() if planned.removals", "frozenset[str]() if planned.removals", (f"{_FOLLOW}::{_TOOK_OUT}",)),
+    Defect("files go that an earlier snapshot of Iceberg metadata names", "table/iceberg_metadata/expiry.py:names_read",
+           "for snapshot in metadata.snapshots if metadata else ():", "for snapshot in metadata.snapshots[-1:] if metadata else ():",
+           (f"{_FOLLOW}::test_snapshots_that_iceberg_metadata_still_has_keep_their_files",)),
+    Defect("nobody says that Iceberg metadata is behind", "commands/verify.py:verify", "if lacking:", "if False:", (_BEHIND,)),
+    Defect("Iceberg metadata of another snapshot is that of the newest one", f"{_LACK}",
+           "number == newest.id and is_made_of(shown, newest, folder)", "number == newest.id", (_BEHIND,)),
+    Defect("Iceberg metadata of another table is that of this one", f"{_LACK}",
+           "shown is not None and is_here(shown, table.root)", "shown is not None", (_BEHIND,)),
+    Defect("a command says that Iceberg metadata is made, and makes none", "operations/iceberg_metadata.py:catch_up",
+           "Mirror(table).start()", "pass", (_BEHIND,)),
+    Defect("a driver that lives is told to make Iceberg metadata", "operations/doctor.py:_of_behind",
+           "\"\" if runs else command", "command", (_BEHIND,)),
+    Defect("no listener hears that Iceberg metadata is behind", f"{_FOLLOWING}._quietly",
+           "self.told(self.failures, f\"{type(failed).__name__}: {failed}\")", "pass", (f"{_BEHIND}::{_METRICS}",)),
+    Defect("Iceberg metadata that has caught up is behind for ever", f"{_FOLLOWING}._quietly",
+           "self.told(0, \"\")", "pass", (f"{_BEHIND}::{_METRICS}",)),
     Defect("a manifest goes that a later Iceberg snapshot has", "table/iceberg_metadata/expiry.py:only_needed_by",
            "if path not in needed", "", (_FOLLOW,)),
     Defect("a file that went stays in Iceberg's manifests", f"{_CHANGES}:_kept", "if _name(entry) in gone:", "if False:", (_FOLLOW,)),

@@ -1,8 +1,6 @@
 """A journal in a database: the same journal in another place, with the same promises."""
 
-import contextlib
 import os
-import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,18 +68,6 @@ def test_a_server_with_another_address_holds_the_same_journal(request):
     io, root = Store(place, made.options).open(), made.root.replace(made.place, place)
     assert place != made.place and io.read(f"{root}/record-1.json") == b"1"
     assert io.create_if_absent(f"{root}/record-1.json", b"2") is False
-
-
-def test_what_earlier_code_kept_under_the_place_is_found(tmp_path):
-    """Its names began with the place of the database."""
-    place = f"sqlite:{tmp_path}/journal.db"
-    io = Store(place, {}).open()
-    io.create_if_absent(f"{place}/streamsink/a/record-1.json", b"1")
-    with contextlib.closing(sqlite3.connect(tmp_path / "journal.db")) as connection:
-        connection.execute("UPDATE streamsink_files SET path = ? || path, folder = ? || folder", (place, place))
-        connection.commit()
-    io = Store(place, {}).open()
-    assert io.read(f"{place}/streamsink/a/record-1.json") == b"1" and io.names(place) == ["streamsink"]
 
 
 @pytest.mark.parametrize("kind", DATABASES)

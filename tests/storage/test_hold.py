@@ -1,5 +1,6 @@
 """The hold keeps a second query of the same name out while its driver lives, on every store."""
 
+import errno
 import os
 import signal
 import stat
@@ -7,6 +8,7 @@ import time
 
 import pytest
 
+from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import local_file_io
 from streamsink.storage.hold import BeatingHold, Flock
 from tests.storage.back_ends import ALL, back_end
@@ -71,6 +73,44 @@ def test_a_driver_that_took_over_has_the_lock_when_the_earlier_one_has_ended(tmp
     second.again()
     assert rival.allows(2) is True
     rival.release()
+
+
+def test_a_lock_that_cannot_be_opened_ends_no_batch_and_is_tried_again(caplog):
+    """The hold is no part of the promise. An error of the store would have ended a batch, or a publishing."""
+    refused = OSError(errno.EMFILE, "Too many open files", "/lake/orders/streamsink/app/hold")
+    tries = iter([refused, refused, None, lambda: None])
+
+    def try_hold():
+        found = next(tries)
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    hold = Flock(try_hold)
+    hold.is_wanted = True  # an earlier driver of the same query had it
+    hold.again()
+    assert hold.is_wanted and "Too many open files: '/lake/orders/streamsink/app/hold'" in caplog.text
+    hold.again()
+    assert hold.is_wanted and caplog.text.count("cannot be opened") == 1, "it is told once"
+    hold.again()
+    assert hold.is_wanted, "the earlier driver has it"
+    hold.again()
+    assert not hold.is_wanted
+    hold.release()
+
+
+def test_a_lock_that_is_refused_leaves_no_file_open(tmp_path, monkeypatch):
+    """It is asked for again and again: a store without locks would use up what a process may have open."""
+    calls = PosixCalls()
+
+    def refused(descriptor, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError):
+        calls.try_hold(str(tmp_path / "hold"))
+    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 @pytest.mark.parametrize("kind", ["hdfs", "s3"])

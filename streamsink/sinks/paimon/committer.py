@@ -68,7 +68,7 @@ class PaimonCommitter(PaimonHistory):
         self._staged = ("", "")
         # By the id of its record, what the next commit's first try needs, where files have their final names at once.
         self._ahead: dict[str, Ahead] = {}
-        self._live = Live(table)
+        self._live = Live(table, self._commit.iceberg)
         self._restart: Restart | None = None
 
     def for_background(self) -> "PaimonCommitter":
@@ -234,7 +234,8 @@ class PaimonCommitter(PaimonHistory):
     @contextmanager
     def restoring(self, records: Sequence[Committable]) -> Iterator[None]:
         ahead = self._place if self._options.publish_as != ONE_SNAPSHOT else None
-        self._restart = Restart(self._table, records, self._entries, ahead, self._commit.files)
+        commit = self._commit
+        self._restart = Restart(self._table, records, self._entries, ahead, commit.files, iceberg=commit.iceberg)
         try:
             with self._restart.cleared():
                 yield

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from streamsink.clock import IdSource
 from streamsink.errors import StreamsinkError
+from streamsink.events import Event, IcebergMetadataBehind
 from streamsink.format.iceberg_options import check_place
 from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER
 from streamsink.format.supported import check_writable
@@ -92,6 +93,11 @@ class PaimonHistory(Committer):
         self._whole = Whole(table, started=is_running)
         self._commit = TableCommit(table, options, self._whole)
         self._checked_schema = -1
+
+    def tell_of_iceberg(self, emit: Callable[[Event], None], application: str) -> None:
+        """Let ``emit`` take an event when the table's Iceberg metadata does not follow, and when it has caught up."""
+        root = self._table.root
+        self._commit.iceberg.told = lambda failures, why: emit(IcebergMetadataBehind(root, application, failures, why))
 
     @property
     def marked_at_once(self) -> int:  # type: ignore[override]  # nobody sets what the contract names

@@ -45,6 +45,10 @@ class TableCommitter(PaimonCommitter):
         super().__init__(table, options, entries)
         self._emit = emit
         self.letters = LetterTables(table, options)
+        self._tell_of_iceberg(self)
+
+    def _tell_of_iceberg(self, committer: PaimonCommitter) -> None:
+        committer.tell_of_iceberg(lambda event: self._emit(event), self._options.application)
 
     @property
     def settles_later(self) -> bool:  # type: ignore[override]  # nobody sets what the contract names
@@ -100,6 +104,7 @@ class TableCommitter(PaimonCommitter):
             self.letters.check_there(part, mine)
         where: Where | None = None
         table, committer = self.letters.open(part["name"])
+        self._tell_of_iceberg(committer)
         application, checkpoint_id = self._options.application, mine.state.checkpoint_id
         has = restored and self.letters.has_or_is_said_to(part, mine)
         if restored:  # a driver that has published them may have died before its check

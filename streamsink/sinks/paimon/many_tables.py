@@ -57,8 +57,9 @@ class _Tables:
 
     beside = ""
 
-    def __init__(self, place: Place, journal: FileJournal, options: SinkOptions):
+    def __init__(self, place: Place, journal: FileJournal, options: SinkOptions, emit: Callable[[events.Event], None]):
         self.place = place
+        self._emit = emit
         self._journal = journal
         self._options = options
         self.members: dict[str, Member] = {}  # those that are open, by name
@@ -85,6 +86,7 @@ class _Tables:
                 ),
             )
             member.committer.settles_later = self.place.file_io.is_distant
+            member.committer.tell_of_iceberg(self._emit, self.place.application)
         return self.members[name]
 
     def at(self, name: str, path: str) -> str:
@@ -157,8 +159,7 @@ class ManyTables(_Tables, Committer):
     def __init__(self, place: Place, journal: FileJournal, options: SinkOptions, emit: Callable[[events.Event], None]):
         """journal: a reader of its own, which never claims. Raises Misuse for an option that cannot be had here."""
         check_options(place.root, options, several=True)
-        super().__init__(place, journal, options)
-        self._emit = emit
+        super().__init__(place, journal, options, emit)
         self._clock = Clock()
         self._settled: Committable | None = None
         # In a distant store: the record that this process has published last, as long as it has recorded nothing since,

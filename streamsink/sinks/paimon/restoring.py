@@ -52,8 +52,10 @@ def check_last(table: Table, records: Sequence[Committable]) -> None:
 class Live:
     """How a record of this run is published: nothing of it can be in the table yet, so nothing is looked up."""
 
-    def __init__(self, table: Table):
+    def __init__(self, table: Table, iceberg: Following | None = None):
+        """iceberg: of the committer; needed where ``sweep`` is called."""
         self._table = table
+        self._iceberg = iceberg or Following(table)
 
     def unpublished(self, committable: Committable) -> Committable:
         """What of the record is to be published."""
@@ -118,7 +120,7 @@ class Live:
         removed = leftovers.sweep(self._table, names, self.left_behind(names))
         if self.is_first_sweep():
             removed += leftovers.sweep_creations(self._table)
-            Following(self._table).start()  # whoever committed last may have died before
+            self._iceberg.start()  # whoever committed last may have died before
             if names:
                 # Found published: whoever did it may have died before the snapshot's name was durable. Later ones are
                 # our own.
@@ -157,13 +159,15 @@ class Restart(Restored):
         entries: dict[str, list[ManifestEntry]],
         place: Callable[[Committable], frozenset[str]] | None,
         files: FilesOfTries,
+        *,
+        iceberg: Following | None = None,
     ):
         """entries: by name, of manifests that are not published: what is read is put in, to be taken out by who
         publishes. place: gives a record's files their final names; the folders that are to be synced then. None:
         nothing is prepared, because what groups are published with depends on the groups. files: writes the lists of
-        commits that follow each other.
+        commits that follow each other. iceberg: as of ``Live``.
         """
-        super().__init__(table)
+        super().__init__(table, iceberg)
         self._records = records
         self._pending = PendingFiles(table, records, entries)
         self._entries = entries

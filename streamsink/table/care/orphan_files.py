@@ -19,7 +19,6 @@ from streamsink.table.care.expire_snapshots import everybody_needing
 from streamsink.table.care.named import manifests_of, own_metadata
 from streamsink.table.care.removal import Needed, Needing, finish
 from streamsink.table.history.retained import roots
-from streamsink.table.iceberg_metadata.expiry import live_names
 from streamsink.table.iceberg_metadata.following import Following
 from streamsink.table.table import Table
 
@@ -94,7 +93,7 @@ def remove_orphans(table: Table, needing: Needing, before_ms: float | None = Non
     finish(table, everybody_needing(table, needing))
     now_ms = min(Clock().now_ms(), _now_of_store(table))
     # Others may have taken snapshots away, as a rollback of Paimon's does, to which readers of Iceberg are led still.
-    kept = () if Following(table).follow() else live_names(table)
+    kept = Following(table).read_still()
     planned = plan(table, needing, before_ms, now_ms, kept=kept)
     old = old_empty_folders(table, now_ms - DEFAULT_AGE_MS if before_ms is None else before_ms)
     table.file_io.delete_all(planned.paths)

@@ -16,7 +16,7 @@ from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
 from streamsink.table.care.expire_snapshots import everybody_needing
 from streamsink.table.care.named import live_files, metadata_of
-from streamsink.table.care.removal import Head, Needing, Removal, finish, protecting, remove, unnamed
+from streamsink.table.care.removal import Head, Needed, Needing, Removal, finish, protecting, remove, unnamed
 from streamsink.table.durations import parse_duration
 from streamsink.table.history.retained import Root, tag_path, tags
 from streamsink.table.iceberg_metadata.following import Following
@@ -125,15 +125,20 @@ def deletion_of(table: Table, names: Sequence[str], needed: frozenset[str] = fro
 def delete_tags(table: Table, names: Sequence[str], needing: Needing) -> TagPlan:
     """Delete these tags, with the files that only they need. Idempotent for each: a death leaves a tag, or none.
 
-    Raises as ``deletion_of``.
+    What readers of Iceberg metadata read that could not follow the table stays, and is an orphan later. Raises as
+    ``deletion_of``.
     """
     there = {name for name in names if table.file_io.exists(tag_path(table.root, name))}
     finish(table, everybody_needing(table, needing))
     # One that goes with that was being deleted by a process that has died: whoever asks again gets what he wants.
     done = {name for name in there if not table.file_io.exists(tag_path(table.root, name))}
-    planned = deletion_of(table, [name for name in names if name not in done], needing().files)
-    if planned.removals:  # others may have taken snapshots away, to which readers of Iceberg are led still
-        Following(table).follow()
+    left = [name for name in names if name not in done]
+    planned = deletion_of(table, left, needing().files)
+    # Others may have taken snapshots away, to which readers of Iceberg are led still.
+    read_still = Following(table).read_still() if planned.removals else frozenset[str]()
+    if read_still:
+        needing = _needing_too(needing, read_still)
+        planned = deletion_of(table, left, needing().files)
     for removal in planned.removals:
         remove(table, removal, needing)
     Following(table).refresh()
@@ -174,6 +179,11 @@ def _removal(table: Table, tag: Root, going: set[str], needed: frozenset[str]) -
     whole = Removal((head,), end, tuple(live_files(table, tag.snapshot)), tuple(sorted(metadata_of(table, tag))))
     data, metadata = unnamed(table, whole, protecting(table, end, without=going), needed)
     return Removal((head,), end, tuple(data), tuple(metadata))
+
+
+def _needing_too(needing: Needing, files: frozenset[str]) -> Needing:
+    """needing, and these data files."""
+    return lambda: needing().with_other(Needed(files=files))
 
 
 def _content(snapshot: Snapshot, time_ms: float | None) -> bytes:

@@ -65,18 +65,21 @@ def named_by(folder: Folder, snapshot: IcebergSnapshot) -> set[str]:
         return set()
 
 
-def live_names(table: Table) -> set[str]:
-    """Names of the data files that readers of the newest metadata read; where it cannot be read, they read none.
+def names_read(table: Table) -> frozenset[str]:
+    """Names of the data files that readers of the metadata read, in any of its snapshots; nothing of what is torn.
 
     Raises OSError.
     """
     schema = table.known_schema
     folder = Folder(table.file_io, IcebergOptions.of(table.root, schema.options).folder)
-    found, columns = set[str](), partition_columns(schema)
+    found, columns, paths = set[str](), partition_columns(schema), set[str]()
     for number in {folder.hint(), *folder.versions()[-1:]}:
         metadata = folder.metadata(number)
+        for snapshot in metadata.snapshots if metadata else ():
+            with suppress(Corrupt):
+                paths |= named_by(folder, snapshot)
+    for path in paths:
         with suppress(Corrupt, FileNotFoundError):
-            for each in folder.manifests(metadata.current.manifest_list) if metadata else ():
-                entries = read_entries(folder.read(each.path), each.path, columns)
-                found |= {os.path.basename(entry["data_file"]["file_path"]) for entry in entries if is_live(entry)}
-    return found
+            entries = read_entries(folder.read(path), path, columns)
+            found |= {os.path.basename(entry["data_file"]["file_path"]) for entry in entries if is_live(entry)}
+    return frozenset(found)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from streamsink.events import log
 from streamsink.format.iceberg_options import makes_iceberg
+from streamsink.table.iceberg_metadata.expiry import names_read
 from streamsink.table.iceberg_metadata.mirror import Mirror
 from streamsink.table.table import Table
 
@@ -15,13 +16,15 @@ from streamsink.table.table import Table
 class Following:
     """What a committer of a table does for its Iceberg metadata. Nothing, in a table without the option for it.
 
-    failures: how often it could not be made, since it was made last.
+    failures: how often it could not be made, since it was made last. told: called with 1 and the error at the first of
+    them, and with 0 and '' when it has caught up.
     """
 
     def __init__(self, table: Table):
         self._table = table
         self._mirror: tuple[int, Mirror] | None = None
         self.failures = 0
+        self.told: Callable[[int, str], None] = lambda failures, why: None
 
     def follow(self) -> bool:
         """Bring the metadata up to the newest snapshot. Never raises an error of the store, or of what is read.
@@ -41,6 +44,14 @@ class Following:
     def forget(self, numbers: Iterable[int]) -> bool:
         """Take snapshots out of the metadata that are about to expire. False where that failed: they must stay."""
         return self._quietly(lambda mirror: mirror.forget(numbers))
+
+    def read_still(self) -> frozenset[str]:
+        """As ``follow``, before files are deleted that the table does not name any more.
+
+        Returns the names of data files that must stay, since readers of metadata that could not follow read them; none
+        where it could. Raises OSError where that cannot be told.
+        """
+        return frozenset() if self.follow() else names_read(self._table)
 
     def unnamed(self) -> list[tuple[str, int]]:
         """(path, size in bytes) of files that the metadata does not name, also of those that are being written."""
@@ -68,8 +79,10 @@ class Following:
                     type(failed).__name__,
                     failed,
                 )
+                self.told(self.failures, f"{type(failed).__name__}: {failed}")
             return False
         if self.failures:
             log.warning("%s: its Iceberg metadata has caught up, after %d failures", self._table.root, self.failures)
             self.failures = 0
+            self.told(0, "")
         return True
