@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.advice.errors_page import _text
-from tests.advice.kinds import LIBRARY
+from tests.advice.kinds import LIBRARY, called
 
 # What a person does to files, tables, options of tables and records, at the beginning of a clause.
 _VERBS = (
@@ -86,7 +86,7 @@ def _names_command(node: ast.AST, text: str, made: set[str]) -> bool:
 def _makes(node: ast.AST) -> bool:
     """Whether a function is called here that makes the text of a command."""
     calls = (each for each in ast.walk(node) if isinstance(each, ast.Call))
-    return any(ast.unparse(each.func).rpartition(".")[2] in _MAKERS for each in calls)
+    return any(called(each) in _MAKERS for each in calls)
 
 
 def _named(tree: ast.Module) -> set[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from streamsink import errors
-from tests.advice.kinds import KIND, LIBRARY, ROOT, kinds
+from tests.advice.kinds import KIND, LIBRARY, ROOT, called, kinds
 
 PAGE = ROOT / "docs" / "ERRORS.md"
 _CLASSES = {name for name in vars(errors) if isinstance(vars(errors)[name], type)}
@@ -94,8 +94,10 @@ def _messages(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
             for node in ast.walk(value)
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
         ]
+        if not words:
+            continue
         text = " ".join(filter(None, (_text(argument) for argument in call.args)))
-        name = ast.unparse(call.func).rpartition(".")[2]
+        name = called(call)
         for kind in words:
             yield kind, name if name in _CLASSES else "", text
 

@@ -2,6 +2,7 @@
 and every test that says to follow the advice of a kind."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,8 +27,9 @@ TABLES = {
 _NO_ERRORS = {"replace", "CommitRequest"}
 
 
+@functools.cache
 def kinds() -> dict[str, list[str]]:
-    """Each kind with the places where it is raised, as ``file:line``."""
+    """Each kind with the places where it is raised, as ``file:line``. Looked for once."""
     found: dict[str, list[str]] = {}
     for path in sorted(LIBRARY.rglob("*.py")):
         name = str(path.relative_to(LIBRARY))
@@ -39,10 +41,10 @@ def kinds() -> dict[str, list[str]]:
 def untraced() -> list[str]:
     """Places where the kind is neither a literal,
     nor the kind of another error, nor from a table that is listed above."""
-    found = []
+    found, tables = [], {_module(table) for table in TABLES}
     for path in sorted(LIBRARY.rglob("*.py")):
         name, tree = str(path.relative_to(LIBRARY)), _tree(path)
-        reads_table = name in TABLES or any(_imported(tree) & {_module(table)} for table in TABLES)
+        reads_table = name in TABLES or not tables.isdisjoint(_imported(tree))
         for value in _arguments(tree):
             parameter = isinstance(value, ast.Name) and value.id == "kind"
             handed_on = isinstance(value, ast.Attribute) and value.attr == "kind"
@@ -51,8 +53,9 @@ def untraced() -> list[str]:
     return found
 
 
+@functools.cache
 def followed() -> dict[str, list[str]]:
-    """Each kind with the tests that are marked with ``follows``, as ``file::test``."""
+    """Each kind with the tests that are marked with ``follows``, as ``file::test``. Looked for once."""
     found: dict[str, list[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
@@ -65,6 +68,11 @@ def followed() -> dict[str, list[str]]:
             for kind in _marks(test, tree):
                 found.setdefault(kind, []).append(f"{path.relative_to(ROOT)}::{test.name}")
     return found
+
+
+def called(call: ast.Call) -> str:
+    """The last part of the name of what is called; "" where it has none."""
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
 def _tree(path: Path) -> ast.Module:
@@ -82,8 +90,9 @@ def _imported(tree: ast.Module) -> set[str]:
 def _arguments(tree: ast.Module) -> Iterator[ast.expr]:
     """Yield what is given as ``kind`` to any call that may make an error."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) not in _NO_ERRORS:
-            yield from (given.value for given in node.keywords if given.arg == "kind")
+        given = [each.value for each in node.keywords if each.arg == "kind"] if isinstance(node, ast.Call) else []
+        if given and getattr(node.func, "id", "") not in _NO_ERRORS:
+            yield from given
 
 
 def _raised(path: Path) -> Iterator[tuple[str, int]]:

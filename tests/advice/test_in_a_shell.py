@@ -14,6 +14,7 @@ from streamsink.cli.main import COMMANDS, cli
 from streamsink.errors import StreamsinkError
 from streamsink.storage.file_io import local_file_io
 from streamsink.testing.driver import SparkCheckpoint
+from tests.advice.kinds import called
 from tests.cli.conftest import run, said
 from tests.cli.lakes import PENDING, PUBLISHED, driver, dying
 
@@ -102,7 +103,7 @@ def _named() -> Iterator[tuple[str, list[str]]]:
     code = Path(streamsink.__file__).parent
     for path in sorted(path for path in code.rglob("*.py") if "cli" not in path.parts):
         for call in ast.walk(ast.parse(path.read_text())):
-            is_named = isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in _NAMING
+            is_named = isinstance(call, ast.Call) and called(call) in _NAMING
             words = [each for each in call.args if not isinstance(each, ast.Starred)] if is_named else []
             said = [each.value if isinstance(each, ast.Constant) and each.value != "ID" else "1" for each in words]
             if said and said[0] in COMMANDS:
