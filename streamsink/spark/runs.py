@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from streamsink import events
-from streamsink.errors import StreamsinkError
+from streamsink.errors import Fenced, StreamsinkError
 from streamsink.events import log
 from streamsink.format.types import DataField
 from streamsink.journal.owners import in_use
@@ -160,6 +160,23 @@ def let_go(path: str, application: str) -> None:
     """Do what ``close_ended`` does, before something else than a query claims the application."""
     with LOCK:
         close_ended(path, application)
+
+
+def superseded(query: str) -> Exception | None:
+    """The error that says that a newer driver has taken over an application which a query of this process held, or
+    None.
+
+    query: its checkpoint id. What else is wrong there is told by the next start.
+    """
+    for (path, _), run in list(_RUNS.items()):
+        if run.query == query:
+            try:
+                run.started.check_owner()
+            except Fenced as fenced:
+                return explain(path, fenced)
+            except (StreamsinkError, OSError) as failed:
+                log.debug("%s: who owns the application is not known: %s", path, failed)
+    return None
 
 
 def release(query: str) -> Exception | None:

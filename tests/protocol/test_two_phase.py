@@ -253,7 +253,7 @@ def test_each_guard_against_a_zombie_holds_alone():
     world = memory_world(restore="restore-and-continue")
     zombie = _sink(world)
     committable = _committed(world, zombie)
-    writer = zombie.protocol._writer
+    writer = zombie.protocol.writer
     zombie.protocol._journal.check_owner(writer)
     successor = _sink(world)
     with pytest.raises(Fenced) as early:

@@ -41,7 +41,7 @@ OF_BATCHES = (
     Defect("a failed batch leaves its files", "protocol/run/micro_batch.py:QueryRun.micro_batch",
            "                    self.protocol.abort(checkpoint, group, failed)\n", "", (_TWO_PHASE, "tests/crash/test_errors_and_torn_writes.py")),
     Defect("a start does not restore", "protocol/run/micro_batch.py:QueryRun.start",
-           "protocol.restore(query, IdSource().new_id, run)", "protocol._writer", (_STEPS,)),
+           "protocol.restore(query, IdSource().new_id, run)", "protocol.writer", (_STEPS,)),
     Defect("A1: the second part of a batch is a replay", "protocol/run/micro_batch.py:QueryRun._check_once",
            "batch.batch_id > self._returned", "batch.batch_id >= 0", (_ONCE,)),
     Defect("A1: calls at one time", "protocol/run/micro_batch.py:QueryRun._as_the_only_call",

@@ -22,6 +22,7 @@ _PROOF = "tests/spark/test_position_proof.py"
 _RANGES = "tests/table/test_position_ranges.py"
 _COMBINED = "tests/protocol/test_combined_rows.py"
 _ROLLED_BACK = "tests/table/test_base_rolled_back.py"
+_TWO = "tests/e2e/test_two_drivers.py"
 
 OF_QUERIES = (
     # -- the same query
@@ -343,4 +344,11 @@ OF_QUERIES = (
     Defect("commands for tables take any folder", "commands/own_sinks.py:check_of_tables",
            '"kind" not in newest.payload', "False", (_SINKS,)),
     Defect("an option that means nothing to a sink is ignored", "protocol/sink.py:check_supported", "if wrong:", "if False:", (_SINKS,)),
+    # -- two drivers of one checkpoint
+    Defect("two drivers meet in Spark's log: both end", "spark/query/supervisor.py:_run_once",
+           "cause or met(query, failed)", "cause", (_TWO,)),
+    Defect("two drivers meet in Spark's log: the older one takes the query back", "spark/query/rivals.py:met",
+           "if fenced is not None:", "if False:", (_TWO,)),
+    Defect("two drivers meet in Spark's log: the newer one is not waited for", "spark/query/rivals.py:met",
+           "clock.monotonic_ms() < end", "False", (f"{_TWO}::test_the_older_driver_ends_as_one_that_was_taken_over",)),
 )

@@ -59,7 +59,7 @@ class TwoPhaseCommit:
             destination.path, self.queue, options, background, settles_later=publishes.settles_later
         )
         self._recorded = RecordedPast(destination, journal, committer, options)
-        self._writer = Writer(options.application, "", 0)  # until ``restore`` has claimed: nobody's epoch
+        self.writer = Writer(options.application, "", 0)  # until ``restore`` has claimed: nobody's epoch
         # The error after which nobody knows whether a record has its name.
         self._unsettled: BaseException | None = None
 
@@ -79,13 +79,13 @@ class TwoPhaseCommit:
         self._new_id, begun_ms = new_id, self._clock.monotonic_ms()
         self._journal_check = JournalCheck(self._to.path, self._options.application, self._journal, new_id)
         fault_point("restore.before_claim")
-        with self._committer.asking(self._journal.questions(self._writer)):
+        with self._committer.asking(self._journal.questions(self.writer)):
             last = self._committer.history(self._options.application).state
-            self._writer = self._journal.claim(query, last.epoch if last else 0, run)
+            self.writer = self._journal.claim(query, last.epoch if last else 0, run)
         fault_point("restore.claimed")
-        self._emit(events.Claimed(self._to.path, self._options.application, self._writer.epoch))
+        self._emit(events.Claimed(self._to.path, self._options.application, self.writer.epoch))
         reconciled = self._reconcile(functools.partial(self._journal_check.identify, last))
-        published, orphans = reconciled.published, reconciled.leftovers + self._journal.sweep(self._writer)
+        published, orphans = reconciled.published, reconciled.leftovers + self._journal.sweep(self.writer)
         fault_point("restore.swept")
         done = (published, tuple(orphans), self._clock.monotonic_ms() - begun_ms)
         self._emit(events.Restored(self._to.path, self._options.application, *done))
@@ -99,7 +99,7 @@ class TwoPhaseCommit:
 
     def _reconcile(self, identify: Callable[[], None] = lambda: None) -> Reconciled:
         """Bring journal and destination together. Nobody else publishes meanwhile."""
-        reconciled = self._reconciler.reconcile(self._writer, identify)
+        reconciled = self._reconciler.reconcile(self.writer, identify)
         self._recorded.last = reconciled.last
         if reconciled.rolled_back and not reconciled.replaced:
             self._emit(events.RolledBackRepublished(self._to.path, self._options.application, reconciled.published))
@@ -118,10 +118,10 @@ class TwoPhaseCommit:
         self._check_settled()
         self._schedule.check()
         expected = self.queue.expected()
-        with self._committer.asking(self._journal.questions(self._writer), others=self._recorded.begins):
+        with self._committer.asking(self._journal.questions(self.writer), others=self._recorded.begins):
             # The table first: a dropped table takes the journal along, and then the error must name the table.
             history = self._committer.history(self._options.application)
-            self._journal.check_owner(self._writer)
+            self._journal.check_owner(self.writer)
             found = history.state.record_id if history.state else None
             if found in expected and (found is not None or history.complete):
                 return admit(batch, self._recorded.past(), self._options)
@@ -157,7 +157,7 @@ class TwoPhaseCommit:
         self._schedule.wait_for_room()
         last = self._recorded.last.sequence if self._recorded.last else 0
         sequence = max(last, self._journal.last_sequence()) + 1
-        staging = self._journal.staging(sequence, self._writer)
+        staging = self._journal.staging(sequence, self.writer)
         attempt = self._journal.attempt(sequence, self._new_id)
         checkpoint = Checkpoint(batch, decision, sequence, staging, self._clock.monotonic_ms(), attempt)
         fault_point("write.begin")
@@ -181,13 +181,13 @@ class TwoPhaseCommit:
                 f"{self._to.path}: checkpoint {batch.batch_id} is repeatedly committed: it is pending already",
                 kind="checkpoint.repeated",
             )
-        committable = self._recorded.record_of(checkpoint, files, payload, self._writer)
+        committable = self._recorded.record_of(checkpoint, files, payload, self.writer)
         try:
             self._journal.stage_record(committable, group)
             group.flush()
             # The owner is asked after the flush. A successor that claims later finds the complete folder and leaves it;
             # one that has claimed before is found by this check.
-            self._journal.check_before_record(self._writer, checkpoint.sequence)
+            self._journal.check_before_record(self.writer, checkpoint.sequence)
         except BaseException as ended:
             self.abort(checkpoint, group, ended)
             raise
@@ -211,7 +211,7 @@ class TwoPhaseCommit:
     def _create_record(self, committable: Committable) -> None:
         create = functools.partial(self._journal.create_record, committable)
         if self._schedule.publishes_each_batch:
-            self._committer.recording(create, self._journal.questions(self._writer))
+            self._committer.recording(create, self._journal.questions(self.writer))
         else:
             create()
 
@@ -241,7 +241,7 @@ class TwoPhaseCommit:
         """
         group.give_up()
         self._discard(checkpoint)
-        check_not_superseded(self._journal, self._writer, failed)
+        check_not_superseded(self._journal, self.writer, failed)
 
     def _discard(self, checkpoint: Checkpoint) -> None:
         try:

@@ -16,6 +16,7 @@ from streamsink.events import log
 from streamsink.spark import runs
 from streamsink.spark.explain import is_of_a_stop
 from streamsink.spark.query.interrupt import Interruptible
+from streamsink.spark.query.rivals import met
 
 
 def run(
@@ -67,6 +68,7 @@ def _run_once(start: Callable[[], StreamingQuery]) -> tuple[StreamingQuery, bool
     except (PySparkException, Py4JError) as failed:
         cause = runs.failure(str(query.runId))
         if not waiting.asked:
+            cause = cause or met(query, failed)
             if cause is None:
                 raise
             raise cause from failed
