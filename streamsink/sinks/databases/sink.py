@@ -153,7 +153,7 @@ class DatabaseSink(StagedRowsSink):
             _check_changes(self, rows)
         # Also the first rows of a start: the user may not have the right to write.
         if (info.ruled or _TRIED not in session) and sum(each.rows for each in transactions) <= self.check_rows_up_to:
-            self._try(transactions, session)
+            _try(self, transactions, session)
             session[_TRIED] = True
 
     def commit_checkpoint(self, checkpoint: PendingCheckpoint[StagedRows]) -> None:
@@ -280,22 +280,23 @@ class DatabaseSink(StagedRowsSink):
             exact = _is_exact(self, run, session)
         self._change_of(at_once).apply(batches, run, remembered.dialect, into, exact=exact)
 
-    def _try(self, transactions: Sequence[PendingTransaction[StagedRows]], session: dict[str, Any]) -> None:
-        """Write the rows in a transaction that is rolled back."""
-        batches, application = list(self._read(transactions)), transactions[0].context.application
 
-        def write(run: Run) -> None:
-            if _TRIED not in session:  # branches of a dead driver may have the keys of these rows
-                sweep(run, self._branches(run, application, session))
-            self._change(run, map(_spelled(self, run, session), batches), session=session)
-            self._dialect().check_at_once(run)
+def _try(sink: DatabaseSink, transactions: Sequence[PendingTransaction[StagedRows]], session: dict[str, Any]) -> None:
+    """Write the rows in a transaction that is rolled back."""
+    batches, application = list(sink._read(transactions)), transactions[0].context.application
 
-        self._link(session).transaction(
-            write,
-            "the database refuses rows of this batch. Nothing of it was recorded or written",
-            refused="Mend the rows in the query, or change the table, and start the query again",
-            keep=False,
-        )
+    def write(run: Run) -> None:
+        if _TRIED not in session:  # branches of a dead driver may have the keys of these rows
+            sweep(run, sink._branches(run, application, session))
+        sink._change(run, map(_spelled(sink, run, session), batches), session=session)
+        sink._dialect().check_at_once(run)
+
+    sink._link(session).transaction(
+        write,
+        "the database refuses rows of this batch. Nothing of it was recorded or written",
+        refused="Mend the rows in the query, or change the table, and start the query again",
+        keep=False,
+    )
 
 
 def _is_exact(sink: DatabaseSink, run: Run, session: dict[str, Any]) -> bool:
