@@ -24,6 +24,8 @@ _COMBINED = "tests/protocol/test_combined_rows.py"
 _ROLLED_BACK = "tests/table/test_base_rolled_back.py"
 
 OF_QUERIES = (
+    Defect("a job takes its settings away from another one of its session", "spark/gateway/running.py:with_settings",
+           "if users > 1:", "if False:", ("tests/spark/test_settings.py",)),
     # -- the same query
     Defect("A3: rows of another query are filtered", "protocol/admission/admit_by_source.py:admit_by_position",
            "check_same_query(batch, past, last, options, generation)", "None", (_SAME,)),

@@ -11,7 +11,7 @@ SET, UNSET = "spark.sql.parquet.outputTimestampType", "spark.sql.execution.arrow
 @pytest.mark.parametrize("first_out", [0, 1])
 def test_two_jobs_of_one_session_at_one_time_leave_it_as_it_was(spark, first_out):
     """Threads load several days at once. Formerly the first one to end took the settings away from the other, which
-    then left them to the program for good: it had files that were none of the table's, and `spark.file` as its error."""
+    left them to the program for good. Its own files were not as the table has them, which ended in `spark.file`."""
     session = spark.newSession()
     session.conf.set(SET, "INT96")
     before = session.conf.get(UNSET, None)
