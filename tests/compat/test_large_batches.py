@@ -207,6 +207,7 @@ HOSTILE = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.session.timeZone": "America/Los_Angeles",
     "spark.sql.ansi.enabled": "false",
+    "spark.sql.timestampType": "TIMESTAMP_NTZ",
 }
 
 

@@ -7,6 +7,7 @@ same functions would be needed.
 import contextlib
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -64,6 +65,9 @@ class _Running:
 # By the id of the start, as the execution itself has it.
 _RUNNING: dict[str, _Running] = {}
 _MOST_RUNNING = 16
+# By session and name: how many use the setting now, and its value before the first of them; None where it had none.
+_SET: dict[tuple[int, str], tuple[int, str | None]] = {}
+_SETTING = threading.Lock()
 # The waits while Spark's listeners deliver an observation, which as a rule happens at once.
 _LISTENER_WAITS_MS = (*[2] * 50, *[50] * 1200)
 
@@ -349,13 +353,26 @@ def _execution(spark: SparkSession, table: str) -> tuple[JavaObject, str]:
 def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """While this is open, the session has these settings.
 
-    The session of a streaming batch belongs to its query; that of ``streamsink.write`` belongs to the caller.
+    The session of a streaming batch belongs to its query; that of ``streamsink.write`` belongs to the caller, who may
+    write in several threads. Then the last one gives the session back what it had before the first.
     """
-    before = {name: spark.conf.get(name, None) for name in settings}
+    of_session = id(spark)
+    begun = list[str]()
     try:
-        for name, value in settings.items():
-            spark.conf.set(name, value)
+        with _SETTING:
+            for name, value in settings.items():
+                users, before = _SET.get((of_session, name)) or (0, spark.conf.get(name, None))
+                spark.conf.set(name, value)
+                _SET[of_session, name] = users + 1, before
+                begun.append(name)
         yield
     finally:
-        for name, was in before.items():
-            spark.conf.unset(name) if was is None else spark.conf.set(name, was)
+        with _SETTING:
+            for name in begun:
+                users, before = _SET.pop((of_session, name))
+                if users > 1:
+                    _SET[of_session, name] = users - 1, before
+                elif before is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, before)

@@ -14,6 +14,8 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType as SparkType
+from pyspark.sql.types import TimestampType
 
 from streamsink.errors import Retryable
 from streamsink.format.evolution import widens
@@ -145,9 +147,7 @@ class ParquetJob:
         for field, target in zip(self.schema.fields, to_spark(self.schema, self.staging)):
             source = quoted(field.name) if field.name in given else "NULL"
             columns.append(
-                running.Selected(
-                    f"CAST({source} AS {target.dataType.simpleString()})", field.name, {_FIELD_ID: field.id}
-                )
+                running.Selected(f"CAST({source} AS {_in_sql(target.dataType)})", field.name, {_FIELD_ID: field.id})
             )
         return columns
 
@@ -158,6 +158,11 @@ class ParquetJob:
             "maxRecordsPerFile": str(self.rows_a_file),
             "parquet.compression.codec.zstd.level": self.schema.options.get("file.compression.zstd-level", "1"),
         }
+
+
+def _in_sql(kind: SparkType) -> str:
+    """The type as SQL spells it. What TIMESTAMP alone means is a setting of the session."""
+    return "TIMESTAMP_LTZ" if isinstance(kind, TimestampType) else kind.simpleString()
 
 
 def _codec(schema: TableSchema) -> str:
