@@ -91,7 +91,7 @@ OF_SINKS = (
            "if not _prepares(sink, run, session):", "if False:",
            (f"{_STAGED_ROWS}::test_a_user_who_may_make_no_tables",)),
     Defect("keys that are equal to the database alone lose their order", "sinks/databases/sink.py:_share",
-           "sink.keys and not sink._is_exact(run, session)", "False",
+           "sink.keys and not _is_exact(sink, run, session)", "False",
            (f"{_STAGED_ROWS}::test_a_record_of_one_writer_whose_keys_must_stay_in_order",)),
     Defect("a change is overtaken by an earlier one", "sinks/databases/changes.py:last_places",
            'aggregate([(_PLACE, "max")])[f"{_PLACE}_max"]', 'aggregate([(_PLACE, "min")])[f"{_PLACE}_min"]', (_ROWS,)),

@@ -15,12 +15,11 @@ from streamsink.sinks.databases.branches import EITHER, STAGED, Attempt, Branche
 from streamsink.sinks.databases.bulk.sharing import OneWriterInstead, Rows
 from streamsink.sinks.databases.changes import ROWS_AT_ONCE, Change, one_spelling, plain
 from streamsink.sinks.databases.dialect import Dialect, Run
-from streamsink.sinks.databases.fitting import Fitting, check_values
+from streamsink.sinks.databases.fitting import INSERT, Fitting, check_values, wrong_options
 from streamsink.sinks.databases.link import Link
 from streamsink.sinks.databases.mysql import MySql
 from streamsink.sinks.databases.postgresql import PostgreSql
 from streamsink.sinks.databases.remembered import Remembered
-from streamsink.sinks.databases.settings import INSERT, wrong_options
 from streamsink.sinks.databases.sqlite import Sqlite
 from streamsink.sinks.databases.staging import Filled, Staging
 from streamsink.sinks.databases.table_info import Column, said
@@ -186,7 +185,7 @@ class DatabaseSink(StagedRowsSink):
                 return
             if number != checkpoint.expect:
                 raise checkpoint.superseded(number)
-            spelled = self._spelled(run, session)
+            spelled = _spelled(self, run, session)
             count = sum(each.rows for each in pending)
             rows = Rows(lambda: map(spelled, self._read(pending) if read is None else read), count)
             if branches is None or writers == 1:
@@ -271,25 +270,8 @@ class DatabaseSink(StagedRowsSink):
         remembered = self._remembered(run, session)
         into, exact = remembered.dialect.quoted(remembered.schema, self.table), True
         if self.delete_column:
-            exact = self._is_exact(run, session)
+            exact = _is_exact(self, run, session)
         self._change_of(at_once).apply(batches, run, remembered.dialect, into, exact=exact)
-
-    def _is_exact(self, run: Run, session: dict[str, Any]) -> bool:
-        return all(column.exact for column in self._key_columns(run, session))
-
-    def _spelled(self, run: Run, session: dict[str, Any]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-        """Brings keys that may be spelled in several ways to one, before it is looked which of them are the same."""
-        found = (
-            [column.name for column in self._key_columns(run, session) if column.base == "uuid"] if self.keys else []
-        )
-        return partial(one_spelling, columns=found)
-
-    def _key_columns(self, run: Run, session: dict[str, Any]) -> Sequence[Column]:
-        if _KEYS not in session:
-            of = self._remembered(run, session)
-            info = of.dialect.describe(run, of.schema, self.table)
-            session[_KEYS] = [column for column in info.columns if column.name in self.keys]
-        return cast(Sequence[Column], session[_KEYS])
 
     def _try(self, transactions: Sequence[PendingTransaction[StagedRows]], session: dict[str, Any]) -> None:
         """Write the rows in a transaction that is rolled back."""
@@ -298,7 +280,7 @@ class DatabaseSink(StagedRowsSink):
         def write(run: Run) -> None:
             if _TRIED not in session:  # branches of a dead driver may have the keys of these rows
                 sweep(run, self._branches(run, application, session))
-            self._change(run, map(self._spelled(run, session), batches), session=session)
+            self._change(run, map(_spelled(self, run, session), batches), session=session)
             self._dialect().check_at_once(run)
 
         self._link(session).transaction(
@@ -324,6 +306,24 @@ def _look_first(sink: DatabaseSink, checkpoint: PendingCheckpoint[StagedRows]) -
             "start the query again; each start commits the record until that succeeds",
             kind=refused.kind,
         ) from None
+
+
+def _is_exact(sink: DatabaseSink, run: Run, session: dict[str, Any]) -> bool:
+    return all(column.exact for column in _key_columns(sink, run, session))
+
+
+def _spelled(sink: DatabaseSink, run: Run, session: dict[str, Any]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """Brings keys that may be spelled in several ways to one, before it is looked which of them are the same."""
+    keys = _key_columns(sink, run, session) if sink.keys else ()
+    return partial(one_spelling, columns=[column.name for column in keys if column.base == "uuid"])
+
+
+def _key_columns(sink: DatabaseSink, run: Run, session: dict[str, Any]) -> Sequence[Column]:
+    if _KEYS not in session:
+        of = sink._remembered(run, session)
+        info = of.dialect.describe(run, of.schema, sink.table)
+        session[_KEYS] = [column for column in info.columns if column.name in sink.keys]
+    return cast(Sequence[Column], session[_KEYS])
 
 
 def _prepares(sink: DatabaseSink, run: Run, session: dict[str, Any]) -> bool:
@@ -352,7 +352,7 @@ def _share(
     if _prepares(sink, run, session):
         write = partial(sink._change, session=session)
         attempts.append(branches.write(run, rows, sink.writers - 1, write))
-    elif sink.keys and not sink._is_exact(run, session):  # recorded before there were several writers
+    elif sink.keys and not _is_exact(sink, run, session):  # recorded before there were several writers
         sink._change(run, rows.read(), session=session)
     else:
         filled, change = _staging(sink, run, branches.application, session).begin(), sink._change_of()
