@@ -222,6 +222,8 @@ def test_a_position_column_may_not_hide_a_column_of_the_dead_letters():
             "2026-11-21 12:00:00.000000Z",
         ),
         (pa.timestamp("us"), 2**62, f"{2**62} us since 1970-01-01"),
+        (pa.timestamp("us", "UTC"), 2**62, f"{2**62} us since 1970-01-01"),
+        (pa.timestamp("us", "Europe/Berlin"), -(2**61), f"{-(2**61)} us since 1970-01-01"),
         (pa.list_(pa.int32()), [1, None], [1, None]),
         (pa.map_(pa.int32(), pa.string()), [(1, "x"), (2, None)], [[1, "x"], [2, None]]),
         (

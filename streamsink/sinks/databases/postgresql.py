@@ -11,6 +11,7 @@ import pyarrow.types as pt
 from streamsink.locks.libpq_login import is_login, sqlstate_of
 from streamsink.sinks.databases.address import Address
 from streamsink.sinks.databases.bulk import copy_binary
+from streamsink.sinks.databases.bulk.postgresql_session import BASES, COLUMNS, INDEXES, PARTITIONS, RULES, settings
 from streamsink.sinks.databases.bulk.prepared import PostgreSqlPrepared
 from streamsink.sinks.databases.bulk.staging_tables import PostgreSqlStaging, conflict
 from streamsink.sinks.databases.dialect import (
@@ -24,7 +25,6 @@ from streamsink.sinks.databases.dialect import (
     Dialect,
     Run,
 )
-from streamsink.sinks.databases.postgresql_statements import BASES, COLUMNS, INDEXES, PARTITIONS, RULES, settings
 from streamsink.sinks.databases.table_info import Column, TableInfo, digits_of
 
 _BEFORE = "streamsink_rows"  # a table of the transaction, which holds rows that replace others, or keys to delete

@@ -15,12 +15,11 @@ from streamsink.sinks.databases.branches import EITHER, STAGED, Attempt, Branche
 from streamsink.sinks.databases.bulk.sharing import OneWriterInstead, Rows
 from streamsink.sinks.databases.changes import ROWS_AT_ONCE, Change, one_spelling, plain
 from streamsink.sinks.databases.dialect import Dialect, Run
-from streamsink.sinks.databases.fitting import Fitting, check_values
+from streamsink.sinks.databases.fitting import INSERT, Fitting, check_values, wrong_options
 from streamsink.sinks.databases.link import Link
 from streamsink.sinks.databases.mysql import MySql
 from streamsink.sinks.databases.postgresql import PostgreSql
 from streamsink.sinks.databases.remembered import Remembered
-from streamsink.sinks.databases.settings import INSERT, wrong_options
 from streamsink.sinks.databases.sqlite import Sqlite
 from streamsink.sinks.databases.staging import Filled, Staging
 from streamsink.sinks.databases.table_info import Column, said

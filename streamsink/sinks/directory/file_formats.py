@@ -123,7 +123,8 @@ class _Lines:
 
 def _check_time(path: str, column: str, values: pa.ChunkedArray) -> None:
     """Raises Misuse for a time that has no text: Arrow writes none, or words that readers take for null."""
-    ends = pc.min_max(values)
+    of = values.type
+    ends = pc.min_max(values if pt.is_date(of) else values.cast(pa.timestamp(of.unit)))
     if any(ends[end].cast(pa.string()).as_py().startswith("<") for end in ("min", "max") if ends[end].is_valid):
         raise Misuse(
             f"{path}: column '{column}' has a time far outside of the years 1 to 9999, as comes of milliseconds that "

@@ -70,11 +70,12 @@ def _text(scalar: pa.Scalar) -> Any:
 
 
 def _other(scalar: pa.Scalar) -> str:
-    kind = scalar.type
+    kind, zone = scalar.type, ""
     if pa.types.is_timestamp(kind) and kind.tz is not None:
-        scalar = scalar.cast(pa.timestamp(kind.unit, "UTC"))
+        # Of a time with a zone, even UTC, Arrow keeps but 16 bits of the year, or fails where that is far away.
+        scalar, zone = scalar.cast(pa.timestamp(kind.unit)), "Z"
     if pa.types.is_temporal(kind):
         text = scalar.cast(pa.string()).as_py()
         unit = getattr(kind, "unit", "days")
-        return text if not text.startswith("<") else f"{scalar.value} {unit} since 1970-01-01"
+        return f"{text}{zone}" if not text.startswith("<") else f"{scalar.value} {unit} since 1970-01-01"
     return str(scalar.as_py())
