@@ -10,23 +10,32 @@ from streamsink.errors import Misuse, Retryable, StreamsinkError
 # Linux has these for keys; other systems have no name for them.
 EKEYEXPIRED, EKEYREJECTED, ENOKEY = 127, 129, 126
 _WRITE_ACCESS = "Give the driver's and executors' user write access"
-_REACHED = "See that the store, its endpoint and the network to it are right"
 # Without the right to list, S3 denies what does not exist.
 _S3_ACCESS = (
     "Give the owner of the keys s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload below the "
     "table's path, and s3:ListBucket and s3:ListBucketMultipartUploads on the bucket"
 )
-# What to do at a store that has something else to see to than a disk, by the beginning of its paths.
+# What to do at a store that has something else to see to than a disk, by the beginning of its paths and the kind.
 _OF_STORE = {
-    ("s3", _WRITE_ACCESS): _S3_ACCESS,
-    ("s3", _REACHED): f"{_REACHED} (s3.endpoint in store_options: http or https, host and port)",
-    ("hdfs", _REACHED): (
-        f"{_REACHED} (host and port as clients of the cluster have them, in fs.defaultFS or "
-        "dfs.namenode.rpc-address, and not those of the NameNode's web pages)"
+    "s3": (
+        ("storage.denied", _S3_ACCESS),
+        (
+            "storage.unreachable",
+            "See that the store, its endpoint and the network to it are right (s3.endpoint in store_options: http or "
+            "https, host and port)",
+        ),
     ),
-    ("hdfs", "Mount it writable"): (
-        "See why the NameNode is in safe mode (hdfs dfsadmin -safemode get); behind its own start it leaves it when "
-        "enough DataNodes have joined"
+    "hdfs": (
+        (
+            "storage.unreachable",
+            "See that the store, its endpoint and the network to it are right (host and port as clients of the cluster "
+            "have them, in fs.defaultFS or dfs.namenode.rpc-address, and not those of the NameNode's web pages)",
+        ),
+        (
+            "storage.read-only",
+            "See why the NameNode is in safe mode (hdfs dfsadmin -safemode get); behind its own start it leaves it "
+            "when enough DataNodes have joined",
+        ),
     ),
 }
 KINDS = {
@@ -42,7 +51,11 @@ KINDS = {
         "is mounted as a folder), or give the URL of the store itself (s3://, hdfs://)",
     ),
     errno.EBUSY: ("storage.busy", "the store refuses requests for now", "See what else asks the store that much"),
-    errno.ETIMEDOUT: ("storage.unreachable", "the store does not answer", _REACHED),
+    errno.ETIMEDOUT: (
+        "storage.unreachable",
+        "the store does not answer",
+        "See that the store, its endpoint and the network to it are right",
+    ),
     EKEYEXPIRED: (
         "store.credentials-expired",
         "the keys for the store have expired",
@@ -80,11 +93,11 @@ def in_words(
     """
     if code not in KINDS:
         return None
-    kind, what, disk_way_out = KINDS[code]
-    store = next((each for each in ("s3", "hdfs") if table.startswith(each)), "")
-    way_out = _OF_STORE.get((store, disk_way_out), disk_way_out)
+    kind, what, way_out = KINDS[code]
+    store = next((each for each in _OF_STORE if table.startswith(each)), "")
+    way_out = dict(_OF_STORE.get(store, ())).get(kind, way_out)
     # On HDFS only the NameNode's safe mode makes a file system read-only.
-    error = Retryable if kind in _PASSING or (store == "hdfs" and code == errno.EROFS) else Misuse
+    error = Retryable if kind in _PASSING or (store == "hdfs" and kind == "storage.read-only") else Misuse
     kept, again = KEPT, "start it again"
     if call or command:
         kept, again = _KEPT_BY_CALLS, f"call {'streamsink ' + command if command else 'streamsink.' + call} again"

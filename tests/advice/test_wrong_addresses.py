@@ -24,14 +24,16 @@ from streamsink.spark.explain import explain
 from streamsink.storage import hdfs
 from streamsink.storage.s3_calls import S3Calls
 from streamsink.storage.s3_client import Patience
+from streamsink.storage.store_failures import told_of
 from streamsink.storage.stores import Store, table_path
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
-from tests.advice.following import follows, told
+from tests.advice.following import advice, follows, told
 from tests.services import s3_proxy
 from tests.services.ports import LOOPBACK
 from tests.services.s3_proxy import S3Proxy
 from tests.services.yarn import NAME, by_name
 
+_SAFE_MODE = "org.apache.hadoop.hdfs.server.namenode.SafeModeException"
 SCHEMA = pa.schema([("id", pa.int64())])
 NOWHERE = "no-such-host.invalid"
 QUICK = Patience(connect_s=2, read_s=2, attempts=1)
@@ -233,6 +235,28 @@ class _Telling:
     def __getattr__(self, method):
         self._seen.append(self._name)
         return getattr(self._client, method)
+
+
+@follows("storage.read-only")
+def test_a_namenode_in_safe_mode():
+    """It leaves it, so the query is restarted by itself. Formerly it was told to mount a file system."""
+    root, is_safe = "hdfs://namenode:8020/lake/t", [True]
+
+    def mkdirs() -> bool:
+        if is_safe.pop() if is_safe else False:
+            raise RuntimeError(
+                f'RPCError("{_SAFE_MODE}", "Cannot create directory /lake/t. Name node is in safe mode.")'
+            )
+        return True
+
+    def ask() -> bool:
+        with told_of(root):
+            return hdfs._translated(f"{root}/streamsink", mkdirs)
+
+    with pytest.raises(Retryable) as passing:
+        ask()
+    advice(passing.value, "storage.read-only").says(root, "hdfs dfsadmin -safemode get", "then start it again")
+    assert ask()
 
 
 @follows("table.path")

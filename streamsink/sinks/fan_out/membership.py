@@ -90,8 +90,10 @@ class Membership:
         begins behind that. to: the fan-out. newest: of its journal. Nothing is claimed.
         """
         last = newest.state if newest is not None else self.from_destinations(to)
+        if last is None:
+            return
         known = parts_of(newest).keys() if newest is not None else set()
-        for branch in self._branches if last is not None else ():
+        for branch in self._branches:
             state = branch.last_recorded()
             if branch.to.table_id not in known and (newest is not None or state is None):
                 yield branch, last, _word_of_joining(to, last, branch.to.table_id, state)
