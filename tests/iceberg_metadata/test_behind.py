@@ -53,12 +53,12 @@ def _came_again(path, query, monkeypatch):
         Query(path, application="other").write()
 
 
-def _of_another(path, query, monkeypatch):
-    """It was made for the table at another path."""
-    other = f"{path}_other"
-    Query(other).write(2)
-    shutil.rmtree(folder_of(path))
-    shutil.copytree(folder_of(other), folder_of(path))
+def _copied(path, query, monkeypatch):
+    """The table is a copy, and its metadata names the files of the place where it was."""
+    original = f"{path}_original"
+    Query(original).write(2)
+    shutil.rmtree(path)
+    shutil.copytree(original, path)
 
 
 ACCIDENTS = {
@@ -67,7 +67,7 @@ ACCIDENTS = {
     "damaged": (_damaged, "damaged, or of another table"),
     "went back": (_went_back, "of a snapshot that the table does not have any more"),
     "came again": (_came_again, "of a snapshot that the table does not have any more"),
-    "of another table": (_of_another, "damaged, or of another table"),
+    "a copy": (_copied, "damaged, or of another table"),
 }
 
 
