@@ -183,7 +183,6 @@ def register(
     $ streamsink iceberg-metadata lake/shop.db/orders
     $ streamsink iceberg-metadata lake/shop.db/orders --yes --json
     """,
-    exits="3 where it cannot be made, with the reason",
 )
 @of_path()
 @of_query
@@ -195,7 +194,7 @@ def iceberg_metadata(at: At, given: tuple[str, ...], yes: bool) -> Answer:
     lacking}; 'lacking' is what readers did not see, '' for nothing.
     """
     from streamsink.maintenance.opened import on_table
-    from streamsink.operations.iceberg_metadata import catch_up
+    from streamsink.table.iceberg_metadata.behind import catch_up
 
     options = at.options(given)
     lacking = on_table(at.root, "iceberg_metadata", options, lambda table: catch_up(table, dry_run=not yes))

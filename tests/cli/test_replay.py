@@ -248,7 +248,10 @@ def test_columns_that_the_table_does_not_take_are_left_out(clicks):
     wide = pa.schema([("id", pa.int64()), ("n", pa.string()), ("kind", pa.string()), (ROUTE, pa.string())])
 
     def rows(start: int, end: int) -> pa.RecordBatch:
-        return pa.record_batch({"id": [100], "n": ["x"], "kind": ["click"], ROUTE: ["clicks"]}, schema=wide)
+        # One that fits: the table then knows the query.
+        return pa.record_batch(
+            {"id": [100, 101], "n": ["x", "7"], "kind": ["click"] * 2, ROUTE: ["clicks"] * 2}, schema=wide
+        )
 
     letters = ManyTablesDriver(warehouse, wide, rows, routing, SinkOptions(application="many"))
     letters.run(local_file_io(False), SparkCheckpoint("q3"), [1])

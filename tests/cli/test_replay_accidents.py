@@ -5,6 +5,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from streamsink import maintenance
@@ -16,14 +17,19 @@ from streamsink.journal.file_journal import journal_dir
 from streamsink.journal.repair import is_user_of_replay
 from streamsink.operations.letters.replay import replay
 from streamsink.operations.letters.selection import Chosen
+from streamsink.options import SinkOptions
+from streamsink.sinks.paimon.routed import RoutedTables
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO, local_file_io
+from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import create_table, new_schema
 from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash
+from streamsink.testing.many_driver import ManyTablesDriver
 from tests.advice.following import follows, told
 from tests.cli.conftest import run, said
-from tests.cli.lakes import allow_nulls, run_letters
+from tests.cli.lakes import allow_nulls, allow_texts, run_letters
 from tests.cli.replaying import ALL, NAME, ids, options, rejected, replayed
 
 STRIDE = 5  # of the calls of the store at which a replay dies
@@ -165,23 +171,112 @@ def test_a_table_that_was_made_again_gets_its_letters_again(clicks):
 @pytest.mark.parametrize("comes_again", [True, False])
 def test_a_table_that_was_loaded_again_has_letters_of_two(clicks, comes_again):
     """Each row that did not fit came twice, in another batch perhaps, and a replay wrote it twice."""
-    io = local_file_io(False)
-    shutil.rmtree(clicks)
-    create_table(io, clicks, new_schema(parse_ddl("id BIGINT, n BIGINT NOT NULL"), (), {}))
+    _made_again(clicks, "n BIGINT NOT NULL")
     run_letters(Path(clicks).parent, 0, 12, query="again", first=0 if comes_again else 12)
     allow_nulls(clicks)
     before = ids(clicks)
-    refused = told("replay.earlier-table", lambda: replayed(clicks)).says("by a run of their own (streamsink.write)")
+    refused = told("replay.earlier-table", lambda: replayed(clicks)).says("4 of these letters", "4 are of the present")
     assert said("dead-letters", "replay", rejected(clicks), "--target", "clicks", "--yes", code=3)["error"]
     assert ids(clicks) == before
     words = shlex.split(refused.find(r"Look whether .* \(in a shell: streamsink ([^)]*list [^)]*)\); if"))
-    rows = [each["row"] for each in said(*words)["listed"]]
-    assert len(rows) == 8 and (len(set(rows)) < 8) is comes_again
-    if not comes_again:
-        words = shlex.split(refused.find(r"\(in a shell: streamsink ([^)]*--earlier-tables[^)]*)\)"))
-        said(*words, code=1)
-        assert said(*words, "--yes")["replayed"] == 8 and replayed(clicks, earlier_tables=True).before == 8
-        assert ids(clicks) == sorted([*before, *range(0, 24, 3)])
+    listed = said(*words)["listed"]
+    rows = [each["row"] for each in listed]
+    assert len(rows) == 8 and (len(set(rows)) < 8) is comes_again and len({each["table_id"] for each in listed}) == 2
+    option = "--this-table" if comes_again else "--earlier-tables"
+    words = shlex.split(refused.find(rf"\(in a shell: streamsink ([^)]*{option}[^)]*)\)"))
+    for yes in ((), ("--yes",)):
+        done = said(*words, *yes, code=0 if yes else 1)
+        assert (done["replayed"], done["left_out"]) == ((4, 4) if comes_again else (8, 0))
+    assert "4 letters are left out" in run(*words).stdout or not comes_again
+    assert ids(clicks) == (ALL if comes_again else sorted([*before, *range(0, 24, 3)]))
+    assert replayed(clicks, earlier_tables=not comes_again).replayed == 0
+
+
+def _made_again(clicks, column):
+    shutil.rmtree(clicks)
+    create_table(local_file_io(False), clicks, new_schema(parse_ddl(f"id BIGINT, {column}"), (), {}))
+
+
+def test_letters_of_a_table_whose_rows_all_fit_since_are_asked_for(clicks):
+    """There was no letter of the second table to tell it by, and each row was written twice."""
+    _made_again(clicks, "n BIGINT")
+    run_letters(Path(clicks).parent, 0, 12, query="again")
+    told("replay.earlier-table", lambda: replayed(clicks)).says("0 are of the present table")
+    would = said("dead-letters", "replay", rejected(clicks), "--target", "clicks", "--this-table", "--yes")
+    assert (would["replayed"], would["left_out"], ids(clicks)) == (0, 4, ALL)
+
+
+def test_letters_that_do_not_say_what_they_are_of_are_asked_for(clicks, monkeypatch):
+    """Those of earlier code, beside others."""
+    monkeypatch.setattr(RoutedTables, "table_id", None)
+    run_letters(Path(clicks).parent, 2, 18)
+    allow_nulls(clicks)
+    told("replay.earlier-table", lambda: replayed(clicks)).says("2 of these letters", "4 are of the present table")
+    assert replayed(clicks, earlier_tables=False).replayed == 4
+    assert ids(clicks) == [n for n in range(18) if n < 12 or n % 3]
+    assert replayed(clicks, earlier_tables=True).replayed == 2 and ids(clicks) == list(range(18))
+
+
+def test_letters_of_some_checkpoints(clicks):
+    """By the numbers of batches."""
+    allow_nulls(clicks)
+    letters = ("dead-letters", "replay", rejected(clicks), "--target", "clicks")
+    assert said("dead-letters", "count", rejected(clicks), "--checkpoint", "1")["letters"] == 2
+    assert said("dead-letters", "list", rejected(clicks), "--checkpoint", "2-30")["letters"] == 0
+    assert said(*letters, "--checkpoint", "1", "--yes")["replayed"] == 2
+    assert ids(clicks) == [n for n in ALL if n % 3 or n >= 6]
+    assert said(*letters, "--checkpoint", "0-1", "--yes")["before"] == 2 and ids(clicks) == ALL
+    for wrong in ("1-0", "one", "-1", "1-", "1" * 20):
+        run(*letters, "--checkpoint", wrong, code=2)
+
+
+_MANY = pa.schema([("id", pa.int64()), ("n", pa.string()), (ROUTE, pa.string())])
+
+
+def _run_many(warehouse, application, texts, table="visits"):
+    """A query of several tables, which has begun anew: its first batch has these values, and all go to one table."""
+
+    def rows(start: int, end: int) -> pa.RecordBatch:
+        columns = {"id": list(range(len(texts))), "n": list(texts), ROUTE: [table] * len(texts)}
+        return pa.record_batch(columns, schema=_MANY)
+
+    settings = SinkOptions(application=application)
+    routing = Routing.of(warehouse, {table: {}}, settings, dead_letters="more", unrouted="fail")
+    checkpoint = SparkCheckpoint(IdSource().new_id())
+    ManyTablesDriver(warehouse, _MANY, rows, routing, settings).run(local_file_io(False), checkpoint, [1])
+
+
+@pytest.mark.parametrize("texts", [["x", "7"], ["x", "y"]], ids=["some fit", "none fits"])
+def test_letters_of_one_of_several_tables(clicks, texts):
+    """They are not asked for: the table knows the query's journal, or no query has written to it."""
+    warehouse, visits = str(Path(clicks).parent), clicks.replace("clicks", "visits")
+    create_table(local_file_io(False), visits, new_schema(parse_ddl("id BIGINT, n BIGINT"), (), {}))
+    _run_many(warehouse, "many", texts)
+    allow_texts(visits)
+    more = str(Path(warehouse) / "more")
+    assert said("dead-letters", "replay", more, "--target", "visits", "--yes")["replayed"] == len(set(texts) - {"7"})
+    assert ids(visits) == [0, 1]
+
+
+@pytest.mark.parametrize("texts", [["x", "7"], ["8", "7"], ["x", "y"]], ids=["some fit", "all fit", "none fits"])
+def test_letters_of_several_tables_that_were_loaded_again(clicks, texts):
+    """Their query has begun anew, with another journal: nothing asked for earlier letters, and rows were doubled."""
+    warehouse, visits = str(Path(clicks).parent), clicks.replace("clicks", "visits")
+    columns, more = new_schema(parse_ddl("id BIGINT, n BIGINT"), (), {}), str(Path(warehouse) / "more")
+    create_table(local_file_io(False), visits, columns)
+    _run_many(warehouse, "many", ["x", "7"])
+    shutil.rmtree(visits)
+    shutil.rmtree(journal_dir(warehouse, "many"))
+    create_table(local_file_io(False), visits, columns)
+    _run_many(warehouse, "many-again", texts)
+    allow_texts(visits)
+    replays = ("dead-letters", "replay", more, "--target", "visits")
+    refused = said(*replays, "--yes", code=3)["error"]
+    assert refused["kind"] == "replay.earlier-table"
+    if texts != ["x", "y"]:
+        assert said(*replays, "--this-table", "--yes")["left_out"] == 1 and ids(visits) == [0, 1]
+    else:  # of two, and no query has written to the table since
+        assert "0 are of the present table" in refused["message"]
 
 
 @follows("replay.unknown-record")

@@ -1,4 +1,4 @@
-"""An operator sees that Iceberg metadata does not follow its table, and gets a command that makes it, or says why not."""
+"""An operator sees that Iceberg metadata does not follow its table, and gets a command that makes it or says why."""
 
 import dataclasses
 import os
@@ -7,14 +7,14 @@ import shutil
 
 import pytest
 
-from streamsink import events
+from streamsink import events, maintenance
 from streamsink.format.types import parse_ddl
 from streamsink.metrics import Metrics
 from streamsink.storage.file_io import local_file_io
 from streamsink.testing.crashing import CrashingCalls
 from tests.cli.conftest import run, said
 from tests.crash.world import memory_world
-from tests.iceberg_metadata.mirrored import AT_TABLE, STORAGE, Query, check, folder_of
+from tests.iceberg_metadata.mirrored import AT_TABLE, STORAGE, Query, check, folder_of, iceberg
 
 
 @pytest.fixture
@@ -53,12 +53,12 @@ def _came_again(path, query, monkeypatch):
         Query(path, application="other").write()
 
 
-def _of_another(path, query, monkeypatch):
-    """It was made for the table at another path."""
-    other = f"{path}_other"
-    Query(other).write(2)
-    shutil.rmtree(folder_of(path))
-    shutil.copytree(folder_of(other), folder_of(path))
+def _copied(path, query, monkeypatch):
+    """The table is a copy, and its metadata names the files of the place where it was."""
+    original = f"{path}_original"
+    Query(original).write(2)
+    shutil.rmtree(path)
+    shutil.copytree(original, path)
 
 
 ACCIDENTS = {
@@ -67,7 +67,7 @@ ACCIDENTS = {
     "damaged": (_damaged, "damaged, or of another table"),
     "went back": (_went_back, "of a snapshot that the table does not have any more"),
     "came again": (_came_again, "of a snapshot that the table does not have any more"),
-    "of another table": (_of_another, "damaged, or of another table"),
+    "a copy": (_copied, "damaged, or of another table"),
 }
 
 
@@ -138,6 +138,33 @@ def test_nothing_is_to_be_done_while_a_driver_lives(path, monkeypatch):
         assert f"'streamsink iceberg-metadata {path}' says why" in found["text"]
     finally:
         living.close()
+
+
+def test_snapshots_that_iceberg_metadata_still_has_keep_their_files(path, monkeypatch):
+    """Not only its newest one. The files are orphans when it has followed."""
+    query = Query(path)
+    query.write(6)
+    maintenance.create_tag(path, "before", 6)
+    maintenance.compact(path)
+    table = query.table()
+    for number in range(2, 8):
+        table.file_io.delete(table.layout.snapshot(number))
+    table.file_io.replace(table.layout.latest_hint, b"1", "x")
+    with monkeypatch.context() as patch:
+        patch.setattr("streamsink.table.iceberg_metadata.mirror.columns_of", _fail)
+        maintenance.delete_tag(path, "before")
+    assert iceberg(folder_of(path)).scan(snapshot_id=6).to_arrow().num_rows == 60
+    for folder, _, names in os.walk(path):
+        for name in names:
+            os.utime(f"{folder}/{name}", (0, 0))
+    shutil.rmtree(f"{path}/streamsink")
+    gone = maintenance.remove_orphan_files(path, dry_run=False, without_journals=("streamsink",))
+    assert gone.paths
+    check(path)
+
+
+def _fail(*_):
+    raise OSError("no room")
 
 
 def test_metrics_say_that_metadata_does_not_follow_and_when_it_does_again():

@@ -291,29 +291,6 @@ def test_what_a_rollback_of_paimon_took_out_is_not_deleted_under_readers(path, m
         check(path)
 
 
-def test_snapshots_that_iceberg_metadata_still_has_keep_their_files(path, monkeypatch):
-    """Not only its newest one. The files are orphans when it has followed."""
-    query = Query(path)
-    query.write(6)
-    maintenance.create_tag(path, "before", 6)
-    maintenance.compact(path)
-    table = query.table()
-    for number in range(2, 8):
-        table.file_io.delete(table.layout.snapshot(number))
-    table.file_io.replace(table.layout.latest_hint, b"1", "x")
-    with monkeypatch.context() as patch:
-        patch.setattr("streamsink.table.iceberg_metadata.mirror.columns_of", _fail)
-        maintenance.delete_tag(path, "before")
-    assert iceberg(folder_of(path)).scan(snapshot_id=6).to_arrow().num_rows == 60
-    for folder, _, names in os.walk(path):
-        for name in names:
-            os.utime(f"{folder}/{name}", (0, 0))
-    shutil.rmtree(f"{path}/streamsink")
-    gone = maintenance.remove_orphan_files(path, dry_run=False, without_journals=("streamsink",))
-    assert gone.paths
-    check(path)
-
-
 def _fail(*_):
     raise OSError("no room")
 

@@ -2,6 +2,7 @@
 what a group's snapshot says, admission against what is recorded, fences, errors, and stopping."""
 
 import dataclasses
+import errno
 import json
 import threading
 
@@ -44,6 +45,22 @@ def test_a_group_becomes_visible_as_one_snapshot_that_says_what_its_last_checkpo
         query.batch(end)
     assert [s.commit_identifier for s in snapshots(world)] == [2, 5]
     assert world.ids() == list(range(20)) and world.unknown_files() == []
+
+
+def test_a_lock_that_cannot_be_opened_ends_no_batch(caplog):
+    """A driver that took over asks for it in the middle of batches. The error of the store ended each of them."""
+    world = memory_world()
+    Query(world).batch(3)
+    newer = Query(world)
+    newer.ends = [3]
+
+    def refused(path):
+        raise OSError(errno.EMFILE, "Too many open files", path)
+
+    world.calls.try_hold = refused
+    for end in (6, 9):
+        newer.batch(end)
+    assert world.ids() == list(range(9)) and caplog.text.count("cannot be opened") == 1
 
 
 def test_a_snapshot_for_each_checkpoint_keeps_their_order():

@@ -178,7 +178,7 @@ def test_a_dead_letter_keeps_the_whole_row_and_its_position():
     )
     positions = from_arrow_schema(pa.schema([("topic", pa.string()), ("offset", pa.int64())]))
     schema = new_schema(dead_letter_fields(positions), (), {})
-    dead = DeadLetters("rejected", schema.to_json(), "app", 5, ("topic", "offset"))
+    dead = DeadLetters("rejected", schema.to_json(), "app", 5, ("topic", "offset"), "id-of-a")
     _, bad = Screen(_table("v BIGINT").latest_schema())(rows.select(["v"]).slice(1))
     letter = dead.batch(rows.slice(1), "a", bad).to_pylist()
     assert letter == [
@@ -189,6 +189,7 @@ def test_a_dead_letter_keeps_the_whole_row_and_its_position():
             "column": "v",
             "reason": "data.cast: column 'v': a value of type string does not fit the table's int64 without loss",
             "row": '{"id":2,"v":"bad","b":{"base64":"Yg=="},"topic":"t","offset":8}',
+            "table_id": "id-of-a",
             "topic": "t",
             "offset": 8,
         }

@@ -119,9 +119,8 @@ def _routed(unrouted: str, rules: dict) -> RoutedWriter:
     schema = new_schema(from_arrow_schema(pa.schema([("id", pa.int64())])), (), {}).to_json()
     letters = "rejected" if unrouted != "fail" else None
     routing = Routing.of("/lake", rules, SinkOptions(), dead_letters=letters, unrouted=unrouted)
-    dead = (
-        DeadLetters("rejected", new_schema(dead_letter_fields([]), (), {}).to_json(), "app", 1, ()) if letters else None
-    )
+    fields = new_schema(dead_letter_fields([]), (), {}).to_json()
+    dead = DeadLetters("rejected", fields, "app", 1, (), "id") if letters else None
     calls = MemoryCalls()
     calls.mkdir("/staging")
     targets = {key: Target(("id",), schema) for key in routing.rules}

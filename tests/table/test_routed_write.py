@@ -256,7 +256,7 @@ def test_a_row_whose_file_would_have_too_long_a_key_under_its_final_name_is_a_de
     fields = from_arrow_schema(pa.schema([("id", pa.int64()), ("part", pa.string())]))
     schema = new_schema(fields, ("part",), {}).to_json()
     routing = Routing.of(warehouse, {"a": {}}, SinkOptions(), dead_letters="rejected", unrouted="fail")
-    dead = DeadLetters("rejected", new_schema(dead_letter_fields([]), (), {}).to_json(), "app", 1, ())
+    dead = DeadLetters("rejected", new_schema(dead_letter_fields([]), (), {}).to_json(), "app", 1, (), "id")
     limits = WriteSpec(f"{warehouse}/staging", b"", 10**9, 7, 10**6)
     io = S3FileIO(MemoryS3Calls(), IdSource().new_id, warehouse)
     for at_once, most in ((None, 0), (AtOnce(attempt, "", (0, "")), TOKEN + 1)):

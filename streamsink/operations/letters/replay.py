@@ -27,7 +27,7 @@ from streamsink.journal.repair import is_user_of_replay
 from streamsink.operations.letters.from_json import decoded
 from streamsink.operations.letters.plans import CLAIMED_BY, check_journal, done_by_all, end_others, make_plan
 from streamsink.operations.letters.selection import Chosen, Letter, left, letters_of, open_letters
-from streamsink.operations.letters.told_apart import ids_of, unknown_record
+from streamsink.operations.letters.told_apart import not_of_the_present, unknown_record
 from streamsink.operations.recover import of_no_batch
 from streamsink.options import MODE_APPEND, SinkOptions
 from streamsink.protocol.committable import AppState, Batch
@@ -59,6 +59,7 @@ class Replay:
     run: its id; '' where nothing was written. replayed: rows that were written, or would be. before: letters of these
     that were replayed earlier. unfit: letters that still do not fit, with the reason why each does not. taken_out:
     numbers of retained snapshots that took rows of replays out of the table on purpose; these do not come again.
+    left_out: chosen letters that may be of an earlier table, where only those of the present one were asked for.
     """
 
     table: str
@@ -68,6 +69,7 @@ class Replay:
     before: int
     unfit: Sequence[tuple[Letter, str]]
     taken_out: Sequence[int] = ()
+    left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,16 +96,16 @@ def look(
     *,
     columns: Columns = None,
     without_journals: Collection[str] = (),
-    earlier_tables: bool = False,
+    earlier_tables: bool | None = None,
 ) -> Replay:
     """What ``replay`` would do now. Changes nothing."""
     check_application(root, options.application)
     table = open_table(file_io, root, for_writing=False)
     done = done_by_all(table, options.application, _states(table), without_journals)
-    wanted = _wanted(table, letters, chosen, earlier_tables=earlier_tables)
+    wanted, left_out = _wanted(table, letters, chosen, earlier_tables=earlier_tables)
     new = left(wanted, done)
     found, before = _fitting(table, new, columns), len(wanted) - len(new)
-    said = Replay(root, options.application, "", len(found.letters), before, found.unfit)
+    said = Replay(root, options.application, "", len(found.letters), before, found.unfit, left_out=left_out)
     return replace(said, taken_out=_taken_out(table) if before else ())
 
 
@@ -116,22 +118,23 @@ def replay(
     *,
     columns: Columns = None,
     without_journals: Collection[str] = (),
-    earlier_tables: bool = False,
+    earlier_tables: bool | None = None,
 ) -> Replay:
     """Write those of the chosen letters into the table at ``root`` that fit now and were not replayed yet.
 
     letters: path of the table for dead letters. options: ``application`` is the replay's own name; the others are as
     the query's, its lock above all. columns: those of the rows that the table takes, as the rule of the query's table
     has it. without_journals: names of earlier replays whose journals are gone for good; what only these knew counts as
-    not replayed. earlier_tables: whether letters count that may be of an earlier table of this name, where the present
-    one has some too. Idempotent: each letter is written once, however often it is called, under which name, and
-    wherever it died. Raises Misuse when ``letters`` is no such table, or has letters of both tables; Corrupt when it is
-    not known what was replayed; Fenced while another replay runs; and what a start and a batch of a query raise.
+    not replayed. earlier_tables: whether letters count that may be of an earlier table of this name; None where nobody
+    has said it. Idempotent: each letter is written once, however often it is called, under which name, and wherever it
+    died. Raises Misuse when ``letters`` is no such table, or has letters of which somebody must say whether they count;
+    Corrupt when it is not known what was replayed; Fenced while another replay runs; and what a start and a batch of a
+    query raise.
     """
     check_application(root, options.application)
     open_letters(file_io, letters)
     target = open_table(file_io, root, for_writing=False)
-    wanted = _wanted(target, letters, chosen, earlier_tables=earlier_tables)  # before anything is claimed
+    wanted, left_out = _wanted(target, letters, chosen, earlier_tables=earlier_tables)  # before anything is claimed
     options = replace(of_no_batch(options), mode=MODE_APPEND, overwrite_partition=None)
     table = open_table(file_io, root, for_writing=False)
     check_journal(table, options.application, _states(table).get(options.application), without_journals)
@@ -144,7 +147,8 @@ def replay(
         done = done_by_all(opened.table, options.application, _states(opened.table) | mine, without_journals)
         new = left(wanted, done)
         found, before = _fitting(opened.table, new, columns), len(wanted) - len(new)
-        said = Replay(root, options.application, "", 0, before, found.unfit, _taken_out(opened.table) if before else ())
+        taken_out = _taken_out(opened.table) if before else ()
+        said = Replay(root, options.application, "", 0, before, found.unfit, taken_out, left_out)
         if not found.letters:
             return said
         digests = [letter.digest for letter in found.letters]
@@ -155,38 +159,60 @@ def replay(
         run.close()
 
 
-def _wanted(target: Table, letters: str, chosen: Chosen, *, earlier_tables: bool) -> list[Letter]:
-    """The chosen letters. target: the table that they go to.
+def _wanted(target: Table, letters: str, chosen: Chosen, *, earlier_tables: bool | None) -> tuple[list[Letter], int]:
+    """The chosen letters, and how many of them are left out. target: the table that they go to.
 
-    Raises Misuse, unless ``earlier_tables``, where some may be of another table of this name, or of a record that the
-    table does not know: their rows may have come again.
+    Raises Misuse where nobody has said whether those count that may be of another table of this name, and for those of
+    a record that the table does not know, unless ``earlier_tables``: their rows may have come again.
     """
     table = open_letters(target.file_io, letters)
-    states = _states(table)
-    of_one = chosen.target is None or len(ids_of(states, chosen.target, chosen.application)) < 2
-    unknown = unknown_record(target, table, states, _states(target)) if of_one else 0
-    if earlier_tables or of_one and not unknown:
-        return letters_of(table, chosen)
-    choice = [*("--target", str(chosen.target)), *(("--from", chosen.application) if chosen.application else ())]
-    listing = shell.in_a_shell("dead-letters", "list", letters, *choice, "--limit", "1000000", "--json")
-    again = shell.in_a_shell("dead-letters", "replay", letters, *choice, "--earlier-tables")
+    every = letters_of(table, Chosen(chosen.target))
+    wanted, known = [letter for letter in every if chosen.takes(letter)], _states(target)
+    if earlier_tables:
+        return wanted, 0
+    complete = target.states.read(target.snapshots.latest()).complete
+    others = not_of_the_present(target, known, every, complete=complete)
+    present = [letter for letter in wanted if letter.table_id not in others]
+    if len(present) < len(wanted) and earlier_tables is None:
+        raise _of_earlier_tables(letters, chosen, len(wanted) - len(present), len(present))
+    unknown = unknown_record(target, table, _states(table), known)
     if unknown:
-        raise Misuse(
-            f"{letters}: it has letters of record {unknown}, and the table {target.root} knows nothing of that record: "
-            "it was restored or rolled back, or the record was given up since. Rows of that record may have come "
-            "again, and be in the table, or be letters of a later record here or in another table for dead letters. "
-            f"Nothing was written. Look which they are {listing}; if none came again, replay all {again}. Else write "
-            "the rows, each once, by a run of their own (streamsink.write)",
-            kind="replay.unknown-record",
-        )
-    raise Misuse(
-        f"{letters}: it has letters of a table '{chosen.target}' that was dropped, and of the one that was created "
-        "under the name since. Rows of the first may have come again, as letters of the second, and no letter says of "
-        f"which table it is. Nothing was written. Look whether a row is there twice {listing}; if none is, replay all "
-        f"of them {again}. Else write the rows, each once, by a run of their own (streamsink.write), and let the query "
-        "have another name for dead_letters",
+        raise _of_unknown_record(letters, chosen, target.root, unknown)
+    return present, len(wanted) - len(present)
+
+
+def _of_unknown_record(letters: str, chosen: Chosen, root: str, unknown: int) -> Misuse:
+    listing, again = _listing(letters, chosen), _again(letters, chosen, "--earlier-tables")
+    return Misuse(
+        f"{letters}: it has letters of record {unknown}, and the table {root} knows nothing of that record: it was "
+        "restored or rolled back, or the record was given up since. Rows of that record may have come again, and be in "
+        "the table, or be letters of a later record here or in another table for dead letters. Nothing was written. "
+        f"Look which they are {listing}; if none came again, replay all {again}, or by --checkpoint those that did "
+        "not. Else write the rows, each once, by a run of their own (streamsink.write)",
+        kind="replay.unknown-record",
+    )
+
+
+def _of_earlier_tables(letters: str, chosen: Chosen, others: int, present: int) -> Misuse:
+    alone = f"Replay the latter alone {_again(letters, chosen, '--this-table')}. " if present else ""
+    return Misuse(
+        f"{letters}: {others:,} of these letters are of a table '{chosen.target}' that was dropped, or of a query that "
+        f"has begun anew since, or do not say so; {present:,} are of the present table. Rows of the former may have "
+        f"come again, and be in the table, or be later letters. Nothing was written. {alone}Look whether a row of "
+        f"theirs came again {_listing(letters, chosen)}; if none did, replay all of them "
+        f"{_again(letters, chosen, '--earlier-tables')}. Else write the rows, each once, by a run of their own "
+        "(streamsink.write)",
         kind="replay.earlier-table",
     )
+
+
+def _listing(letters: str, chosen: Chosen) -> str:
+    target = Chosen(chosen.target, chosen.application).typed()
+    return shell.in_a_shell("dead-letters", "list", letters, *target, "--limit", "1000000", "--json")
+
+
+def _again(letters: str, chosen: Chosen, option: str) -> str:
+    return shell.in_a_shell("dead-letters", "replay", letters, *chosen.typed(), option)
 
 
 def _states(table: Table) -> dict[str, AppState]:

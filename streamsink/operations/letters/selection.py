@@ -14,13 +14,15 @@ from streamsink.table.read.scan import read_arrow
 from streamsink.table.table import Table, open_table
 
 _OWN = ("application", "checkpoint_id", "target", "reason", "column", "row")
+_TABLE_ID = "table_id"
 
 
 @dataclass(frozen=True)
 class Letter:
     """One dead letter. row: the whole row as JSON text. positions: what the source says of it, by column.
 
-    digest: of all that the table says of it. Letters with the same one are interchangeable.
+    digest: of all that the table says of it. Letters with the same one are interchangeable. table_id: identity of what
+    its query wrote to; None of earlier code.
     """
 
     application: str
@@ -31,6 +33,7 @@ class Letter:
     row: str
     positions: tuple[tuple[str, Any], ...]
     digest: str
+    table_id: str | None = None
 
     @property
     def position_names(self) -> frozenset[str]:
@@ -45,11 +48,12 @@ class Letter:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which letters are meant; None means all."""
+    """Which letters are meant; None means all. checkpoints: the first and the last one."""
 
     target: str | None = None
     application: str | None = None
     kind: str | None = None
+    checkpoints: tuple[int, int] | None = None
 
     def takes(self, letter: Letter) -> bool:
         """Whether this letter is one of them."""
@@ -57,7 +61,14 @@ class Chosen:
             self.target in (None, letter.target)
             and self.application in (None, letter.application)
             and self.kind in (None, letter.kind)
+            and (self.checkpoints is None or self.checkpoints[0] <= letter.checkpoint_id <= self.checkpoints[1])
         )
+
+    def typed(self) -> list[str]:
+        """The same as options of a command."""
+        checkpoints = "-".join(map(str, self.checkpoints)) if self.checkpoints else None
+        given = {"target": self.target, "from": self.application, "reason": self.kind, "checkpoint": checkpoints}
+        return [word for name, value in given.items() if value for word in (f"--{name}", value)]
 
 
 def open_letters(file_io: FileIO, path: str) -> Table:
@@ -111,9 +122,10 @@ def left(letters: Sequence[Letter], done: Counter[str]) -> list[Letter]:
 
 
 def _letter(table_id: str, row: dict[str, Any]) -> Letter:
-    own = [row.pop(name) for name in _OWN]
+    own, of = [row.pop(name) for name in _OWN], row.get(_TABLE_ID)
     # A column that was added later is null in earlier letters, which must stay the same letters.
     said = json.dumps([table_id, *own, sorted(each for each in row.items() if each[1] is not None)], default=str)
     digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     application, checkpoint_id, target, reason, column, text = own
-    return Letter(application, checkpoint_id, target, reason, column, text, tuple(row.items()), digest)
+    positions = tuple(each for each in row.items() if each[0] != _TABLE_ID)
+    return Letter(application, checkpoint_id, target, reason, column, text, positions, digest, of)

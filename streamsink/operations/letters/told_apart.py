@@ -1,22 +1,34 @@
 """Letters whose rows may have come again: those of an earlier table, or of a record that the table does not know.
 
 A table for dead letters stays when its table is dropped, restored or loaded again. Then rows of the source come again,
-and become letters again, or rows. A letter says neither of which table nor of which record it is, but the table for
-them knows both, below the key that its table has there.
+and become letters again, or rows. A letter says what its query wrote to, by the id that the query's states say as well:
+another table, or another journal for several, has another one. It does not say of which record it is, but the table for
+letters knows that of the last one, below the key that its table has there.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from streamsink.journal.file_journal import FileJournal
+from streamsink.journal.repair import is_of_replay
+from streamsink.operations.letters.selection import Letter
 from streamsink.protocol.committable import DEAD_LETTERS, AppState
 from streamsink.sinks.paimon.letter_tables import heads_of
 from streamsink.table.table import Table
 
 
-def ids_of(keys: Iterable[str], target: str, application: str | None = None) -> set[str]:
-    """Ids of the tables of this name that have letters, by these keys; two where one was dropped."""
-    found = map(_parts, keys)
-    return {each[2] for each in found if each and each[1] == target and application in (None, each[0])}
+def not_of_the_present(
+    target: Table, known: Mapping[str, AppState], letters: Sequence[Letter], *, complete: bool
+) -> set[str | None]:
+    """The ids of these letters of which rows may be in the table already, or among other letters.
+
+    letters: all of a table of this name. known: what the table says, by application. complete: whether that is of all
+    applications. Where no query has written to the table since it was made, no row can have come again, unless there
+    are letters of two.
+    """
+    found = {letter.table_id for letter in letters}
+    others = found - {target.table_id, *(state.table_id for state in known.values())}
+    is_written = not complete or not all(map(is_of_replay, known.values()))
+    return others if is_written or len(found) > 1 else set()
 
 
 def unknown_record(target: Table, letters: Table, found: Mapping[str, AppState], known: Mapping[str, AppState]) -> int:

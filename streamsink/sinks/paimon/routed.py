@@ -95,7 +95,8 @@ class RoutedTables:
         dead = None
         if self._dead is not None:
             names = tuple(field.name for field in positions)
-            dead = DeadLetters(*self._dead, options.application, checkpoint.batch.batch_id, names)
+            batch_id = checkpoint.batch.batch_id
+            dead = DeadLetters(*self._dead, options.application, batch_id, names, self.table_id)
         told = self._names.announced(checkpoint, self._open_tables())
         at_once = {name: told[at] for name in self._there if (at := self._at(name)) in told}
         new = self._names.of_new_tables(checkpoint, self._to.beside)

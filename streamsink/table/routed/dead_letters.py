@@ -17,11 +17,11 @@ from streamsink.table.write.conform import Conform
 from streamsink.table.write.fit import fit
 from streamsink.table.write.folders import Folders
 
-# `row` holds the whole row as JSON text, see row_json.py. The columns of the source's positions follow, if the query
-# names them.
+# `row` holds the whole row as JSON text, see row_json.py. `table_id` is null in letters of earlier code. The columns of
+# the source's positions follow, if the query names them.
 _COLUMNS = (
     "`application` STRING NOT NULL, `checkpoint_id` BIGINT NOT NULL, `target` STRING, `reason` STRING NOT NULL, "
-    "`column` STRING, `row` STRING NOT NULL"
+    "`column` STRING, `row` STRING NOT NULL, `table_id` STRING"
 )
 # Types to which texts may be converted exactly, value by value. FLOAT and DOUBLE are none, because most decimal texts
 # are not exact in them.
@@ -136,7 +136,8 @@ def _refused(column: pa.Array, check: Callable[[pa.Array], object], start: int) 
 class DeadLetters:
     """What the dead letters of one checkpoint have in common. It is sent to executors.
 
-    table: name of the table for them. positions: names of the position columns.
+    table: name of the table for them. positions: names of the position columns. table_id: identity of what the query
+    writes to: of its one table, or of its journal for several.
     """
 
     table: str
@@ -144,6 +145,7 @@ class DeadLetters:
     application: str
     checkpoint_id: int
     positions: tuple[str, ...]
+    table_id: str
 
     def batch(self, rows: pa.RecordBatch, target: str | None, bad: Sequence[BadRow]) -> pa.RecordBatch:
         """One dead letter for each bad row of ``rows``, which has the columns of the query and its routing column.
@@ -160,6 +162,7 @@ class DeadLetters:
             "reason": pa.array([b.reason for b in bad], pa.string()),
             "column": pa.array([b.column for b in bad], pa.string()),
             "row": pa.array(texts, pa.string()),
+            "table_id": pa.array([self.table_id] * count, pa.string()),
         }
         columns |= {name: found.column(name) for name in self.positions}
         return pa.RecordBatch.from_pydict(columns)
