@@ -68,6 +68,16 @@ UNITS = {
         "compat/test_java_on_hdfs",
         "delta/test_stores",
         "delta/test_races",
+        "sinks/test_files",
+    ),
+    # OpenLineage's client takes two seconds to be imported.
+    "lineage": (
+        "lineage/test_queries",
+        "lineage/test_exit",
+        "lineage/test_sending",
+        "lineage/test_naming",
+        "lineage/test_account",
+        "lineage/test_page",
     ),
     # A server of S3 starts in a second: what needs no other server is a unit of its own.
     "S3": (
@@ -106,7 +116,7 @@ UNITS = {
 # They wait more than they compute.
 WAITING = ("locks", "HDFS and S3", "clients of Kafka", "S3")
 # What starts sessions and drivers of Spark, and JVMs of others.
-OF_SPARK = ("tests/e2e/", "tests/compat/", "tests/jobs/", "tests/test_", "Kafka")
+OF_SPARK = ("tests/e2e/", "tests/compat/", "tests/jobs/", "tests/test_", "Kafka", "lineage")
 FEWEST_WITH_ONE_ASIDE = 3
 
 FILES = {f"tests/{file}.py": unit for unit, files in UNITS.items() for file in files}

@@ -1,11 +1,12 @@
 """The set-up machinery remembers only what is still true, and falls back to what is published."""
 
 import json
+import os
 import sys
 
 import pytest
 
-from tools import jars, truststore, venvs
+from tools import compiled, jars, truststore, venvs
 from tools.common import SetupError
 
 
@@ -111,3 +112,16 @@ def test_an_environment_serves_who_needs_less(monkeypatch, tmp_path, there, aske
     (tmp_path / venvs.STAMP).write_text(json.dumps({"base": base, "content": content}))
     venvs.ensure_main(asked)
     assert calls == ([venvs.EXTRAS[asked]] if filled else [])
+
+
+def test_tests_that_have_changed_or_are_new_are_not_compiled(tmp_path):
+    """For this Python: another one's files stand beside them."""
+    tag, caches = f"{sys.implementation.cache_tag}-pytest-9.9.9", tmp_path / "e2e" / "__pycache__"
+    caches.mkdir(parents=True)
+    for number, name in enumerate(("test_kept", "test_changed", "test_of_another", "test_new", "helper")):
+        (tmp_path / "e2e" / f"{name}.py").touch()
+        if number < 3:
+            (caches / f"{name}.{tag if number < 2 else 'cpython-27-pytest-9.9.9'}.pyc").touch()
+    assert compiled.not_compiled(tmp_path) == 2
+    os.utime(caches / f"test_changed.{tag}.pyc", (1, 1))
+    assert compiled.not_compiled(tmp_path) == 3

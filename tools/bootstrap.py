@@ -24,7 +24,7 @@ if sys.version_info < (3, 10):  # noqa: UP036  said before anything fails
 # The checkout, for `tools`; this folder's own entry does no harm.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tools import cds, chromium, jars, java, sparkconf, venvs  # noqa: E402
+from tools import cds, chromium, compiled, jars, java, sparkconf, venvs  # noqa: E402
 from tools.common import ROOT, SetupError, checkout_cache, say, write_atomically  # noqa: E402
 
 PURPOSES = ("run", "docs", "test")
@@ -62,21 +62,24 @@ def run_environment(python: str, found: java.Java, kinds: list) -> dict[str, str
     return env
 
 
-def test_environment() -> tuple[str, java.Java, dict[str, str]]:
+def test_environment(runs_tests: bool) -> tuple[str, java.Java, dict[str, str]]:
     """The (interpreter, Java, environment) with everything that the tests look for, so that no test process prepares
     anything itself.
 
     On a new machine one part waits for the network while another computes, so they are made beside each other.
+    runs_tests: pytest follows.
     """
     with ThreadPoolExecutor() as pool:
         pypaimon = pool.submit(venvs.ensure_pypaimon)
         browser = pool.submit(chromium.prepare)
         python, found = prepare("test")
         test_conf = pool.submit(sparkconf.test_conf, python)
+        tests = [pool.submit(compiled.compile_tests, python)] if runs_tests else []
         for kind in ("broker", "hdfs", "s3proxy", "paimon-rest"):
             jars.jars(kind, python)
         conf = test_conf.result()
-        browser.result()
+        for each in (browser, *tests):
+            each.result()
     conf_file = checkout_cache() / f"{Path(python).parent.parent.name}-spark-conf.json"
     write_atomically(conf_file, json.dumps(conf, indent=1))
     env = child_environment(python, found) | {
@@ -111,7 +114,7 @@ def parse(argv: list) -> argparse.Namespace:
 
 def _of_jobs(options: argparse.Namespace) -> tuple[str, java.Java, dict[str, str]]:
     if options.purpose == "test":
-        return test_environment()
+        return test_environment("pytest" in options.args)
     python, found = prepare("run")
     return python, found, run_environment(python, found, options.kinds)
 

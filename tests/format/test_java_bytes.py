@@ -19,6 +19,7 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.snapshot import Snapshot
 from streamsink.format.stats import StatsCollector
 from streamsink.format.types import parse_ddl, parse_type
+from tools.cds import OF_SERVERS
 
 JAR = os.environ.get("STREAMSINK_PAIMON_JAR")
 pytestmark = pytest.mark.skipif(not JAR, reason="STREAMSINK_PAIMON_JAR is not set")
@@ -42,6 +43,7 @@ def gateway():
         die_on_exit=True,
         jarpath=glob.glob(os.path.join(jars, "py4j*.jar"))[0],
         enable_auth=True,
+        javaopts=OF_SERVERS,
     )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
     yield gateway

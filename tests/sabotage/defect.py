@@ -90,6 +90,13 @@ def _span(tree: ast.AST, names: list[str]) -> tuple[int, int]:
     return node.lineno - 1, node.end_lineno
 
 
+def put(module: Path, text: str) -> None:
+    """Let a module of a copy have this text. What was compiled of the one before goes: only its second and size would tell the two apart."""
+    for compiled in module.parent.glob(f"__pycache__/{module.stem}.*"):
+        compiled.unlink()
+    module.write_text(text, encoding="utf-8")
+
+
 def read(root: Path, defect: Defect) -> str:
     """The module that the defect is for."""
     return (root / "streamsink" / defect.file).read_text(encoding="utf-8")

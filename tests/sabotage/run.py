@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.sabotage.defect import Defect, read
+from tests.sabotage.defect import Defect, put, read
 from tests.sabotage.defects import DEFECTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +28,8 @@ _COPIED = (
     "CONVENTIONS.md",
     "Makefile",
 )
+# What another process compiles at this moment: it gets another name.
+_BEING_WRITTEN = shutil.ignore_patterns("*.pyc.*")
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,18 @@ class Caught:
 
 
 class Copy:
-    """A copy of the tree, in which one module at a time has a defect."""
+    """A copy of the tree, in which one module at a time has a defect.
+
+    What Python has compiled is copied too: each test of a defect is a process of its own, which would compile the
+    library for two seconds.
+    """
 
     def __init__(self, folder: Path):
         self._root = folder
         for name in _COPIED:
             source = ROOT / name
             if source.is_dir():
-                shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(source, folder / name, ignore=_BEING_WRITTEN)
             elif source.exists():
                 shutil.copy(source, folder / name)
 
@@ -56,11 +62,11 @@ class Copy:
         module = self._root / "streamsink" / defect.file
         whole = module.read_text(encoding="utf-8")
         begun = time.monotonic()
-        module.write_text(defect.applied(whole), encoding="utf-8")
+        put(module, defect.applied(whole))
         try:
             return Caught(defect, self._first_failure(defect.caught_by), time.monotonic() - begun)
         finally:
-            module.write_text(whole, encoding="utf-8")
+            put(module, whole)
 
     def _first_failure(self, tests: Iterable[str]) -> str | None:
         for test in tests:

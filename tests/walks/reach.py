@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from tests.sabotage.defect import Defect, read
+from tests.sabotage.defect import Defect, put, read
 
 _HOOK = "__reach__"
 # Calls of any other name may change something; evaluated once more, they would change it twice.
@@ -122,7 +122,7 @@ def instrument(
             places.note(number, tree, ast.parse(defect.applied(text)), number not in without)
         tree = ast.fix_missing_locations(places.visit(tree))
         _import(tree)
-        (folder / "streamsink" / file).write_text(ast.unparse(tree), encoding="utf-8")
+        put(folder / "streamsink" / file, ast.unparse(tree))
 
 
 def _import(tree: ast.Module) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.sabotage.defect import Defect
+from tests.sabotage.defect import Defect, put
 from tests.sabotage.defects import DEFECTS
 from tests.sabotage.run import ROOT, Copy
 from tests.walks import reach
@@ -91,7 +91,7 @@ def wrong_with(defect: Defect, walk: Walk) -> str:
     """What goes wrong on this walk with the defect; "" when nothing does."""
     with tempfile.TemporaryDirectory(prefix="streamsink-teeth-") as folder:
         copy, module = _Walking(Path(folder)), Path(folder, "streamsink", defect.file)
-        module.write_text(defect.applied(module.read_text(encoding="utf-8")), encoding="utf-8")
+        put(module, defect.applied(module.read_text(encoding="utf-8")))
         return copy.walk("outcomes", [walk])[0]
 
 
@@ -167,9 +167,8 @@ class _Reaching:
         """Walk these as well."""
         if self._uneven is None:  # To look at the other value of these would change the walk for all others.
             self._copy.instrument(self._numbered)
-            self._uneven = set(self._copy.walk("reached_by", seeds[:_FIRST])[1]) | set(
-                self._copy.walk("reached_by", seeds[-_FIRST:])[1]
-            )
+            some = dict.fromkeys([*seeds[:_FIRST], *seeds[-_FIRST:]])
+            self._uneven = set(self._copy.walk("reached_by", some)[1])
         while True:
             self._copy.instrument(self._numbered, frozenset(self._uneven))
             pieces = [seeds[at : at + _PIECE] for at in range(0, len(seeds), _PIECE)]
