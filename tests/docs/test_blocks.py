@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from streamsink.metrics import ALERTS
-from tests.docs import kubernetes_schema
+from tests import conftest
+from tests.docs import checks, given, kubernetes_schema
 from tests.docs.blocks import ROOT, Block, blocks_of, pages, text_of
 from tests.docs.shell import commands, wrong
 from tests.docs.ways import PAGES, file_of, is_run, servers_of, ways_of
@@ -34,6 +35,16 @@ def test_every_block_has_a_way():
     assert {way for _, way in ALL if file_of(way) is None and not servers_of(way)} <= set(WAYS)
     assert PAGES.keys() - set(pages()) == set()
     assert {block.language for block, _ in ALL} <= LANGUAGES
+
+
+def test_what_ways_name_is_there():
+    """Servers, and functions that make a page's world or look at it: also of pages that the gate does not run."""
+    servers = {name for _, way in ALL for name in servers_of(way)}.union(*(how.needs for how in PAGES.values()))
+    assert [name for name in sorted(servers) if not hasattr(conftest, name)] == []
+    made = {name for how in PAGES.values() for name in (how.given, *how.steps.values())}
+    assert [name for name in sorted(made) if not hasattr(given, name)] == []
+    looked_at = {name for how in PAGES.values() for name in how.checks.values()}
+    assert [name for name in sorted(looked_at) if not hasattr(checks, name)] == []
 
 
 def test_a_page_without_ways_is_named():
