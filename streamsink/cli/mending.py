@@ -53,26 +53,38 @@ def recover(
     PATH is a table, or the folder of several. Without --yes it shows what is pending. With it the command claims the
     application, so that every earlier driver is fenced, publishes the records in order and removes orphan files: the
     query's next start finds nothing to do. It refuses while a driver lives. With --give-up it forgets the first record
-    that can never be published and all behind it, and says from where their rows are read again. JSON: {path,
-    recovered: [{application, checkpoints, orphans}]}, with --give-up {path, given_up: [{application, records,
-    checkpoints, runs, text}]}; without --yes as 'pending'.
+    that can never be published and all behind it, and says from where their rows are read again. What a query into
+    several tables has pending is told for each of these, and published by the path of their folder. JSON: {path,
+    recovered: [{application, checkpoints, orphans}], above: [{application, path}]}, with --give-up {path, given_up:
+    [{application, records, checkpoints, runs, text}]}; without --yes as 'pending'.
     """
     if sink is not None:
         return _recover_sink(at, application, given, sink, give_up=give_up, yes=yes)
-    from streamsink.operations.journals import look_at_journals
+    from streamsink.operations.journals import journals_above, look_at_journals
 
     at.options(given)  # a wrong one is told before anything else
-    looks = look_at_journals(at.store.open(), at.root, application)
+    file_io = at.store.open()
+    looks = look_at_journals(file_io, at.root, application)
+    above = journals_above(file_io, at.root) if application is None else []
     if not yes:
-        return _preview(at, looks, give_up)
+        return _preview(at, [*looks, *above], give_up)
     names = [look.application for look in looks if application is not None or look.pending]
     if give_up and application is None:
         raise click.UsageError("--give-up needs --application: each query is given up by itself")
     return (
         _given_up(at, [at.options(given, application=name) for name in names])
         if give_up
-        else _recovered(at, [at.options(given, application=name) for name in names])
+        else _with_above(at, _recovered(at, [at.options(given, application=name) for name in names]), above)
     )
+
+
+def _with_above(at: At, answer: Answer, above: "Sequence[JournalLook]") -> Answer:
+    """The answer, with what is still pending of queries into several tables."""
+    from streamsink.cli.queries import told_of_above
+
+    left = [{"application": look.application, "path": look.path} for look in above if look.pending]
+    parts = [*answer.parts, *told_of_above(at, above)]
+    return replace(answer, document={**answer.document, "above": left}, parts=parts, code=FINDINGS if left else RIGHT)
 
 
 def _preview(at: At, looks: "Sequence[JournalLook]", give_up: bool) -> Answer:
@@ -80,7 +92,9 @@ def _preview(at: At, looks: "Sequence[JournalLook]", give_up: bool) -> Answer:
 
     answer = answer_of(at, looks)
     would = "give up what of it can never be published" if give_up else "publish it"
-    pending = any(look.pending for look in looks)
+    pending = any(look.pending for look in looks if look.path == at.root)
+    if not pending and any(look.pending for look in looks):
+        return replace(answer, code=FINDINGS)
     parts = [*answer.parts, f"This would {would}."] if pending else answer.parts
     return proposed(replace(answer, parts=parts), False, would=pending)
 

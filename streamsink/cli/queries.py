@@ -1,5 +1,6 @@
 """Commands that look at the queries of a table: what is pending in their journals, and how far they have come."""
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +32,18 @@ _PENDING = ("application", "record", "checkpoint", "rows", "files", "bytes", "ag
 def pending(at: At, application: str | None) -> Answer:
     """What the journals at PATH hold that is recorded and not published yet.
 
-    PATH is a table, the folder of several tables, the folder of another sink, or the place of a journal. JSON: {path,
-    journals: [{application, place, of, owner: {epoch, query, host, pid}, published, retained, missing, pending:
-    [{record, checkpoint, rows, files, bytes, age_ms, gone, undone, problem}]}]}.
+    PATH is a table, the folder of several tables, the folder of another sink, or the place of a journal. Of a table
+    that a query writes among several, the journal of that query is shown as well. JSON: {path, journals: [{application,
+    path, place, of, owner: {epoch, query, host, pid}, published, retained, missing, pending: [{record, checkpoint,
+    rows, files, bytes, age_ms, gone, undone, problem}]}]}.
     """
-    from streamsink.operations.journals import look_at_journals
+    from streamsink.operations.journals import applications_of, journals_above, look_at_journals
 
-    return answer_of(at, look_at_journals(at.store.open(), at.root, application))
+    file_io = at.store.open()
+    above = journals_above(file_io, at.root, application)
+    if above and application is not None and application not in applications_of(file_io, at.root):
+        return answer_of(at, above)
+    return answer_of(at, [*look_at_journals(file_io, at.root, application), *above])
 
 
 def answer_of(at: At, looks: "Sequence[JournalLook]") -> Answer:
@@ -49,11 +55,22 @@ def answer_of(at: At, looks: "Sequence[JournalLook]") -> Answer:
     lines += [
         f"{look.application}: record {look.missing} is missing before pending ones" for look in looks if look.missing
     ]
+    lines += told_of_above(at, looks)
     is_bad = any(look.missing or any(_trouble(record) for record in look.pending) for look in looks)
     if is_bad:
         lines.append(f"'streamsink doctor {at.root}' says what to do")
     document = {"path": at.root, "journals": [said_of_journal(look, now) for look in looks]}
     return Answer(document, lines, FINDINGS if is_bad else RIGHT)
+
+
+def told_of_above(at: At, looks: "Sequence[JournalLook]") -> list[str]:
+    """What is pending of queries into several tables, and the command that publishes it."""
+    return [
+        f"{look.application} writes several tables, and has {_count(len(look.pending), 'pending record')} in "
+        f"{look.path}: 'streamsink recover {shlex.quote(look.path)} -a {look.application}{at.typed and f' {at.typed}'}'"
+        for look in looks
+        if look.pending and look.path != at.root
+    ]
 
 
 def _count(number: int, what: str) -> str:
@@ -64,6 +81,7 @@ def said_of_journal(look: "JournalLook", now: int) -> dict[str, Any]:
     """A journal as a JSON object. now: in ms since the epoch."""
     return {
         "application": look.application,
+        "path": look.path,
         "place": look.place,
         "of": look.of,
         "owner": vars(look.owner) if look.owner else None,

@@ -13,7 +13,7 @@ from streamsink import shell
 from streamsink.commands.verify import verify
 from streamsink.errors import Corrupt
 from streamsink.operations.holds import ALIVE, look_at_hold
-from streamsink.operations.journals import OF_SINK, JournalLook, applications_of, look_at_journals
+from streamsink.operations.journals import OF_SINK, JournalLook, applications_of, journals_above, look_at_journals
 from streamsink.storage.file_io import FileIO
 from streamsink.table.history.integrity import DAMAGE, NOTE, Finding
 from streamsink.table.read.scan import plan
@@ -72,25 +72,40 @@ def diagnose(
 ) -> list[Diagnosis]:
     """Everything that is found, damage first. contents: read the data files as well. told: as of ``TableCheck``.
 
-    root: of a table, or of a folder with journals. Raises Misuse when there is neither; Corrupt when the table's schema
-    is damaged.
+    root: of a table, or of a folder with journals. Of a table the journals of queries into several tables that write it
+    are looked at, too. Raises Misuse when there is neither table nor journal; Corrupt when the table's schema is
+    damaged.
     """
     names, live = applications_of(file_io, root), frozenset[str]()
 
     @functools.cache
     def lives(application: str) -> bool:
-        return application in names and look_at_hold(file_io, root, application, wait=True).state == ALIVE
+        return application in names and _lives(file_io, root, application)
 
     if names and not is_table(file_io, root):
         looks = look_at_journals(file_io, root)
-        found = [each for look in looks for each in _of_journal(root, look, lives)]
+        found = [each for look in looks for each in _of_journal(look, lives)]
     else:
         findings = verify(file_io, root, contents, told).findings
         if any(finding.kind == "file.missing" for finding in findings):
             live = _live_files(file_io, root)
         found = [_of_finding(root, finding, lives, live) for finding in findings if finding.kind != _BEHIND]
         found += [_of_behind(root, each, any(map(lives, names))) for each in findings if each.kind == _BEHIND]
+        for look in _above(file_io, root):
+            found += _of_journal(look, functools.cache(functools.partial(_lives, file_io, look.path)))
     return sorted(found, key=lambda each: each.severity != DAMAGE)
+
+
+def _lives(file_io: FileIO, path: str, application: str) -> bool:
+    return look_at_hold(file_io, path, application, wait=True).state == ALIVE
+
+
+def _above(file_io: FileIO, root: str) -> Sequence[JournalLook]:
+    """None where the newest snapshot is damaged, which is a finding of its own."""
+    try:
+        return journals_above(file_io, root)
+    except (Corrupt, FileNotFoundError):
+        return []
 
 
 def _live_files(file_io: FileIO, root: str) -> frozenset[str]:
@@ -153,10 +168,10 @@ def _path_in(message: str) -> str:
     return found[1] if found else ""
 
 
-def _of_journal(root: str, look: JournalLook, lives: Callable[[str], bool]) -> Iterator[Diagnosis]:
+def _of_journal(look: JournalLook, lives: Callable[[str], bool]) -> Iterator[Diagnosis]:
     """Findings of a journal that lies in no table."""
     for record in look.pending:
-        what = f"record {record.sequence} of application '{look.application}' is pending"
+        what = f"record {record.sequence} of application '{look.application}' is pending in {look.path}"
         bad = record.problem or (f"{len(record.gone)} of its files are gone" if record.gone else "")
         command = "" if lives(look.application) else _GIVE_UP if bad else _RECOVER
         if look.of == OF_SINK and command:
@@ -165,7 +180,7 @@ def _of_journal(root: str, look: JournalLook, lives: Callable[[str], bool]) -> I
             DAMAGE if bad else NOTE,
             "pending.files-gone" if record.gone else "journal.corrupt" if bad else "checkpoint.pending",
             f"{what}, and {bad}" if bad else f"{what}: the next start publishes it",
-            _Ways(root, look.application).typed(command),
+            _Ways(look.path, look.application).typed(command),
         )
 
 

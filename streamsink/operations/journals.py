@@ -9,6 +9,8 @@ from streamsink.errors import Corrupt, Misuse
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal, journal_dir
 from streamsink.journal.others import is_certain
 from streamsink.protocol.committable import AppState, Committable
+from streamsink.sinks.paimon.past.above import folder_of
+from streamsink.sinks.paimon.past.place import SUFFIX
 from streamsink.sinks.paimon.past.records import files_in_place
 from streamsink.storage.file_io import FileIO
 from streamsink.table.application_states import States
@@ -56,12 +58,14 @@ class Record:
 class JournalLook:
     """One application's journal.
 
-    place: its folder. of: OF_TABLE, OF_TABLES or OF_SINK. published: number of the last record that is published, as
-    far as table or marks tell. pending: records behind it, in order. missing: number of the first record that is
+    path: what it was found at, which commands about it are given: a table, a folder of several, or a sink's folder.
+    place: its own folder. of: OF_TABLE, OF_TABLES or OF_SINK. published: number of the last record that is published,
+    as far as table or marks tell. pending: records behind it, in order. missing: number of the first record that is
     missing between these, if one is.
     """
 
     application: str
+    path: str
     place: str
     of: str
     owner: Owner | None
@@ -101,9 +105,27 @@ def look_at_journals(file_io: FileIO, root: str, application: str | None = None)
     states = table.states.read(table.snapshots.latest()) if table is not None else None
     place = journals_at(file_io, root)
     return [
-        _Look(file_io, place, name, table, states).look()
+        _Look(file_io, place, name, table, states).look(root)
         for name in ([application] if application is not None else names)
     ]
+
+
+def journals_above(file_io: FileIO, root: str, application: str | None = None) -> list[JournalLook]:
+    """The journals of queries into several tables that have written the one at ``root``; or of this query.
+
+    Such a journal lies in a folder above the table. Empty where there is no table, and without those that are lost.
+    Raises Corrupt when the table's newest snapshot is damaged.
+    """
+    if not is_table(file_io, root):
+        return []
+    table = open_table(file_io, root, for_writing=False)
+    found = []
+    for key, said in sorted(table.states.read(table.snapshots.latest()).by_application.items()):
+        name = key.removesuffix(SUFFIX)
+        if name != key and application in (None, name):
+            folder = folder_of(file_io, root, name, AppState.from_json(said))
+            found += look_at_journals(file_io, folder, name) if folder is not None else []
+    return found
 
 
 def has_state(file_io: FileIO, root: str, application: str) -> bool:
@@ -151,7 +173,7 @@ class _Look:
         self._io, self._root, self._name, self._table, self._states = file_io, root, application, table, states
         self._journal = FileJournal(file_io, root, application, 2, of_table=table is not None)
 
-    def look(self) -> JournalLook:
+    def look(self, path: str) -> JournalLook:
         self._journal.read_listing()
         retained = self._journal.retained()
         loaded = {sequence: self._load(sequence) for sequence in retained}
@@ -163,6 +185,7 @@ class _Look:
         kind = self._kind(newest)
         return JournalLook(
             self._name,
+            path,
             self._journal.place,
             kind,
             owner_of(self._io, journal_dir(self._root, self._name)),

@@ -38,6 +38,14 @@ def dying(root, checkpoint: SparkCheckpoint, ends, step: str = "precommit.saved"
 
     file_io: of the store; else the local disk. sink: what it writes to; else the table.
     """
+    query = driver(root, **settings)
+    if sink is not None:
+        query.destination = lambda: sink
+    die_in_the_last_batch(query, checkpoint, ends, step, file_io)
+
+
+def die_in_the_last_batch(query: MicroBatchDriver, checkpoint: SparkCheckpoint, ends, step: str, file_io=None) -> None:
+    """As ``dying``, for any query."""
     left = [len(ends) - checkpoint.committed]
 
     def die(reached: str) -> None:
@@ -47,9 +55,6 @@ def dying(root, checkpoint: SparkCheckpoint, ends, step: str = "precommit.saved"
 
     faults.arm(die)
     try:
-        query = driver(root, **settings)
-        if sink is not None:
-            query.destination = lambda: sink
         query.run(file_io or local_file_io(False), checkpoint, ends)
     except InjectedCrash:
         return
@@ -72,10 +77,13 @@ def make_lake(folder: Path) -> Path:
 
 def make_letters(warehouse: Path) -> None:
     """Of the 12 rows of the table clicks every third one has no ``n``, and is a dead letter in the table rejected."""
-    create_table(
-        local_file_io(False), str(warehouse / "clicks"), new_schema(parse_ddl("id BIGINT, n BIGINT NOT NULL"), (), {})
-    )
+    table_of_numbers(warehouse / "clicks")
     run_letters(warehouse, 0, 12)
+
+
+def table_of_numbers(path: Path) -> None:
+    """A table that takes no row without ``n``."""
+    create_table(local_file_io(False), str(path), new_schema(parse_ddl("id BIGINT, n BIGINT NOT NULL"), (), {}))
 
 
 def run_letters(warehouse: Path, done: int, end: int, query: str = "q2", first: int = 0, letters="rejected") -> None:
@@ -83,12 +91,18 @@ def run_letters(warehouse: Path, done: int, end: int, query: str = "q2", first: 
 
     first: the number of its first row. letters: name of the table for dead letters.
     """
-    file_io, path, ends = local_file_io(False), str(warehouse / "clicks"), list(range(6, end + 1, 6))
-    settings = SinkOptions.of(path, {"restore": RESTORE_AND_CONTINUE})
-    routing = Routing.of(str(warehouse), {"clicks": {}}, settings, dead_letters=letters, unrouted="fail")
-    driver = LettersDriver(str(warehouse), _CLICKS, lambda s, e: _clicks(s + first, e + first), routing, settings)
-    driver.earlier_name = "streamsink-clicks"
-    driver.run(file_io, SparkCheckpoint(query, ends[:done], done), ends)
+    ends = list(range(6, end + 1, 6))
+    driver = letters_driver(warehouse, "clicks", first, letters)
+    driver.run(local_file_io(False), SparkCheckpoint(query, ends[:done], done), ends)
+
+
+def letters_driver(warehouse: Path, table: str, first: int = 0, letters: str = "rejected") -> LettersDriver:
+    """The query whose every third row has no ``n``, into this table. first, letters: as of ``run_letters``."""
+    settings = SinkOptions.of(str(warehouse / table), {"restore": RESTORE_AND_CONTINUE})
+    routing = Routing.of(str(warehouse), {table: {}}, settings, dead_letters=letters, unrouted="fail")
+    made = LettersDriver(str(warehouse), _CLICKS, lambda s, e: _clicks(s + first, e + first, table), routing, settings)
+    made.earlier_name = f"streamsink-{table}"
+    return made
 
 
 def allow_nulls(path: str, are_allowed: bool = True) -> None:
@@ -113,7 +127,7 @@ def _changed(path: str, change: Callable[[DataField], DataField]) -> None:
 _CLICKS = pa.schema([("id", pa.int64()), ("n", pa.int64()), (ROUTE, pa.string())])
 
 
-def _clicks(start: int, end: int) -> pa.RecordBatch:
+def _clicks(start: int, end: int, table: str) -> pa.RecordBatch:
     numbers = range(start, end)
-    columns = {"id": list(numbers), "n": [None if n % 3 == 0 else n for n in numbers], ROUTE: ["clicks"] * len(numbers)}
+    columns = {"id": list(numbers), "n": [None if n % 3 == 0 else n for n in numbers], ROUTE: [table] * len(numbers)}
     return pa.record_batch(columns, schema=_CLICKS)

@@ -6,24 +6,42 @@ Each function is called with a ``World`` and adds to its names, which are those 
 import json
 import os
 import shutil
+import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import streamsink
+from streamsink.operations.words import meanings
+from streamsink.storage.file_io import local_file_io
+from streamsink.testing.driver import SparkCheckpoint
+from tests.cli.lakes import (
+    PENDING,
+    PUBLISHED,
+    allow_nulls,
+    die_in_the_last_batch,
+    dying,
+    letters_driver,
+    table_of_numbers,
+)
 
 ORDER = "id BIGINT, dt DATE, amount DOUBLE"
 FILES = 2
 ROWS_OF_A_FILE = 10
+LETTERS_AND_ORDERS = 18
 
 
 @dataclass
 class World:
-    """folder: where the reader's program runs. servers: by the name of its fixture, a server that is started."""
+    """folder: where the reader's program runs. servers: by the name of its fixture, a server that is started. export:
+    sets a variable of the environment for as long as the page is told.
+    """
 
     folder: Path
     spark: Any
     servers: dict[str, Any] = field(default_factory=dict)
+    export: Callable[[str, str], None] = os.environ.__setitem__
     names: dict[str, Any] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
 
@@ -68,10 +86,14 @@ def a_stream_of_orders(world: World) -> None:
 
 def _run(world: World) -> None:
     sink = streamsink.to_table(world.folder / "lake/shop.db/orders", partition_by=["dt"], file_column="file_path")
+    run_into(world, sink, world.names["orders"], "ckpt/orders")
+
+
+def run_into(world: World, sink: Any, orders: Any, checkpoint: str) -> None:
+    """Let a query write what there is of the orders."""
     query = (
-        world.names["orders"]
-        .writeStream.foreachBatch(sink)
-        .option("checkpointLocation", str(world.folder / "ckpt/orders"))
+        orders.writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(world.folder / checkpoint))
         .trigger(availableNow=True)
         .start()
     )
@@ -119,7 +141,7 @@ def orders_for_postgres(world: World) -> None:
     with server.connect() as connection:
         connection.execute("DROP TABLE IF EXISTS public.orders")
         connection.execute("CREATE TABLE public.orders (id BIGINT PRIMARY KEY, dt DATE, amount DOUBLE PRECISION)")
-    os.environ["SHOP_PASSWORD"] = PASSWORD
+    world.export("SHOP_PASSWORD", PASSWORD)
     world.words |= {"postgres": f"{LOOPBACK}:{server.port}/{DATABASE}", "postgres_user": USER}
 
 
@@ -140,6 +162,78 @@ def a_topic_of_orders(world: World) -> None:
     for i in range(ROWS_OF_A_FILE):
         producer.produce(world.words["topic"], json.dumps({"id": i, "dt": "2026-11-21", "amount": 1.5}))
     producer.flush()
+
+
+def a_lake_that_is_empty(world: World) -> None:
+    """What follows on the page has nothing to do with what stands before it."""
+    for folder in ("lake", "ckpt"):
+        shutil.rmtree(world.folder / folder, ignore_errors=True)
+
+
+def a_topic_whose_checkpoint_is_lost(world: World) -> None:
+    """Of twenty messages the query has written ten, with another checkpoint than the one that it begins now."""
+    from tests.e2e.kafka_data import send
+
+    a_lake_that_is_empty(world)
+    orders_for_kafka(world)
+    broker, topic = world.words["kafka_broker"], world.words["topic"]
+    send(broker, topic, range(ROWS_OF_A_FILE), 1)
+    source = world.spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker)
+    messages = source.option("subscribe", topic).option("startingOffsets", "earliest").load()
+    orders = messages.selectExpr("CAST(value AS STRING) AS order", "topic", "partition", "offset")
+    positions = ["topic", "partition", "offset"]
+    run_into(world, streamsink.to_table("lake/shop.db/orders", position_columns=positions), orders, "ckpt/lost")
+    send(broker, topic, range(ROWS_OF_A_FILE, 2 * ROWS_OF_A_FILE), 1)
+
+
+def stores_with_keys(world: World) -> None:
+    """Places of their own on HDFS, where that is there, and on S3, whose keys are in the environment."""
+    from tests.services.s3 import ACCESS_KEY, REGION, SECRET_KEY
+
+    place, s3 = uuid.uuid4().hex, world.servers["s3_server"]
+    world.words |= {"s3": f"s3://{s3.bucket}/{place}", "s3_endpoint": s3.endpoint}
+    if "hdfs_cluster" in world.servers:
+        world.words["hdfs"] = f"{world.servers['hdfs_cluster'].uri}/{place}"
+    keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_DEFAULT_REGION": REGION}
+    for name, value in keys.items():
+        world.export(name, value)
+
+
+def a_table_on_s3(world: World) -> None:
+    """With ten orders."""
+    stores_with_keys(world)
+    path = f"{world.words['s3']}/lake/shop.db/orders"
+    rows = world.spark.range(ROWS_OF_A_FILE)
+    streamsink.write(rows, path, "given", store_options=world.servers["s3_server"].options)
+
+
+def orders_for_a_metastore(world: World) -> None:
+    from tests.services.ports import LOOPBACK
+
+    orders_from_files(world)
+    port = world.servers["hive_metastore"].port
+    world.words |= {"metastore": f"{LOOPBACK}:{port}", "database": f"d{uuid.uuid4().hex[:12]}"}
+
+
+def a_dead_driver(world: World) -> None:
+    """Forty orders, of which the last ten are recorded and in no snapshot, because their driver died."""
+    dying(world.folder / "lake/shop.db/orders", SparkCheckpoint("q1"), [*PUBLISHED, PENDING])
+    world.names["streamsink"] = streamsink
+
+
+def a_dead_driver_and_letters(world: World) -> None:
+    """Each third of 18 orders is a dead letter, which the table takes now. The last six are recorded, and in no
+    snapshot.
+    """
+    a_lake_that_is_empty(world)
+    table = world.folder / "lake/shop.db/orders"
+    table_of_numbers(table)
+    die_in_the_last_batch(
+        letters_driver(table.parent, "orders"), SparkCheckpoint("q1"), [6, 12, LETTERS_AND_ORDERS], "precommit.saved"
+    )
+    allow_nulls(str(table))
+    known = meanings(local_file_io(False), str(table))
+    world.words["word"] = next(each.word for each in known if "new_application" in each.options)
 
 
 def as_seen_by_readers(page: str, world: World) -> None:

@@ -6,7 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
@@ -130,6 +130,12 @@ def _of_python(arguments: list[str], saved: frozenset[str]) -> str | None:
     return f"neither the page nor the checkout has {script or 'a script'}"
 
 
+def _ending(line: str, ends: Mapping[str, int]) -> str:
+    """The line, which fails unless its command ends with the code that is said of it."""
+    code = next((code for begin, code in ends.items() if line.startswith(begin)), 0)
+    return f"ended=0\n{{ {line}\n}} || ended=$?\n[ $ended = {code} ]" if code else line
+
+
 class Shell:
     """One shell of a reader: what a block exports, and the folder that it changes to, hold for the next one.
 
@@ -140,13 +146,13 @@ class Shell:
     def __init__(self, folder: Path, bare: bool = False):
         self._kept = folder / ".shell"
         self._kept.mkdir()
-        self._env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")}
+        self._own: dict[str, str] = {}
         self.inside = folder
         if not bare:
             programs = self._programs()
             behind = os.environ.get("PYTHONPATH", "")
-            self._env |= {"PYTHONPATH": os.pathsep.join([str(ROOT), behind]), "PYSPARK_PYTHON": sys.executable}
-            self._env["PATH"] = f"{programs}{os.pathsep}{self._env['PATH']}"
+            self._own = {"PYTHONPATH": os.pathsep.join([str(ROOT), behind]), "PYSPARK_PYTHON": sys.executable}
+            self._own["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
 
     def _programs(self) -> Path:
         for name, call in (("python", '"$@"'), ("streamsink", '-m streamsink "$@"')):
@@ -155,12 +161,15 @@ class Shell:
             file.chmod(0o755)
         return self._kept
 
-    def run(self, script: str, timeout_s: int = 600) -> str:
-        """Run commands, each of which must end with 0, and return what they print."""
+    def run(self, script: str, ends: Mapping[str, int] | None = None, timeout_s: int = 600) -> str:
+        """Run commands, and return what they print. Each must end with 0, or as ``ends`` says of its line."""
         before = f'[ ! -e "{self._kept}/env" ] || . "{self._kept}/env"\n'
         after = f'\nexport -p > "{self._kept}/env"; pwd > "{self._kept}/cwd"\n'
-        call = ["bash", "-euo", "pipefail", "-c", f"{before}{script}{after}"]
-        done = subprocess.run(call, cwd=self.inside, env=self._env, capture_output=True, text=True, timeout=timeout_s)
+        lines = "\n".join(_ending(line, ends or {}) for line in script.split("\n"))
+        call = ["bash", "-euo", "pipefail", "-c", f"{before}{lines}{after}"]
+        env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")}
+        env |= self._own
+        done = subprocess.run(call, cwd=self.inside, env=env, capture_output=True, text=True, timeout=timeout_s)
         assert done.returncode == 0, f"{script}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         self.inside = Path((self._kept / "cwd").read_text().strip())
         return done.stdout

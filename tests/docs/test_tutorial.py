@@ -28,7 +28,7 @@ def test_each_command_and_program_is_run_as_it_is_written(tmp_path, spark_settin
         shutil.copy(ROOT / name, tmp_path / name)
     shutil.copytree(ROOT / "streamsink", tmp_path / "streamsink", ignore=shutil.ignore_patterns("__pycache__"))
     shell = Shell(tmp_path, bare=True)
-    Story(PAGE, shell, {}, {}).tell(["run"] * len(blocks_of(PAGE)))
+    Story(PAGE, shell, {}, {}, {}).tell(["run"] * len(blocks_of(PAGE)))
     assert shell.inside == tmp_path / "build" / "tutorial"
     _checked(shell.inside)
 

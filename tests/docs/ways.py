@@ -2,9 +2,9 @@
 
 - ``run``: as a reader runs it, in the order of the page (tests/docs/test_stories.py). A block that begins with
   ``# name.py`` is saved under that name.
+- ``run with SERVER and SERVER``: the same, where these servers are there: the soak tells the whole page, the gate
+  leaves such blocks out. The names are those of fixtures.
 - ``in session``: a program that a reader saves; its text is run in the session of the tests.
-- ``shell``: the commands are not run here; each one is read as its program would read it (tests/docs/shell.py).
-- ``code``: Python that is not run here; it is compiled, and the names that it takes from streamsink are looked up.
 - ``data``: JSON or YAML, parsed, and checked by what it is.
 - ``drawing``: a picture, or what a program prints; it has no command.
 - ``by FILE``: a test in that file runs it, or makes the page from the code and compares. Of commands, a test of the
@@ -24,15 +24,19 @@ class Page:
     """ways: one for each block, in the page's order; '*' after a way repeats it to the end.
 
     given: the function of tests/docs/given.py that makes what the page takes for granted. replaced: what the page says,
-    and what stands there here; ``{folder}`` is the scratch folder, and other names are the servers of ``needs``. steps:
-    by the place of a block, the function of given.py that is called before it. needs: fixtures of servers. slow:
-    programs of the page start drivers of their own. elsewhere: as ``replaced``, in the tests that the ways name.
+    and what stands there here; ``{folder}`` is the scratch folder, and other names are set by functions of given.py.
+    steps: by the place of a block, the function of given.py that is called before it. checks: the one of checks.py that
+    looks, behind the block, at what it has done. ends: exit codes of commands that find something, by how they begin.
+    needs: fixtures of servers, of the whole page. slow: programs of the page start drivers of their own.
+    elsewhere: as ``replaced``, in the tests that the ways name.
     """
 
     ways: tuple[str, ...]
     given: str = "orders_from_files"
     replaced: Mapping[str, str] = field(default_factory=dict)
     steps: Mapping[int, str] = field(default_factory=dict)
+    checks: Mapping[int, str] = field(default_factory=dict)
+    ends: Mapping[str, int] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     slow: bool = False
     elsewhere: Mapping[str, str] = field(default_factory=dict)
@@ -80,7 +84,13 @@ PAGES = {
     ),
     "docs/API.md": Page(("by tests/docs/test_api_page.py*",)),
     "docs/BRANCHES.md": Page(("by tests/compat/test_branches_page.py*",)),
-    "docs/CATALOGS.md": Page(("code",)),
+    "docs/CATALOGS.md": Page(
+        ("run",),
+        replaced={"metastore:9083": "{metastore}", "lake/shop.db": "lake/{database}.db"},
+        given="orders_for_a_metastore",
+        checks={0: "both_are_in_the_metastore"},
+        needs=("hive_metastore",),
+    ),
     "docs/CLI.md": Page((f"{_COMMANDS}*",)),
     "docs/COMPACTION.md": Page(("run", "run"), given="a_table_of_orders"),
     "docs/DATABASES.md": Page(
@@ -102,7 +112,32 @@ PAGES = {
     ),
     "docs/FILES.md": Page(("run", "by tests/sinks/test_file_sink_accidents.py"), replaced={**_CHECKPOINTS, **_LAKE}),
     "docs/GUIDE.md": Page(
-        ("run", "code", "run", "run", _CLUSTER, "shell"), replaced={'"in/"': '"{folder}/in"'}, elsewhere=_DEPLOYED
+        ("run", "run with kafka_broker", "run", "run with hdfs_cluster and s3_server", _CLUSTER, "run"),
+        replaced={
+            '"in/"': '"{folder}/in"',
+            "broker:9092": "{kafka_broker}",
+            '"subscribe", "orders"': '"subscribe", "{topic}"',
+            "hdfs://namenode:8020": "{hdfs}",
+            "s3://bucket": "{s3}",
+            "https://s3.example.com": "{s3_endpoint}",
+            " WORD": " {word}",
+            **_RELATIVE,
+        },
+        steps={
+            1: "a_topic_whose_checkpoint_is_lost",
+            2: "a_lake_that_is_empty",
+            3: "stores_with_keys",
+            5: "a_dead_driver_and_letters",
+        },
+        checks={
+            0: "each_row_goes_to_its_table",
+            1: "no_message_is_read_twice",
+            2: "a_batch_of_old_and_new_files",
+            3: "each_store_has_the_orders",
+            5: "nothing_is_left_to_mend",
+        },
+        ends={"streamsink doctor": 1, "streamsink report": 1},
+        elsewhere=_DEPLOYED,
     ),
     "docs/ICEBERG.md": Page(
         ("run",),
@@ -123,11 +158,21 @@ PAGES = {
     "docs/LINEAGE.md": Page(("by tests/lineage/test_page.py",)),
     "docs/LOCKS.md": Page(("run",)),
     "docs/MAINTENANCE.md": Page(("run", "run"), given="a_table_of_orders"),
-    "docs/METRICS.md": Page(("by tests/metrics/test_page.py", "shell", "data", "by tests/metrics/test_page.py")),
+    "docs/METRICS.md": Page(
+        ("by tests/metrics/test_page.py", "run", "data", "by tests/metrics/test_page.py"), checks={1: "it_prints_paths"}
+    ),
     "docs/PROTOCOL.md": Page(("drawing", "drawing")),
-    "docs/REPORT.md": Page(("shell",)),
+    "docs/REPORT.md": Page(
+        ("run", "run with s3_server"),
+        given="a_table_of_orders",
+        replaced={"s3://bucket": "{s3}", "https://s3.example.com": "{s3_endpoint}"},
+        steps={1: "a_table_on_s3"},
+        checks={0: "a_page_is_written", 1: "a_page_of_the_table_on_s3"},
+    ),
     "docs/TRACES.md": Page(("by tests/traces/test_page.py*",)),
-    "docs/TROUBLESHOOTING.md": Page(("run", "shell"), given="a_table_of_orders"),
+    "docs/TROUBLESHOOTING.md": Page(
+        ("run", "run"), given="a_dead_driver", checks={1: "each_order_is_there"}, ends={"streamsink doctor": 1}
+    ),
     "docs/TUTORIAL.md": Page(("by tests/docs/test_tutorial.py*",)),
     "docs/TWO_PHASE_COMMIT_SINK.md": Page(
         ("run", "run", "by tests/sinks/test_two_phase_commit_sink.py"), replaced={**_CHECKPOINTS, **_LAKE}
@@ -172,6 +217,17 @@ def ways_of(page: str, blocks: int) -> list[str]:
         return PAGES.get(page, NONE).of(blocks)
     except ValueError as error:
         raise ValueError(f"{page}: {error}; say there how each one is run or checked") from None
+
+
+def is_run(way: str) -> bool:
+    """Whether tests/docs/test_stories.py runs it."""
+    return way in ("run", "in session") or bool(servers_of(way))
+
+
+def servers_of(way: str) -> tuple[str, ...]:
+    """The servers that a block needs, of a way that names some."""
+    named = re.fullmatch(r"run with (.+)", way)
+    return tuple(named[1].split(" and ")) if named else ()
 
 
 def file_of(way: str) -> str | None:
