@@ -19,8 +19,7 @@ from streamsink.protocol.committable import AppState
 from streamsink.protocol.ids import check_application
 from streamsink.sinks.paimon.history import forget
 from streamsink.sinks.paimon.letter_tables import heads_of
-from streamsink.sinks.paimon.past.above import folder_of
-from streamsink.sinks.paimon.past.place import SUFFIX
+from streamsink.sinks.paimon.past.place import SUFFIX, folder_of
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import Table, is_table, open_table
 

@@ -9,8 +9,7 @@ from streamsink.errors import Corrupt, Misuse
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal, journal_dir
 from streamsink.journal.others import is_certain
 from streamsink.protocol.committable import AppState, Committable
-from streamsink.sinks.paimon.past.above import folder_of
-from streamsink.sinks.paimon.past.place import SUFFIX
+from streamsink.sinks.paimon.past.place import SUFFIX, folder_of
 from streamsink.sinks.paimon.past.records import files_in_place
 from streamsink.storage.file_io import FileIO
 from streamsink.table.application_states import States

@@ -5,39 +5,19 @@ A table carries a state of such a query, but only its journal says how far the q
 
 import functools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
 from streamsink.journal.others import newest_in
-from streamsink.protocol.committable import AppState, Committable, LastOfOther
+from streamsink.protocol.committable import Committable, LastOfOther
 from streamsink.sinks.paimon.past.history_of import is_undone
 from streamsink.sinks.paimon.past.marks import mark_of_table
-from streamsink.sinks.paimon.past.place import SUFFIX, identity_path
+from streamsink.sinks.paimon.past.place import SUFFIX, folder_of, folders_above
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.reading import FileStatus
 from streamsink.table.table import Table
-
-
-def folder_of(file_io: FileIO, root: str, application: str, state: AppState) -> str | None:
-    """The folder of the tables with the journal to which this state belongs; None when that is lost.
-
-    root: path of one of the tables. state: what that table says of the application.
-    """
-    for folder in _folders_above(root):
-        said = identity_path(folder, application)
-        if file_io.exists(said) and file_io.read(said).decode() == state.table_id:
-            return folder
-    return None
-
-
-def _folders_above(root: str) -> Iterator[str]:
-    """Yield the folders above a path, the nearest one first."""
-    scheme, colon, rest = root.rpartition("://")
-    parts = rest.split("/")
-    for depth in range(len(parts) - 1, 0, -1):
-        yield f"{scheme}{colon}{'/'.join(parts[:depth])}" or "/"
 
 
 def as_journals_say(table: Table, others: Mapping[str, LastOfOther]) -> dict[str, LastOfOther]:
@@ -59,7 +39,7 @@ def _forgotten(table: Table) -> dict[str, LastOfOther]:
     It is needed where every snapshot that could say so may have expired.
     """
     found = {}
-    for folder in _folders_above(table.root):
+    for folder in folders_above(table.root):
         for entry in _journals_in(table.file_io, folder):
             journal = FileJournal(table.file_io, folder, entry.name, 2)
             last = (

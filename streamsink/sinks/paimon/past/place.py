@@ -1,12 +1,13 @@
 """The folder below which a query writes several tables, and the name by which these tables know it. Driver only."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from streamsink.errors import Misuse
 from streamsink.journal.file_journal import journal_dir
+from streamsink.protocol.committable import AppState
 from streamsink.protocol.sink import Committer
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import Table, is_table
@@ -76,3 +77,23 @@ def open_place(file_io: FileIO, root: str, application: str, new_id: Callable[[]
     if not file_io.exists(path):
         file_io.create_if_absent(path, new_id().encode())
     return Place(file_io, root, application, file_io.read(path).decode())
+
+
+def folder_of(file_io: FileIO, root: str, application: str, state: AppState) -> str | None:
+    """The folder of the tables with the journal to which this state belongs; None when that is lost.
+
+    root: path of one of the tables. state: what that table says of the application.
+    """
+    for folder in folders_above(root):
+        said = identity_path(folder, application)
+        if file_io.exists(said) and file_io.read(said).decode() == state.table_id:
+            return folder
+    return None
+
+
+def folders_above(root: str) -> Iterator[str]:
+    """Yield the folders above a path, the nearest one first."""
+    scheme, colon, rest = root.rpartition("://")
+    parts = rest.split("/")
+    for depth in range(len(parts) - 1, 0, -1):
+        yield f"{scheme}{colon}{'/'.join(parts[:depth])}" or "/"
