@@ -23,9 +23,8 @@ from streamsink.storage.s3_client import (
     failure,
     is_about_keys,
     is_of_another_service,
-    is_page,
     is_refused,
-    no_s3,
+    no_page,
     refusal,
     tells_nothing,
 )
@@ -251,9 +250,7 @@ class S3Calls(Calls):
         from botocore.exceptions import BotoCoreError
 
         for left in reversed(range(self._patience.attempts)):
-            found = self._do(path, lambda at: self._client.get_object(**at))
-            if is_page(found):
-                raise no_s3(path, "its answer is a page")
+            found = no_page(self._do(path, lambda at: self._client.get_object(**at)), path)
             try:
                 return found["Body"].read(), found["Metadata"]
             except BotoCoreError as broken:

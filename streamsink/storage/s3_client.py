@@ -211,12 +211,14 @@ def tells_nothing(failed: Any) -> bool:
     return without and (is_refused(failed) or failed.operation_name == "HeadObject" and _is_page(_headers_of(failed)))
 
 
-def is_page(found: Mapping[str, Any]) -> bool:
-    """Whether an answer to a GET is a page of a web server, and no object. found: the answer."""
-    return _is_page({"content-type": str(found.get("ContentType", ""))})
+def no_page(found: Any, path: str) -> Any:
+    """The answer to a GET. Raises TimeoutError where it is a page of a web server, and no object."""
+    if _is_page({"content-type": str(found.get("ContentType", ""))}):
+        raise _no_s3(path, "its answer is a page")
+    return found
 
 
-def no_s3(path: str, what: str) -> OSError:
+def _no_s3(path: str, what: str) -> OSError:
     """The error for an answer that no S3 gives. what: the answer."""
     return TimeoutError(errno.ETIMEDOUT, f"what answers there is no S3: {what}", path)
 
@@ -248,7 +250,7 @@ def refusal(failed: Any, path: str, keys: str) -> Exception:
             kind="store.clock",
         )
     if is_of_another_service(failed):
-        return no_s3(path, f"HTTP {status} to {failed.operation_name}")
+        return _no_s3(path, f"HTTP {status} to {failed.operation_name}")
     if status == 404:
         return FileNotFoundError(errno.ENOENT, "no such object", path)
     if status == 412:
@@ -273,7 +275,7 @@ def failure(failed: Exception, path: str) -> Exception:
     from urllib3.exceptions import HTTPError
 
     if isinstance(failed, ResponseParserError):
-        return no_s3(path, "its answer cannot be read")
+        return _no_s3(path, "its answer cannot be read")
 
     if isinstance(failed, (of.NoCredentialsError, of.PartialCredentialsError)):
         return Misuse(

@@ -130,7 +130,7 @@ OF_BATCHES = (
            ("tests/e2e/test_accidents_files.py::test_a_folder_of_spark_s_file_sink_whose_files_have_lost_their_times[accept_as_same]",)),
     Defect("a file that Spark reads twice is read once", "spark/gateway/planned_files.py:_check_once",
            "listed[path] > 1", "listed[path] > 9", ("tests/e2e/test_advice.py",)),
-    Defect("A1: a table under another spelling of its path is another one", "spark/runs.py:_place",
+    Defect("A1: a table under another spelling of its path is another one", "storage/stores.py:one_spelling",
            "os.path.realpath(path)", "path", ("tests/e2e/test_called_twice.py",)),
     Defect("starting_offsets counts what a rollback has taken", "commands/offsets.py:_Journal.newest_there",
            "if first is None:", "if True:", ("tests/table/test_starting_offsets.py",)),
