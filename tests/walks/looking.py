@@ -50,13 +50,15 @@ class Looking(Machine):
     def look(self) -> None:
         """Between two events:
         check that no row is there too often, and remember what a rollback to this moment would mean."""
-        self.model.check_never_twice(self.visible())
-        self._look_at_table()
+        seen = self.in_table()
+        self.model.check_never_twice(seen + self._read(self.others.letters))
+        self._look_at_table(seen)
 
-    def _look_at_table(self) -> None:
+    def _look_at_table(self, seen: Counter) -> None:
+        """seen: what a reader sees in the table now."""
         ids = self.others.snapshot_ids()
         if ids:
-            self.versions[ids[-1]] = self.model.version(self.in_table())
+            self.versions[ids[-1]] = self.model.version(seen)
         check_hint(self.others.hint(), ids)
 
     def check_whole(self) -> None:

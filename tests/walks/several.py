@@ -145,10 +145,11 @@ class SeveralTables(World):
         return sum((self._read(self._others[name].visible) for name in self.tables), Counter())
 
     def look(self):
-        self.model.check_never_twice(self.visible())
+        seen = {name: self._read(self._others[name].visible) for name in self.tables}
+        self.model.check_never_twice(sum(seen.values(), Counter()))
         for name in self.tables:
             self.focus(name)
-            self._look_at_table()
+            self._look_at_table(seen[name])
 
     def check_whole(self):
         for name in self.tables:
