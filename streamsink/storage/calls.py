@@ -273,13 +273,10 @@ class PosixCalls(PosixLikeCalls):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as taken:
-            os.close(descriptor)
-            if not isinstance(taken, BlockingIOError):
-                raise
-            return None
         except OSError as failed:
             os.close(descriptor)
+            if isinstance(failed, BlockingIOError):
+                return None
             if failed.errno in _NOT_THERE:
                 raise OSError(errno.ENOTSUP, "it has no locks of files (flock)", path) from failed
             raise

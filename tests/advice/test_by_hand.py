@@ -35,7 +35,8 @@ WITHOUT = {
         "kafka-configs)."
     ),
     r"^catalogs/": "The catalog is another program's, whose own commands do it (CREATE DATABASE, ALTER or DROP TABLE).",
-    r"^sinks/paimon/(promise|trouble).py:|^sinks/files.py:compare_handed_over|set the clocks right": (
+    r"^sinks/paimon/(promise|trouble).py:|^sinks/files.py:compare_handed_over|set the clocks right|"
+    r"Put the table on one with hard links": (
         "It is done to the machine or to its disks (mounts, links, folders of others), by its own commands."
     ),
     r"^sinks/directory/file_sink.py:_check_(foreign|left_over)": (

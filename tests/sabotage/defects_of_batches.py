@@ -314,7 +314,7 @@ OF_BATCHES = (
            "zlib.crc32(data) != int(crc)", "False", ("tests/table/test_state_size.py",)),
     # -- owners and fences
     Defect("no look at the owner before a batch", "protocol/run/two_phase.py:TwoPhaseCommit.admit",
-           "            self._journal.check_owner(self._writer)\n", "", (_TWO_PHASE, "tests/storage/test_accidents.py")),
+           "            self._journal.check_owner(self.writer)\n", "", (_TWO_PHASE, "tests/storage/test_accidents.py")),
     Defect("publishing without the fence", "protocol/run/publish_queue.py:PublishQueue.publish",
            "self._journal.check_owner(self._writer)", "pass", (_TWO_PHASE,)),
     Defect("a claim that fails holds the application", "journal/owners.py:Owners.claim",

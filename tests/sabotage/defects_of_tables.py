@@ -130,7 +130,7 @@ OF_TABLES = (
     Defect("B3: what a record may yet name is swept", "journal/staging.py:Staging.orphans",
            "numbers[folder] > last and", "False and", (_SLEEPERS,)),
     Defect("B3: nobody looks who owns the application when all is flushed", "protocol/run/two_phase.py:TwoPhaseCommit.pre_commit",
-           "            self._journal.check_before_record(self._writer, checkpoint.sequence)\n", "", (_SLEEPERS,)),
+           "            self._journal.check_before_record(self.writer, checkpoint.sequence)\n", "", (_SLEEPERS,)),
     Defect("B3: an earlier driver's record stops its successor", "journal/owners.py:number_taken",
            "other.state.epoch < mine.epoch", "False", (_SLEEPERS,)),
     Defect("B3: what no record can name any more stays", "journal/staging.py:Staging.take",
