@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 from streamsink import shell
 from streamsink.compaction.plan import Task
 from streamsink.errors import Corrupt, Misuse
-from streamsink.format.arrow_types import needs_int96
-from streamsink.format.arrow_version import check_arrow
+from streamsink.format.arrow_types import check_arrow, needs_int96
 from streamsink.format.data_file import FILE_SOURCE_COMPACT
 from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.schema import TableSchema

@@ -1,5 +1,7 @@
 """Converts between Paimon types and Arrow types, and Arrow values to what the format stores for them."""
 
+import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,6 +41,9 @@ _FROM_PLAIN = {
     pa.large_binary(): "BYTES",
     pa.binary_view(): "BYTES",
 }
+# Earlier versions of pyarrow do not know an argument with which files are written, and write some times within lists as
+# others.
+LEAST_ARROW = 23
 _UNIT_PRECISION = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _UNIT_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
 
@@ -162,3 +167,18 @@ def _has_nanos(t: DataType) -> bool:
     if isinstance(t, MapType):
         return _has_nanos(t.key) or _has_nanos(t.value)
     return isinstance(t, RowType) and needs_int96(t.fields)
+
+
+def check_arrow(where: str) -> None:
+    """Raises Misuse when the pyarrow of this Python is too old; each machine has its own.
+
+    where: the path that is written, for the message.
+    """
+    if int(pa.__version__.partition(".")[0]) < LEAST_ARROW:
+        raise Misuse(
+            f"{where}: pyarrow {pa.__version__} of {sys.executable} on {os.uname().nodename} is too old, expected "
+            f"{LEAST_ARROW} or later. Nothing was written. Run {sys.executable} -m pip install "
+            f"'pyarrow>={LEAST_ARROW}' there; the driver and each executor have a Python of their own "
+            "(spark.pyspark.python). Then start it again",
+            kind="pyarrow.version",
+        )

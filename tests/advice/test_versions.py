@@ -7,7 +7,7 @@ import pytest
 
 import streamsink
 from streamsink.errors import Misuse
-from streamsink.format.arrow_version import LEAST
+from streamsink.format.arrow_types import LEAST_ARROW as LEAST
 from streamsink.protocol.sink import VERSION
 from streamsink.spark.rows.tasks import check_version
 from tests.advice.following import follows, told

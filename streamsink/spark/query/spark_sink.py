@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from streamsink import events
 from streamsink.errors import Misuse
-from streamsink.format.arrow_version import check_arrow
+from streamsink.format.arrow_types import check_arrow
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import check_application

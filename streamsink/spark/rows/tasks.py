@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from streamsink.errors import Misuse, StreamsinkError
 from streamsink.faults import fault_point
-from streamsink.format.arrow_version import check_arrow
+from streamsink.format.arrow_types import check_arrow
 from streamsink.protocol.sink import VERSION, Writing
 from streamsink.storage.store_failures import KEPT
 from streamsink.storage.stores import Store
