@@ -9,11 +9,14 @@ import pyarrow as pa
 import pymysql
 import pytest
 
+from streamsink.clock import IdSource
 from streamsink.databases import DatabaseSink
 from streamsink.sinks.databases import mysql, postgresql
 from streamsink.sinks.databases.link import Link
+from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
 from streamsink.testing.faults import InjectedCrash
+from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import follows, told
 from tests.databases.accidents import World, write
 from tests.databases.places import TABLE, place_of
@@ -230,14 +233,10 @@ def test_a_database_that_has_not_all_letters(request, tmp_path, monkeypatch):
     monkeypatch.setattr(place, "sink", lambda journal: sink)
     good, odd = ({"id": [n], "v": [text]} for n, text in ((1, "ä"), (2, "\N{SNOWMAN}")))
     try:
-        store = write(place, pa.RecordBatch.from_pydict(good))
-        said = told(
-            "database.rows-refused",
-            lambda: write(place, pa.RecordBatch.from_pydict(good), pa.RecordBatch.from_pydict(odd), journal=store),
-        )
+        store, batches = FileIO(MemoryCalls(), IdSource().new_id), list(map(pa.RecordBatch.from_pydict, (good, odd)))
+        said = told("database.rows-refused", lambda: write(place, *batches, journal=store))
         said.says("22P05", "Nothing of it was recorded or written")
-        mended = {"id": [2], "v": ["?"]}
-        write(place, pa.RecordBatch.from_pydict(good), pa.RecordBatch.from_pydict(mended), journal=store)
+        write(place, batches[0], pa.RecordBatch.from_pydict({"id": [2], "v": ["?"]}), journal=store)
     finally:
         place.do(f"DROP DATABASE {name} WITH (FORCE)")
 
