@@ -56,6 +56,16 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session):
+    """What is made of the tests stays: the garbage collection would look through it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what has another mark
 def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
     if os.environ.get("STREAMSINK_TURNS") != "all":  # the sabotage asks for all: it may be any of them that notices

@@ -3,11 +3,13 @@ gate.log``.
 
 The schedule begins with the longest. Several logs may be given, of which a later one counts where both name a test: so
 a log that has only the slowest tests makes an older one current. A log of a run with little else on the machine tells
-most.
+most. The budget of the gate (``tests/test_schedule.py``) is in seconds of one machine: for a log of another one,
+``--scaled`` divides all seconds by what the files took there in the median, compared with what is recorded.
 """
 
 import json
 import re
+import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
@@ -34,12 +36,27 @@ def seconds_of(logs: Iterable[str]) -> dict[str, float]:
     files: dict[str, float] = defaultdict(float)
     for (file, _, _), seconds in tests.items():
         files[file] += seconds
+    return _longest_first(files)
+
+
+def scaled(found: dict[str, float], before: dict[str, float]) -> dict[str, float]:
+    """What another machine has found, in seconds of the machine of the record before, whose files stay if they are
+    missing in it: they take turns.
+    """
+    both = [seconds / before[file] for file, seconds in found.items() if min(seconds, before.get(file, 0)) >= UNKNOWN_S]
+    slower = statistics.median(both) if both else 1
+    return _longest_first(before | {file: seconds / slower for file, seconds in found.items()})
+
+
+def _longest_first(files: dict[str, float]) -> dict[str, float]:
     return {file: round(files[file], 1) for file in sorted(files, key=lambda file: (-files[file], file))}
 
 
-def main(paths: list[str]) -> int:
-    root = FILE.parent.parent
+def main(arguments: list[str]) -> int:
+    root, paths = FILE.parent.parent, [path for path in arguments if path != "--scaled"]
     found = seconds_of(Path(path).read_text(encoding="utf-8") for path in paths)
+    if found and len(paths) < len(arguments):
+        found = scaled(found, read())
     there = {file: seconds for file, seconds in found.items() if (root / file).exists()}
     if not there:
         print(f"no log among {paths} has durations: run the tests with --durations=0", file=sys.stderr)

@@ -4,7 +4,7 @@ from collections import defaultdict
 from types import SimpleNamespace
 
 from tests import durations, schedule
-from tests.durations import seconds_of
+from tests.durations import scaled, seconds_of
 
 LOG = """
 12.50s call     tests/e2e/test_long.py::test_one[a b]
@@ -25,6 +25,14 @@ def test_a_log_says_how_long_each_file_takes():
     """The longest first; of a test in two logs the later one counts."""
     assert seconds_of([LOG]) == {"tests/e2e/test_long.py": 14.2, "tests/table/test_short.py": 3.0}
     assert seconds_of([LOG, LATER]) == {"tests/e2e/test_long.py": 11.8, "tests/table/test_short.py": 3.0}
+
+
+def test_seconds_of_a_slower_machine_are_made_those_of_the_record():
+    """What has become slower than the rest stays so; what no turn came to is as it was."""
+    before = {"a": 4.0, "b": 6.0, "c": 10.0, "turn": 5.0, "quick": 0.1}
+    found = {"a": 8.0, "b": 12.0, "c": 40.0, "quick": 2.0, "new": 3.0}
+    assert scaled(found, before) == {"c": 20.0, "b": 6.0, "turn": 5.0, "a": 4.0, "new": 1.5, "quick": 1.0}
+    assert scaled({"new": 3.0}, {}) == {"new": 3.0}
 
 
 def test_the_longest_unit_begins_and_the_files_of_one_server_stay_together():
