@@ -1,8 +1,12 @@
 """docs/how-to/YARN.md on a real YARN and HDFS: its blocks are run as they stand there, and drivers die."""
 
+import contextlib
 import json
+import os
+import signal
 import time
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +19,14 @@ from tests.docs.blocks import blocks_of
 from tests.e2e import kafka_data
 from tests.e2e.harness import until
 from tests.e2e.on_yarn import CHECKPOINT, OF_KAFKA, TABLE, WAIT_S, Job, Site, pack, rows_in, with_here
-from tests.services.yarn import NAME, YarnCluster
+from tests.services.lossy import LossyRelay
+from tests.services.ports import LOOPBACK
+from tests.services.yarn import NAME, NodeManager, YarnCluster
 from tools.common import SetupError
 from tools.jars import jars
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.soak, pytest.mark.usefixtures("spark_settings")]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.soak, pytest.mark.timeout(3600)]
+pytestmark += [pytest.mark.usefixtures("spark_settings")]
 
 A_BATCH = 20_500  # more than a driver writes itself, so that the executors' Python writes
 A_FEW = 100
@@ -115,3 +122,72 @@ def test_a_driver_that_died_is_started_again_as_often_as_the_cluster_allows(
         orders.wait_until_seen(job)
     orders.check(spark)
     assert orders.owners() == {USER}
+
+
+@contextlib.contextmanager
+def reached_by_relays(cluster: YarnCluster) -> Iterator[tuple[dict[str, str], dict[str, LossyRelay]]]:
+    """A driver reaches the ResourceManager through a relay of its machine.
+
+    The setting of YARN that says so, and the relays by the machines' addresses.
+    """
+    name = "yarn.resourcemanager.scheduler.address"
+    port = int(cluster.manager.address_of[name].rpartition(":")[2])
+    with contextlib.ExitStack() as open_now:
+        relays = {node.host: LossyRelay(port, at=(node.host, port)) for node in cluster.nodes}
+        for relay in relays.values():
+            open_now.enter_context(relay)
+        yield {name: f"${{env.NM_HOST:-{LOOPBACK}}}:{port}"}, relays
+
+
+def signal_all(machine: NodeManager, number: int) -> None:
+    """To each process of each container there."""
+    for pid, _ in machine.processes():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+@pytest.mark.parametrize("is_asleep", [False, True], ids=["awake", "asleep"])
+def test_a_driver_that_is_cut_off_writes_nothing_behind_the_next_one(
+    tmp_path, cluster, archive, orders, spark, is_asleep
+):
+    """Nobody can end it: its NodeManager is dead, and it does not hear the ResourceManager, which starts the next
+    attempt on another machine. Both are awake, and read and write the same checkpoint and table; or the first one with
+    its executor stands still until the other one has written. The first one ends with the error that says why, the
+    other one goes on, and each order is there once."""
+    here, elsewhere = cluster.nodes
+    elsewhere.stop()
+    try:
+        with reached_by_relays(cluster) as (setting, relays):
+            # An executor that was not heard while all stood still is not taken for dead.
+            site = Site(tmp_path, cluster, spark={"spark.network.timeout": f"{WAIT_S}s"}, **setting)
+            orders.send(A_FEW)
+            with Job(tmp_path / "first", site, archive, orders.program) as job:
+                orders.wait_until_seen(job)
+                elsewhere.start()
+                first = job.driver(1)["python"]
+                here.kill()
+                relays[here.host].cut_off()
+                if is_asleep:
+                    orders.send(A_FEW)
+                    signal_all(here, signal.SIGSTOP)
+                    job.driver(2)
+                    orders.send(A_FEW)
+                    orders.wait_until_seen(job)
+                    signal_all(here, signal.SIGCONT)
+                until(lambda: not Path(f"/proc/{first}").exists(), lambda: _send_on(orders, job), WAIT_S)
+                second = job.driver(2)
+                orders.send(A_FEW)
+                orders.wait_until_seen(job)
+                assert job.driver(2) == second
+                said = here.logs_of(job.application)
+    finally:
+        for machine in cluster.nodes:
+            machine.restart()
+    assert "streamsink.errors.Fenced" in said, said[-5_000:]
+    orders.check(spark)
+
+
+def _send_on(orders: Orders, job: Job) -> None:
+    job.check()
+    orders.send(1)
+    time.sleep(0.5)

@@ -1,5 +1,5 @@
-"""A TCP relay in front of a server, which can lose replies:
-the server has done what was asked, and the client never hears of it."""
+"""A TCP relay in front of a server, which can lose replies: the server has done what was asked, and the client never
+hears of it. It can also be cut off, as a network is that loses what it is given."""
 
 import contextlib
 import socket
@@ -11,15 +11,19 @@ CHUNK = 65536
 
 
 class LossyRelay:
-    """Relays to `port` on 127.0.0.1. A context manager that closes it on exit."""
+    """Relays to `port` on 127.0.0.1. A context manager that closes it on exit.
 
-    def __init__(self, port: int) -> None:
+    at: where it listens itself, as host and port; 0 for any port.
+    """
+
+    def __init__(self, port: int, at: tuple[str, int] = (LOOPBACK, 0)) -> None:
         self._to = port
-        self._listener = socket.create_server((LOOPBACK, 0))
+        self._listener = socket.create_server(at)
         self.port = self._listener.getsockname()[1]
         self.to_lose = 0  # So many replies are lost from now on.
         self.changed: dict[bytes, bytes] = {}  # What replies have, by what comes in its place, of the same length.
         self.lost = 0
+        self._is_cut_off = False
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()
 
@@ -33,6 +37,10 @@ class LossyRelay:
         self._accepting.join()
         self._listener.close()
 
+    def cut_off(self) -> None:
+        """From now on nothing comes through. Connections stay open and new ones are made, without a word to anybody."""
+        self._is_cut_off = True
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
@@ -44,6 +52,8 @@ class LossyRelay:
     def _pump(self, source: socket.socket, target: socket.socket, replies: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(CHUNK):
+                if self._is_cut_off:
+                    continue
                 if replies and self.to_lose:
                     self.to_lose -= 1
                     self.lost += 1
