@@ -80,6 +80,7 @@ def test_a_table_that_is_changed_while_a_record_waits(place, monkeypatch):
         assert [row[0] for row in place.ask("SELECT id FROM odd ORDER BY id")] == list(range(ends[-1]))
 
 
+@pytest.mark.in_turn("renamed tables of databases", 2)
 @follows("database.renamed", "journal.other-destination")
 @pytest.mark.parametrize("republish", [False, True])
 def test_a_table_that_is_renamed_while_the_query_is_stopped(place, monkeypatch, republish):
@@ -133,6 +134,7 @@ FAR = {
 }
 
 
+@pytest.mark.in_turn("times far away in databases", 2)
 @follows("database.values")
 @pytest.mark.parametrize("of", FAR)
 def test_a_time_tens_of_thousands_of_years_away(place, of):
