@@ -35,7 +35,8 @@ class Defect:
 
     def applied(self, text: str) -> str:
         """The module's text with the defect in it. Raises LookupError when function or guard are not there, or not once."""
-        start, end = _span(_parsed(text), self.at.partition(":")[2].split("."))
+        function = self.function_in(_parsed(text))
+        start, end = function.lineno - 1, function.end_lineno
         lines = text.splitlines(keepends=True)
         body = "".join(lines[start:end])
         found = _places(body, self.guard)
@@ -45,6 +46,16 @@ class Defect:
         changed = body[:begin] + self.instead + body[stop:]
         ast.parse(textwrap.dedent(changed))
         return "".join([*lines[:start], changed, *lines[end:]])
+
+    def function_in(self, tree: ast.Module) -> ast.AST:
+        """Its function in a module's tree. Raises LookupError when it is not there, or not once."""
+        node, names = tree, self.at.partition(":")[2].split(".")
+        for name in names:
+            found = [child for child in ast.iter_child_nodes(node) if getattr(child, "name", None) == name]
+            if len(found) != 1:
+                raise LookupError(f"there is no '{'.'.join(names)}'")
+            node = found[0]
+        return node
 
 
 @functools.lru_cache(maxsize=8)  # the defects of one file stand together
@@ -77,17 +88,6 @@ def _tokens(code: str) -> list[tuple[str, int, int]]:
         pass  # a fragment ends inside of a bracket
     after = [text for text, _, _ in tokens[1:]] + [""]
     return [token for token, follows in zip(tokens, after) if not (token[0] == "," and follows in (")", "]", "}"))]
-
-
-def _span(tree: ast.AST, names: list[str]) -> tuple[int, int]:
-    """First and last line of the function, as a slice."""
-    node = tree
-    for name in names:
-        found = [child for child in ast.iter_child_nodes(node) if getattr(child, "name", None) == name]
-        if len(found) != 1:
-            raise LookupError(f"there is no '{'.'.join(names)}'")
-        node = found[0]
-    return node.lineno - 1, node.end_lineno
 
 
 def put(module: Path, text: str) -> None:

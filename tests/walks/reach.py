@@ -119,7 +119,8 @@ def instrument(
         tree = ast.parse(text)
         places = _Places()
         for number, defect in found:
-            places.note(number, tree, ast.parse(defect.applied(text)), number not in without)
+            other = defect.function_in(ast.parse(defect.applied(text)))  # all around it is the same
+            places.note(number, defect.function_in(tree), other, number not in without)
         tree = ast.fix_missing_locations(places.visit(tree))
         _import(tree)
         put(folder / "streamsink" / file, ast.unparse(tree))
@@ -188,7 +189,7 @@ def _may_stand_apart(mine: ast.expr, theirs: ast.expr) -> bool:
 
 
 def _to_difference(mine: ast.AST, theirs: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
-    """Yield pairs of nodes from the module down to the lowest one that holds everything that differs; of a block, at
+    """Yield pairs of nodes from the function down to the lowest one that holds everything that differs; of a block, at
     last the first statement that differs."""
     path = [(mine, theirs)]
     while (below := _only_difference(mine, theirs)) is not None:
