@@ -1,6 +1,7 @@
 """The set-up machinery remembers only what is still true, and falls back to what is published."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -111,3 +112,10 @@ def test_an_environment_serves_who_needs_less(monkeypatch, tmp_path, there, aske
     (tmp_path / venvs.STAMP).write_text(json.dumps({"base": base, "content": content}))
     venvs.ensure_main(asked)
     assert calls == ([venvs.EXTRAS[asked]] if filled else [])
+
+
+def test_each_package_of_airflow_has_one_version():
+    """So that a release of one of them changes nothing here."""
+    lines = [line for line in venvs.AIRFLOW_PINS.read_text().splitlines() if not line.startswith("#")]
+    assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.+]+", line)] == []
+    assert set(venvs.AIRFLOW) <= set(lines) and len(lines) > 100
