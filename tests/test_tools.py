@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -125,3 +126,10 @@ def test_tests_that_have_changed_or_are_new_are_not_compiled(tmp_path):
     assert compiled.not_compiled(tmp_path) == 2
     os.utime(caches / f"test_changed.{tag}.pyc", (1, 1))
     assert compiled.not_compiled(tmp_path) == 3
+
+
+def test_each_package_of_airflow_has_one_version():
+    """So that a release of one of them changes nothing here."""
+    lines = [line for line in venvs.AIRFLOW_PINS.read_text().splitlines() if not line.startswith("#")]
+    assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.+]+", line)] == []
+    assert set(venvs.AIRFLOW) <= set(lines) and len(lines) > 100

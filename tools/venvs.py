@@ -30,6 +30,7 @@ PYPAIMON = ["pypaimon==2.1.0", "pyarrow<20"]  # 2.1.0 imports a pyarrow function
 PYPAIMON_NEWEST_PYTHON = (3, 13)  # pyarrow 19 has wheels up to this Python.
 # Without the providers that the page of Airflow does not use.
 AIRFLOW = ["apache-airflow-core==3.3.2", "apache-airflow-providers-standard==1.21.0"]
+AIRFLOW_PINS = ROOT / "tools" / "airflow.txt"  # of all that they need
 PIP_WITH_TARGET_PYTHON = (22, 3)  # This is the first pip that knows --python.
 # Of the library's extras, by what an environment is for: `make run` can serve its metrics.
 EXTRAS = {"run": "prometheus", "docs": "docs,prometheus", "test": "test"}
@@ -209,4 +210,6 @@ def ensure_airflow() -> Path:
     """The interpreter that has Airflow, in an environment of its own: 130 packages, made when a test asks for it."""
     python, version = base_python()
     venv = checkout_cache() / f"venv-{version[0]}.{version[1]}-airflow"
-    return _fill(venv, python, AIRFLOW, lambda place: _install(place, AIRFLOW))
+    digest = hashlib.sha256(AIRFLOW_PINS.read_bytes()).hexdigest()
+    pinned = [*AIRFLOW, "--constraint", str(AIRFLOW_PINS)]
+    return _fill(venv, python, [*AIRFLOW, digest], lambda place: _install(place, pinned))
