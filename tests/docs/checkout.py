@@ -49,7 +49,9 @@ class Running:
 
     def __init__(self, command: str, folder: Path, log: Path, env: Mapping[str, str]):
         self._log = log
-        self.process = process.spawn(["bash", "-euo", "pipefail", "-c", command], log, dict(env), folder)
+        # A terminal's shell ignores no Ctrl-C, as one does that was itself started in the background.
+        shell = ["env", "--default-signal=INT", "bash", "-euo", "pipefail", "-c", command]
+        self.process = process.spawn(shell, log, dict(env), folder)
 
     def __enter__(self) -> "Running":
         return self
