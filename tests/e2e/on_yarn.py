@@ -49,18 +49,10 @@ class Site:
     """The machine from which a reader sends jobs, whose settings know the cluster.
 
     folder: of the settings, which are those of Hadoop, and of Spark, by which a driver and an executor take little.
-    user: who sends them, and writes; None for the user of this process. spark: settings of Spark besides. yarn: what is
-    other there in those of YARN.
+    user: who sends them, and writes; None for the user of this process. yarn: what is other there in those of YARN.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        cluster: YarnCluster,
-        user: str | None = None,
-        spark: dict[str, str] | None = None,
-        **yarn: str,
-    ):
+    def __init__(self, folder: Path, cluster: YarnCluster, user: str | None = None, **yarn: str):
         self.cluster = cluster
         self._folder = folder
         self._user = {"HADOOP_USER_NAME": user} if user else {}
@@ -75,7 +67,6 @@ class Site:
             "spark.executor.instances": "1",
             "spark.sql.shuffle.partitions": "2",
             "spark.ui.enabled": "false",
-            **(spark or {}),
         }
         for containers in ("spark.yarn.appMasterEnv", "spark.executorEnv"):
             settings |= {f"{containers}.{name}": value for name, value in self._user.items()}
