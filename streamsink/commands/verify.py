@@ -1,5 +1,6 @@
 """``streamsink.verify``: check a table, and what the journals of its applications say of it. Changes nothing."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 from streamsink import shell
@@ -49,9 +50,12 @@ def verify(
         # a branch wrote that main took over, has its journal there: to retire it here would forget what was written.
         if "@" not in application and not _lies_elsewhere(table, application, states):
             check.note("journal.missing", f"application '{application}' wrote here, but its journal is gone")
-    lacking = what_readers_lack(table)
-    if lacking:
-        check.note("iceberg.behind", f"{lacking}. The next commit of a query, or its next start, makes it if it can")
+    with contextlib.suppress(Corrupt):  # the newest snapshot is damaged, which has been found
+        lacking = what_readers_lack(table)
+        if lacking:
+            check.note(
+                "iceberg.behind", f"{lacking}. The next commit of a query, or its next start, makes it if it can"
+            )
     rows = newest.total_record_count if newest else 0
     return Report(table.root, len(check.snapshots), len(check.files), rows, tuple(check.findings))
 

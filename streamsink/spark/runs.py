@@ -171,7 +171,7 @@ def superseded(query: str) -> Exception | None:
     for (path, _), run in list(_RUNS.items()):
         if run.query == query:
             try:
-                run.started.check_owner()
+                run.to.journal.check_owner(run.started.protocol.writer)
             except Fenced as fenced:
                 return explain(path, fenced)
             except (StreamsinkError, OSError) as failed:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from streamsink.clock import Clock
 from streamsink.options import SinkOptions
 from streamsink.sinks.kafka import client
 from streamsink.sinks.kafka.sink import KafkaSink
@@ -83,6 +84,21 @@ def read(bootstrap: str, topic: str, settled: bool = True, patience_s: float = _
     return [[int(message.value()) for message in partition] for partition in partitions]
 
 
+def _end(consumer: Any, place: Any) -> int:
+    """The offset behind the last message. A new topic may have no leader for a moment, which the client calls an error."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    clock, begun = Clock(), Clock().monotonic_ms()
+    while True:
+        try:
+            return consumer.get_watermark_offsets(place, _READ_S)[1]
+        except KafkaException as failed:
+            passes = failed.args[0].code() in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+            if not passes or clock.monotonic_ms() - begun > _READ_S * 1000:
+                raise
+        clock.sleep_ms(100)
+
+
 def messages(bootstrap: str, topic: str, settled: bool = True, patience_s: float = _READ_S) -> list[list[Any]]:
     """The messages that are committed in a topic, of each partition in its order.
 
@@ -97,7 +113,7 @@ def messages(bootstrap: str, topic: str, settled: bool = True, patience_s: float
     all_of_it = Consumer({"bootstrap.servers": bootstrap, "group.id": "x", "isolation.level": "read_uncommitted"})
     partitions = len(consumer.list_topics(topic, _READ_S).topics[topic].partitions)
     places = [TopicPartition(topic, number) for number in range(partitions)]
-    ends = [all_of_it.get_watermark_offsets(place, _READ_S)[1] if settled else 0 for place in places]
+    ends = [_end(all_of_it, place) if settled else 0 for place in places]
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
     found: dict[int, list[Any]] = defaultdict(list)
     ended: set[int] = set()

@@ -53,7 +53,7 @@ WORDS = {
     "letters_name": r"set dead_letters to (another name) than",
     "roll_back": r"or roll back (\S+)(?: and \S+)* to the snapshot before the one that names them",
     "right_snapshot": r"has replaced snapshot (\d+), .* roll the table back to the snapshot that is right",
-    "stop_other": r"(is held by another start)",
+    "stop_other": r"(is held by (?:another start|run '))",
     "own_name": r"Use a sink of its own name \(application='\.\.\.'\) for the (second part)",
     "stop": (
         r"(this driver writes nothing more|It publishes nothing more|this one has been superseded|restart this "

@@ -211,8 +211,8 @@ def _listing(letters: str, chosen: Chosen) -> str:
     return shell.in_a_shell("dead-letters", "list", letters, *target, "--limit", "1000000", "--json")
 
 
-def _again(letters: str, chosen: Chosen, option: str) -> str:
-    return shell.in_a_shell("dead-letters", "replay", letters, *chosen.typed(), option)
+def _again(letters: str, chosen: Chosen, *options: str) -> str:
+    return shell.in_a_shell("dead-letters", "replay", letters, *chosen.typed(), *options)
 
 
 def _states(table: Table) -> dict[str, AppState]:

@@ -197,10 +197,6 @@ class QueryRun:
         """
         return self.protocol.commit_up_to_checkpoint(checkpoint_id)
 
-    def check_owner(self) -> None:
-        """Raises Fenced when a newer driver has taken over."""
-        self._sink.journal.check_owner(self.protocol.writer)
-
     def finish(self) -> None:
         """No further batch will come: publish what is pending."""
         self.protocol.finish()

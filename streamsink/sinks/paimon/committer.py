@@ -234,8 +234,7 @@ class PaimonCommitter(PaimonHistory):
     @contextmanager
     def restoring(self, records: Sequence[Committable]) -> Iterator[None]:
         ahead = self._place if self._options.publish_as != ONE_SNAPSHOT else None
-        commit = self._commit
-        self._restart = Restart(self._table, records, self._entries, ahead, commit.files, iceberg=commit.iceberg)
+        self._restart = Restart(self._table, records, self._entries, ahead, self._commit)
         try:
             with self._restart.cleared():
                 yield

@@ -30,8 +30,8 @@ from streamsink.sinks.paimon.trouble import files_gone
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.reading import Questions
 from streamsink.table.commit.changes import Ahead
-from streamsink.table.commit.files_of_tries import FilesOfTries
 from streamsink.table.commit.late import Settling, check_unchecked
+from streamsink.table.commit.table_commit import TableCommit
 from streamsink.table.history import leftovers
 from streamsink.table.history.deletion import Look, delete
 from streamsink.table.history.presence import Presence
@@ -158,21 +158,19 @@ class Restart(Restored):
         records: Sequence[Committable],
         entries: dict[str, list[ManifestEntry]],
         place: Callable[[Committable], frozenset[str]] | None,
-        files: FilesOfTries,
-        *,
-        iceberg: Following | None = None,
+        commit: TableCommit,
     ):
         """entries: by name, of manifests that are not published: what is read is put in, to be taken out by who
         publishes. place: gives a record's files their final names; the folders that are to be synced then. None:
-        nothing is prepared, because what groups are published with depends on the groups. files: writes the lists of
-        commits that follow each other. iceberg: as of ``Live``.
+        nothing is prepared, because what groups are published with depends on the groups. commit: its files
+        have the lists of commits that follow each other.
         """
-        super().__init__(table, iceberg)
+        super().__init__(table, commit.iceberg)
         self._records = records
         self._pending = PendingFiles(table, records, entries)
         self._entries = entries
         self._place = place
-        self._files = files
+        self._files = commit.files
         self._sweeps = 0
         # By record, what is written for its commit.
         self._prepared: dict[str, Ahead | None] = {}
