@@ -60,7 +60,6 @@ SMALL = {
     "streamsink/databases.py": "what users import, above the rooms that it is made of",
     "streamsink/delta.py": "what users import, above the rooms that it is made of",
     "streamsink/commands/own_sinks.py": "the refusals that give_up, retire and starting_offsets share",
-    "streamsink/format/arrow_version.py": "what driver and executors ask of their Python before they write",
     "streamsink/events/no_callback.py": "a lock that protocol/ and spark/ share, and no listener",
     "streamsink/iceberg.py": "the name under which users import the sink, as streamsink/kafka.py is",
     "streamsink/kafka.py": "the name under which users import the sink, as streamsink/sink.py is for authors",

@@ -85,7 +85,7 @@ def read(bootstrap: str, topic: str, settled: bool = True, patience_s: float = _
 
 
 def _end(consumer: Any, place: Any) -> int:
-    """The offset behind the last message. A new topic may have no leader for a moment, which the client calls an error."""
+    """The offset behind the last message. A new topic may have no leader for a moment, which is an error."""
     from confluent_kafka import KafkaError, KafkaException
 
     clock, begun = Clock(), Clock().monotonic_ms()
