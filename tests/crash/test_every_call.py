@@ -16,7 +16,7 @@ _MINOR = {"manifest.merge-min-count": "3"}
 # Every commit that has two manifests to build on merges them, into more than one.
 _FULL = {"manifest.target-file-size": "4 kb", "manifest.full-compaction-threshold-size": "1 kb"}
 # Of a run of four batches: a power failure forgets most of what a killed process leaves.
-_LEAST = {True: 35, False: 200}
+_LEAST = {True: 35, False: 190}
 
 
 def _die_at_each(world, power, capsys, stride=1, first=0):

@@ -1,5 +1,6 @@
 """Messages of a topic, whose values are ids."""
 
+import time
 import uuid
 
 WAIT_S = 120
@@ -16,7 +17,19 @@ def new_topic(bootstrap: str, partitions: int, topic: str | None = None, setting
     admin = _admin(bootstrap, settings)
     for created in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
         created.result(WAIT_S)
+    _wait_for(admin, topic, partitions)
     return topic
+
+
+def _wait_for(admin, topic: str, partitions: int) -> None:
+    """A broker answers that a topic is created before it tells clients of it: on a busy machine they see the gap."""
+    end = time.monotonic() + WAIT_S
+    while True:
+        told = admin.list_topics(topic, WAIT_S).topics[topic]
+        if told.error is None and sum(each.leader >= 0 for each in told.partitions.values()) == partitions:
+            return
+        assert time.monotonic() < end, f"{topic} was created, and the broker does not tell of it: {told.error}"
+        time.sleep(0.02)
 
 
 def recreate(bootstrap: str, topic: str, partitions: int, settings: dict | None = None) -> None:
