@@ -135,7 +135,7 @@ def messages(bootstrap: str, topic: str, settled: bool = True, patience_s: float
 
 
 def set_config(bootstrap: str, topic: str, name: str, value: str) -> None:
-    """Give the topic this setting."""
+    """Give the topic this setting, and wait until the broker tells of it: it answers before."""
     from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
@@ -143,6 +143,11 @@ def set_config(bootstrap: str, topic: str, name: str, value: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for done in admin.incremental_alter_configs([of]).values():
         done.result(_READ_S)
+    clock, asked = Clock(), ConfigResource(ConfigResource.Type.TOPIC, topic)
+    end = clock.monotonic_ms() + _READ_S * 1000
+    while any(told.result(_READ_S)[name].value != value for told in admin.describe_configs([asked]).values()):
+        assert clock.monotonic_ms() < end, f"{topic}: the broker does not tell of {name}={value}"
+        clock.sleep_ms(20)
 
 
 def forget_facts() -> None:
