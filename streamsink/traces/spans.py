@@ -6,7 +6,7 @@ that is given to a running query begins with its next batch.
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamsink import events
@@ -26,6 +26,8 @@ STEPS: Mapping[type[events.Event], str] = {
     events.CheckpointPublished: "publish",
 }
 _ORDER = tuple(STEPS.values())
+# Each of these begins when the one before it ends; the publishing may be another thread's.
+_FOLLOWING = _ORDER[:-1]
 # What stands beside batches: the name of the span, and the event's field with its milliseconds.
 BESIDE: Mapping[type[events.Event], tuple[str, str]] = {
     events.Compacted: ("compact", "elapsed_ms"),
@@ -65,6 +67,19 @@ class _Batch:
         """The step that has not ended."""
         done = [step.name for step in self.steps if step.name in _ORDER]
         return _ORDER[min(_ORDER.index(done[-1]) + 1, len(_ORDER) - 1)] if done else _ORDER[0]
+
+    def add(self, step: _Step) -> None:
+        """A step that has begun when the one before it ended. Those whose events came late move to before it, each as
+        long as it was: a busy driver may hear of a step's end when the next one is under way.
+        """
+        begins_ns = step.times[0]
+        for place in reversed(range(len(self.steps))):
+            earlier = self.steps[place]
+            if earlier.name in _FOLLOWING and earlier.times[1] > begins_ns:
+                took_ns = earlier.times[1] - earlier.times[0]
+                self.steps[place] = replace(earlier, times=(begins_ns - took_ns, begins_ns))
+            begins_ns = min(begins_ns, self.steps[place].times[0])
+        self.steps.append(step)
 
 
 @dataclass
@@ -143,7 +158,7 @@ class Traces:
         batch.values |= values
         if isinstance(event, events.BatchAdmitted):
             batch.values |= _read(event.sources)
-        batch.steps.append(_Step(STEPS[type(event)], _times(now_ns, getattr(event, event.took)), values))
+        batch.add(_Step(STEPS[type(event)], _times(now_ns, getattr(event, event.took)), values))
 
     def _ended(self, event: "events.BatchReturned | events.BatchFailed", query: _Query, now_ns: int) -> None:
         batch = query.batches.pop(event.checkpoint_id, _Batch())
@@ -155,7 +170,8 @@ class Traces:
             steps, query.restoring = [*(query.restoring or []), *steps], None
         if query.start is not None:
             steps, query.start = [query.start, *steps], None
-        whole = _Step("batch", _times(now_ns, event.batch_ms), values, error=error, below=tuple(steps))
+        began_ns = min([_times(now_ns, event.batch_ms)[0], *(step.times[0] for step in batch.steps)])
+        whole = _Step("batch", (began_ns, now_ns), values, error=error, below=tuple(steps))
         span = self._make(whole, event)
         done = {step.name for step in batch.steps}
         if "record" in done and "publish" not in done:

@@ -1,13 +1,15 @@
 """What a trace of a batch has: its steps with their times, its errors, and the publishing that comes later."""
 
 import sys
+from itertools import pairwise
 
 import pytest
 
 from streamsink import events
+from streamsink.clock import Clock
 from streamsink.errors import Misuse
 from streamsink.protocol.positions import SourceFile, SourceRange
-from streamsink.traces import Traces
+from streamsink.traces import Traces, spans
 from tests.advice.following import advice, follows
 
 T, A = "/lake/orders", "orders"
@@ -74,6 +76,20 @@ def test_a_batch_that_is_published_in_its_call(recorder):
     assert batch.kind == "CONSUMER" and {each.kind for each in batch.below} == {"INTERNAL"}
     publish = batch.below[[each.name for each in batch.below].index("streamsink.publish")]
     assert (publish.values["streamsink.snapshot_id"], publish.values["streamsink.attempts"]) == (7, 1)
+
+
+def test_events_that_a_busy_driver_tells_late(recorder, monkeypatch):
+    """The wait for the end of one step is told when the next has taken a while: each is as long as it was, and they
+    stand in their order, within their batch.
+    """
+    clock = Clock()
+    monkeypatch.setattr(clock, "now_ns", iter([at * MS for at in (1001, 1008, 1008, 1010, 1020)]).__next__)
+    monkeypatch.setattr(spans, "Clock", lambda: clock)
+    [batch] = traced(recorder, *steps(3), events.BatchReturned(T, A, 3, 20.0))
+    assert batch.names == [f"streamsink.{name}" for name in ("admit", "wait", "write", "record")]
+    assert [(each.ended - each.began) / MS for each in batch.below] == [1.0, 0.5, 4.0, 2.0]
+    assert all(before.ended <= each.began for before, each in pairwise(batch.below)), "no step begins within another"
+    assert batch.began <= batch.below[0].began and batch.ended == 1020 * MS
 
 
 def test_publishing_beside_the_batches(recorder):
