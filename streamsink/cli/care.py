@@ -19,7 +19,7 @@ from streamsink.clock import Clock
 _MODULE = "streamsink.maintenance"
 _UNITS = {"min": "minutes", "h": "hours", "d": "days"}
 _DURATION = re.compile(r"(\d+)\s*(min|h|d)")
-_AGE = "a duration such as 7d, 12h or 30min, or a time such as 2026-11-27T12:00:00"
+_AGE = "a duration such as 7d, 12h or 30min, or a time with its zone such as 2026-11-27T12:00:00Z"
 
 
 def _journals(function: Any) -> Any:
@@ -55,10 +55,11 @@ def _moment(text: str) -> datetime:
     if found:
         with contextlib.suppress(OverflowError):
             return datetime.fromtimestamp(Clock().now_ms() / 1000, timezone.utc) - _duration(text)
-    try:
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError):
-        raise click.BadParameter(f"'{text}' is no age, expected {_AGE}") from None
+    with contextlib.suppress(ValueError):
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        if moment.tzinfo is not None:  # what commands print is UTC, and the machine's zone may be another one
+            return moment
+    raise click.BadParameter(f"'{text}' is no age, expected {_AGE}")
 
 
 def _duration(text: str) -> timedelta:

@@ -12,9 +12,17 @@ from streamsink.errors import Misuse
 from streamsink.format.type_model import INTEGER_ROOTS
 from streamsink.format.types import BINARY_ROOTS, CHARACTER_ROOTS, TIMESTAMP_ROOTS, AtomicType
 
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _EPOCH_DATE = datetime.date(1970, 1, 1).toordinal()
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
+# What stands for a time in Python, where another class, or a time with or without a zone, could be taken for it.
+_IN_PYTHON = {
+    "DATE": " (a date)",
+    "TIME": " (a time without a time zone)",
+    "TIMESTAMP": " (a datetime without a time zone)",
+    "TIMESTAMP_LTZ": " (a datetime with a time zone, such as tzinfo=datetime.timezone.utc)",
+}
 #: For arithmetic with 38 digits, in which nothing is rounded silently.
 _EXACT = decimal.Context(prec=76, traps=[decimal.InvalidOperation])
 
@@ -41,6 +49,55 @@ def to_physical(value: Any, t: AtomicType) -> Any:
     if root in TIMESTAMP_ROOTS:
         return _nanos(value, t)
     raise Misuse(f"values of type {t} cannot be written here", kind="row.unsupported-type")
+
+
+def given_to_physical(value: Any, t: AtomicType) -> Any:
+    """As ``to_physical``, for a value that a user gives. Refuses what would be rounded, or could mean something else.
+
+    A time without a zone is no instant: Python takes it for a local one, and Spark for one of its session's zone. A
+    number could count days, seconds or milliseconds, so it stands for a time only where Python has none, as nanoseconds
+    since the epoch. Raises: Misuse ``row.bad-value``, TypeError, ValueError or ArithmeticError.
+    """
+    root, physical = t.root, to_physical(value, t)
+    if root in _BITS and not -(2 ** (_BITS[root] - 1)) <= physical < 2 ** (_BITS[root] - 1):
+        raise ValueError
+    if root in ("FLOAT", "DOUBLE") and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise TypeError
+    if root in CHARACTER_ROOTS:
+        value.encode("utf-8")
+    if root == "DATE" and (isinstance(value, datetime.datetime) or not isinstance(value, datetime.date)):
+        raise TypeError
+    if root == "TIME" and (
+        not isinstance(value, datetime.time) or value.tzinfo is not None or value.microsecond % 1000
+    ):
+        raise TypeError
+    if root in TIMESTAMP_ROOTS:
+        _check_time(value, physical, t)
+    return physical
+
+
+def _check_time(value: Any, physical: int, t: AtomicType) -> None:
+    precision = t.precision or 0
+    if isinstance(value, datetime.datetime):
+        if (t.root == "TIMESTAMP_LTZ") != (value.tzinfo is not None):
+            raise TypeError
+    elif precision <= 6 and not isinstance(_datetime(physical // 1000 * 1000, t), int):
+        raise TypeError
+    if physical % (1_000_000 if precision <= 3 else 1000 if precision <= 6 else 1):
+        raise ValueError
+
+
+def expected(t: AtomicType) -> str:
+    """What ``given_to_physical`` wants of a user for this type, for messages."""
+    return f"a value of type {t}{_IN_PYTHON.get(t.root, '')}"
+
+
+def described(value: Any) -> str:
+    """What a user has given, for messages; without the value."""
+    name = f"a {type(value).__name__}"
+    if isinstance(value, (datetime.datetime, datetime.time)):
+        return f"{name} {'without' if value.tzinfo is None else 'with'} a time zone"
+    return name
 
 
 def from_physical(value: Any, t: AtomicType) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streamsink.maintenance.opened import Path, on_table
+from streamsink.maintenance.opened import Path, millis_before, on_table
 from streamsink.options import SinkOptions
 
 if TYPE_CHECKING:
@@ -34,17 +34,19 @@ def expire_snapshots(
 ) -> "ExpiryPlan":
     """Let old snapshots of the table expire, with the files that only they need.
 
-    retain_max, retain_min: how many snapshots stay at most, and at least. older_than: only older ones expire.
-    max_deletes: how many at most in this call. Defaults: the table's options ``snapshot.*``. What tags, branches,
-    consumers, and queries need stays. Returns what has expired. Idempotent; after a crash each snapshot that is there
-    is whole, and the next call finishes. Raises Misuse for a wrong option, Corrupt where what must stay cannot be read:
-    then nothing is deleted.
+    retain_max, retain_min: how many snapshots stay at most, and at least. older_than: only older ones expire; a time
+    with its zone. max_deletes: how many at most in this call. Defaults: the table's options ``snapshot.*``. What tags,
+    branches, consumers, and queries need stays. Returns what has expired. Idempotent; after a crash each snapshot that
+    is there is whole, and the next call finishes. Raises Misuse for a wrong option, Corrupt where what must stay cannot
+    be read: then nothing is deleted.
     """
     from streamsink.clock import Clock
     from streamsink.table.care.expire_snapshots import Retention, expire, plan
 
+    before_ms = millis_before(path, older_than)
+
     def do(table: "Table", needing: "Needing") -> "ExpiryPlan":
-        time_ms = Clock().now_ms() - older_than.timestamp() * 1000 if older_than is not None else None
+        time_ms = Clock().now_ms() - before_ms if before_ms is not None else None
         given = {"num_min": retain_min, "num_max": retain_max, "time_ms": time_ms, "limit": max_deletes}
         retention = Retention.of(table.root, table.known_schema.options, **given)  # type: ignore[arg-type]
         return plan(table, retention, needing) if dry_run else expire(table, retention, needing)
@@ -146,14 +148,17 @@ def expire_tags(
     options: SinkOptions | None = None,
     **settings: Any,
 ) -> "TagPlan":
-    """Delete the tags whose time is over. older_than: those that were made before it too, where they say when.
+    """Delete the tags whose time is over. older_than: a time with its zone; those that were made before it
+    too, where they say when.
 
     Returns what was deleted. Raises as ``delete_tag``.
     """
     from streamsink.table.care.tags import delete_tags, deletion_of, past_their_time
 
+    before_ms = millis_before(path, older_than)
+
     def do(table: "Table", needing: "Needing") -> "TagPlan":
-        names = past_their_time(table, None, older_than.timestamp() * 1000 if older_than is not None else None)
+        names = past_their_time(table, None, before_ms)
         return deletion_of(table, names, needing().files) if dry_run else delete_tags(table, names, needing)
 
     return _with_table(path, "expire_tags", do, journals, SinkOptions.of(os.fspath(path), settings, options))
@@ -228,15 +233,16 @@ def remove_orphan_files(
 ) -> "OrphanPlan":
     """Find files that nothing names, and with ``dry_run=False`` delete them. Returns what was found, or deleted.
 
-    older_than: only older ones; by default those older than a day. It must be longer ago than the longest batch and the
-    longest stop of a writer that is no streamsink; what streamsink's own queries have recorded stays whatever its age.
+    older_than: a time with its zone; only older ones, by default those older than a day. It must be longer ago than the
+    longest batch and the longest stop of a writer that is no streamsink; what streamsink's own queries have recorded
+    stays whatever its age.
     without_journals: names of applications whose journals are gone for good. Raises Misuse, and deletes nothing, where
     a journal is not found; Corrupt where something that is retained cannot be read.
     """
     from streamsink.sinks.paimon.care.needed import needed_of_all
     from streamsink.table.care.orphan_files import plan, remove_orphans
 
-    before_ms = older_than.timestamp() * 1000 if older_than is not None else None
+    before_ms = millis_before(path, older_than)
 
     def do(table: "Table", _: "Needing") -> "OrphanPlan":
         needing = needed_of_all(table, _paths(journals), without_journals)

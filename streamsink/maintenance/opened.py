@@ -4,9 +4,10 @@ import getpass
 import os
 import socket
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from streamsink.options import SinkOptions
+from streamsink.options import SinkOptions, refuse
 
 if TYPE_CHECKING:
     from streamsink.storage.file_io import FileIO
@@ -35,6 +36,19 @@ def on_table(path: Path, name: str, given: SinkOptions, do: "Callable[[Table], T
     from streamsink.table.table import open_table
 
     return on_store(path, name, given, lambda file_io, root: do(open_table(file_io, root, for_writing=True)))
+
+
+def millis_before(path: Path, older_than: datetime | None) -> float | None:
+    """Milliseconds since 1970 of the option ``older_than``. Raises Misuse where it is no instant.
+
+    One without a time zone is none: its caller may mean UTC, and this machine's zone would delete hours too much.
+    """
+    if older_than is None:
+        return None
+    if not isinstance(older_than, datetime) or older_than.utcoffset() is None:
+        what = "a datetime with its time zone, such as datetime(2026, 11, 1, tzinfo=timezone.utc)"
+        refuse(os.fspath(path), "older_than", older_than, f"{what}. Nothing was deleted")
+    return older_than.timestamp() * 1000
 
 
 def who(by: str | None) -> str:

@@ -66,8 +66,9 @@ class WritingOptions:
     also rows of other writers. A replayed batch changes nothing."""
     overwrite_partition: Mapping[str, Any] | None = option(None)
     """Which rows `mode="overwrite"` replaces: values of partition columns, such as `{"dt": "2026-11-21"}`; `{}` stands
-    for the whole table. `None`: the partitions that the batch's rows are in; the whole table when it is not partitioned
-    or sets `dynamic-partition-overwrite=false`."""
+    for the whole table. A datetime has a time zone where its column is TIMESTAMP_LTZ, and none where it is TIMESTAMP.
+    `None`: the partitions that the batch's rows are in; the whole table when it is not partitioned or sets
+    `dynamic-partition-overwrite=false`."""
     append_changes: bool = option(False)
     """An aggregation in output mode `update` or `complete` may append: each result that changes stays beside its
     earlier ones.

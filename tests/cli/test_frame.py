@@ -157,9 +157,10 @@ def test_tags_of_what_is_no_table_are_refused(lake, orders):
     assert str(tag) in run("tag", "list", orders, code=4).stderr
 
 
-@pytest.mark.parametrize("age", ["9999999999d", "999999d", "x", "0001-01-01T00:00:00"])
+@pytest.mark.parametrize("age", ["9999999999d", "999999d", "x", "2026-11-27T12:00:00", "2026-11-27"])
 def test_an_age_that_is_none_is_a_wrong_call(orders, age):
-    """Also one that leads to a time before the year 1."""
+    """Also one that leads to a time before the year 1; and a time without a zone: commands print UTC, and that of the
+    machine may be another one."""
     assert "is no" in run("orphans", orders, "--older-than", age, code=2).stderr
 
 

@@ -2,23 +2,29 @@
 
 import dataclasses
 import datetime
+import decimal
 import itertools
 
 import pyarrow as pa
 import pytest
 
+import streamsink
 from streamsink import faults
 from streamsink.clock import IdSource
 from streamsink.errors import Conflict, Fenced, Misuse, Retryable
+from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.sinks.paimon.many_tables import ManyTables
 from streamsink.sinks.paimon.past.place import Place
 from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.overwrite import Overwrite
+from streamsink.table.table import new_schema
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from streamsink.testing.memory import MemoryCalls
+from tests.advice.following import follows, told
+from tests.compat.arrow_writer import ArrowSink
 from tests.crash.sweeps import deaths
 from tests.crash.world import BOUNDARIES, World, counting, memory_world
 from tests.table.entries import add, commit, live, new_table, part
@@ -223,6 +229,55 @@ def test_wrong_partition_values_are_refused(given, says):
     with pytest.raises(Misuse, match=says) as caught:
         Overwrite.of("t", table.latest_schema(), given)
     assert caught.value.kind == "option.overwrite-partition"
+
+
+UTC = datetime.timezone.utc
+
+
+@pytest.mark.parametrize(
+    "ddl, value",
+    [
+        ("DATE", datetime.datetime(2026, 1, 1, 23)),
+        ("DATE", 20000),
+        ("TIME", datetime.time(1, 2, 3, 4)),
+        ("TIME", 1000),
+        ("INT", 2**31),
+        ("DOUBLE", "1"),
+        ("DECIMAL(5, 2)", decimal.Decimal("1e100")),
+        ("TIMESTAMP(3)", datetime.datetime(2026, 1, 1, tzinfo=UTC)),
+        ("TIMESTAMP(3)", datetime.datetime(2026, 1, 1, 0, 0, 0, 1)),
+        ("TIMESTAMP(6)", 1767225600000),
+        ("TIMESTAMP_LTZ(6)", datetime.datetime(2026, 1, 1)),
+        ("TIMESTAMP_LTZ(6)", datetime.datetime.min.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=1)))),
+    ],
+)
+def test_a_partition_value_that_would_be_rounded_or_means_several_is_refused(ddl, value):
+    """It stood for another partition than the one that was meant, whose rows were deleted."""
+    schema = new_schema(parse_ddl(f"p {ddl}, id INT"), ["p"], {})
+    with pytest.raises(Misuse, match=r"column 'p', expected a value of type .*Nothing was written") as caught:
+        Overwrite.of("t", schema, {"p": value})
+    assert caught.value.kind == "option.overwrite-partition" and "2026" not in str(caught.value)
+
+
+@follows("option.overwrite-partition")
+@pytest.mark.parametrize("given", [datetime.datetime(2026, 11, 1), datetime.date(2026, 11, 1), 1793491200000])
+def test_a_partition_of_an_instant_is_given_with_a_time_zone(tmp_path, given):
+    """A time without one was taken for UTC, and a number for nanoseconds: another partition was overwritten."""
+    path = streamsink.create_table(tmp_path / "orders", "id BIGINT, at TIMESTAMP_LTZ(3)", ["at"])
+    instant = datetime.datetime(2026, 11, 1, tzinfo=datetime.timezone.utc)
+    at = pa.array([instant], pa.timestamp("ms", "UTC"))
+    row = pa.table({"id": pa.array([1], pa.int64()), "at": at})
+
+    def overwrite(value, rows):
+        with ArrowSink(path, application="job", mode="overwrite", overwrite_partition={"at": value}) as sink:
+            sink.write(rows)
+
+    overwrite(instant, row)
+    said = told("option.overwrite-partition", lambda: overwrite(given, row))
+    assert "'at'" in said.message and "2026" not in said.message
+    zone = getattr(datetime, said.find(r"such as tzinfo=datetime\.(timezone)\.utc")).utc
+    overwrite(datetime.datetime(2026, 11, 1, tzinfo=zone), row.set_column(0, "id", pa.array([2], pa.int64())))
+    assert streamsink.read_arrow(path)["id"].to_pylist() == [2]
 
 
 def test_several_tables_are_not_overwritten():

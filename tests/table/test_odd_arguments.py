@@ -2,11 +2,13 @@
 or refused by an error that names the table and the argument, never by Python's own error."""
 
 import dataclasses
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
 import streamsink
+from streamsink import maintenance
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions, words_of
 
@@ -50,6 +52,18 @@ def test_options(name):
         words_of(options.accept_as_new), words_of(options.accept_as_seen)
 
     _refused_or_done(given, "lake/t", name.removesuffix("_options"))
+
+
+@pytest.mark.parametrize("name", ["expire_snapshots", "expire_tags", "remove_orphan_files"])
+@pytest.mark.parametrize("given", [datetime(2026, 11, 1), "2026-11-01T00:00:00+00:00", 1793491200000])
+def test_a_moment_without_a_zone_deletes_nothing(tmp_path, name, given):
+    """It was taken for a local one: where UTC was meant, hours too much were deleted."""
+    path = streamsink.create_table(tmp_path / "orders", "id BIGINT")
+    call = getattr(maintenance, name)
+    with pytest.raises(Misuse, match="its time zone.*Nothing was deleted") as refused:
+        call(path, older_than=given)
+    assert refused.value.kind == "option.value" and path in str(refused.value)
+    assert call(path, older_than=datetime(2026, 11, 1, tzinfo=timezone.utc))
 
 
 def test_a_path_may_be_a_path(tmp_path):

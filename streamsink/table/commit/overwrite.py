@@ -11,7 +11,7 @@ from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.schema import TableSchema
 from streamsink.format.simple_stats import decode_bytes, encode_bytes
 from streamsink.format.types import AtomicType, DataField
-from streamsink.format.values import to_physical
+from streamsink.format.values import described, expected, given_to_physical
 from streamsink.table.commit.changes import Changes
 
 # Says of a partition, given as BinaryRow bytes, whether it is overwritten.
@@ -135,10 +135,10 @@ def _fields(table: str, schema: TableSchema, partition: Mapping[str, Any], optio
 def _physical(what: str, field: DataField, value: Any) -> Any:
     kind = cast(AtomicType, field.type)  # TableSchema refuses partition columns of other types
     try:
-        return None if value is None else to_physical(value, kind)
-    except (Misuse, TypeError, ValueError) as wrong:
+        return None if value is None else given_to_physical(value, kind)
+    except (Misuse, TypeError, ValueError, ArithmeticError) as wrong:
         raise Misuse(
-            f"{what} gives a {type(value).__name__} for column '{field.name}', expected a value "
-            f"of type {field.type}, or None",
+            f"{what} gives {described(value)} for column '{field.name}', expected {expected(kind)}, or None. Nothing "
+            "was written",
             kind="option.overwrite-partition",
         ) from wrong
