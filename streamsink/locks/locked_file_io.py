@@ -150,6 +150,9 @@ class LockedFileIO(FileIO):
     def begin_names(self, folder: str, staging: str, group: FlushGroup) -> None:
         self._inner.begin_names(folder, staging, group)
 
+    def check_sources(self, paths: Sequence[str]) -> None:
+        self._inner.check_sources(paths)
+
     def settled(self, path: str) -> None:
         self._inner.settled(path)
 

@@ -74,7 +74,9 @@ def stage_files(
     Corrupt when a file is not as it was written.
     """
     staging, together = checkpoint.staging, cast(FlushGroup, group)
-    check_handed_over(file_io, path, staging, {file.name: file.size for file in written if file.handed_over})
+    by_tasks = {file.name: file.size for file in written if file.handed_over}
+    check_handed_over(file_io, path, staging, by_tasks)
+    check_sources(file_io, path, [f"{staging}/{name}" for name in by_tasks])
     together.write(f"{staging}/manifest-{checkpoint.sequence}-{IdSource().new_id()}", b"")
     together.sync_dir(staging)
     staged = os.path.relpath(staging, path)
@@ -113,6 +115,23 @@ def compare_handed_over(path: str, found: Mapping[str, int | None], sizes: Mappi
             "cleaners away from its folder 'streamsink'",
             kind="staged.files-gone",
         )
+
+
+def check_sources(file_io: FileIO, path: str, files: Sequence[str]) -> None:
+    """Check that the driver can give these files of tasks their final names: their owner may be another user.
+
+    path: of the destination. Raises Misuse.
+    """
+    try:
+        file_io.check_sources(files)
+    except PermissionError as refused:
+        raise Misuse(
+            f"{path}: files of tasks cannot get their final names: {refused.filename} belongs to another user, and the "
+            f"driver's one may not write it ({refused.strerror}). {NOTHING_RECORDED}. Run the executors as the user of "
+            "the driver, or with umask 002 and in a folder of a group that both are in (chmod g+ws), and restart the "
+            "query",
+            kind="storage.denied",
+        ) from refused
 
 
 def files_in_place(file_io: FileIO, path: str, record: Committable) -> tuple[int, int, tuple[str, ...]]:

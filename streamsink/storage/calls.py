@@ -6,14 +6,14 @@ store in memory (``streamsink/testing/memory.py``) has the same calls with a mod
 
 import contextlib
 import errno
-import functools
 import os
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import BinaryIO
+
+from streamsink.storage.flush_group import in_threads
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ def size_of(name: str) -> int:
 
 # Calls that a driver makes to a distant store at one time, besides the one of its own thread.
 CALLS_AT_ONCE = 16
+_AS_EFFECTIVE = os.access in os.supports_effective_ids
 # The errors by which a file system says that it does not have a call.
 _NOT_THERE = frozenset((errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP))
 # Threads that flush the files and folders of one commit, in addition to the thread that waits for them.
@@ -111,6 +112,9 @@ class Calls(ABC):
     def name_limits(self, path: str) -> NameLimits:
         """How long names below this folder may be, as far as the store tells. The folder need not exist."""
         return NameLimits()
+
+    def check_sources(self, paths: Sequence[str]) -> None:
+        """Check that these files, which other processes have written, can get another name. Raises: OSError."""
 
     def at_once(self, actions: Sequence[Callable[[], None]]) -> None:
         """Run actions that may run in any order, or concurrently.
@@ -239,6 +243,15 @@ class PosixCalls(PosixLikeCalls):
         if not os.access(target, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), target)
 
+    def check_sources(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            # Linux may give no name to a file of another user that this one may not write (fs.protected_hardlinks).
+            is_own = os.stat(path).st_uid == os.geteuid()
+            if not is_own and not os.access(path, os.R_OK | os.W_OK, effective_ids=_AS_EFFECTIVE):
+                tried = f"{path}.tried"
+                os.link(path, tried)
+                os.unlink(tried)
+
     def rename(self, source: str, target: str) -> None:
         os.rename(source, target)
 
@@ -293,30 +306,6 @@ class PosixCalls(PosixLikeCalls):
     def at_once(self, actions: Sequence[Callable[[], None]]) -> None:
         """Run the actions in threads: a disk flushes several files in hardly more time than one."""
         in_threads(actions, _FLUSHERS)
-
-
-def in_threads(actions: Sequence[Callable[[], None]], threads: int) -> None:
-    """Run the actions concurrently, the first one in this thread. Raises the first error, after all have ended."""
-    with contextlib.ExitStack() as all_ended:
-        for action in actions[1:]:
-            all_ended.callback(_begin(action, threads))
-        for action in actions[:1]:
-            action()
-
-
-@functools.lru_cache(maxsize=2)
-def _threads(process: int, threads: int) -> ThreadPoolExecutor:
-    """The threads of this process. ``process`` is its id, because a forked child has none of its parent's threads."""
-    return ThreadPoolExecutor(threads, "streamsink-store")
-
-
-def _begin(action: Callable[[], None], threads: int) -> Callable[[], None]:
-    """Start the action in a thread. Returns a function that waits for its end and raises its error."""
-    try:
-        return _threads(os.getpid(), threads).submit(action).result
-    except RuntimeError:
-        # The interpreter is ending and starts no new threads, so the action runs when it is waited for.
-        return action
 
 
 def _most(path: str, what: str) -> int | None:

@@ -1,7 +1,10 @@
 """Files and folders that become durable together, so that a commit waits for the disk once and not for each of them."""
 
+import contextlib
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO
@@ -83,3 +86,27 @@ class FlushGroup:
 
     def __exit__(self, *raised: object) -> None:
         self.give_up()
+
+
+def in_threads(actions: Sequence[Callable[[], None]], threads: int) -> None:
+    """Run the actions concurrently, the first one in this thread. Raises the first error, after all have ended."""
+    with contextlib.ExitStack() as all_ended:
+        for action in actions[1:]:
+            all_ended.callback(_begin(action, threads))
+        for action in actions[:1]:
+            action()
+
+
+@functools.lru_cache(maxsize=2)
+def _threads(process: int, threads: int) -> ThreadPoolExecutor:
+    """The threads of this process. ``process`` is its id, because a forked child has none of its parent's threads."""
+    return ThreadPoolExecutor(threads, "streamsink-store")
+
+
+def _begin(action: Callable[[], None], threads: int) -> Callable[[], None]:
+    """Start the action in a thread. Returns a function that waits for its end and raises its error."""
+    try:
+        return _threads(os.getpid(), threads).submit(action).result
+    except RuntimeError:
+        # The interpreter is ending and starts no new threads, so the action runs when it is waited for.
+        return action

@@ -6,7 +6,7 @@ name is such a name in its parent, and so on up to the root.
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from streamsink.storage.calls import PosixLikeCalls
@@ -56,6 +56,11 @@ class Folders(Reading):
             return
         _again(lambda: self._begin_names(folder, staging, group))
         self._takes_names.add(folder)
+
+    def check_sources(self, paths: Sequence[str]) -> None:
+        """Check that these files, which other processes have written, can be placed. Raises: OSError, of the first one
+        that cannot."""
+        self._calls.check_sources(paths)
 
     def settled(self, path: str) -> None:
         """Note that the folder's own name is durable now."""

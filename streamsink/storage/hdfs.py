@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from streamsink.clock import Clock
 from streamsink.errors import Misuse
-from streamsink.storage.calls import CALLS_AT_ONCE, Calls, NameLimits, PosixLikeCalls, in_threads
+from streamsink.storage.calls import CALLS_AT_ONCE, Calls, NameLimits, PosixLikeCalls
 from streamsink.storage.file_io import DistantFileIO
-from streamsink.storage.flush_group import FlushGroup
+from streamsink.storage.flush_group import FlushGroup, in_threads
 from streamsink.storage.hold import BeatingHold, Hold
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from streamsink.clock import Clock
-from streamsink.storage.calls import CALLS_AT_ONCE, Calls, NameLimits, in_threads
+from streamsink.storage.calls import CALLS_AT_ONCE, Calls, NameLimits
+from streamsink.storage.flush_group import in_threads
 from streamsink.storage.s3_client import (
     LONG_PATIENCE,
     OF_PROVIDERS,

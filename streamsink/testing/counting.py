@@ -25,7 +25,7 @@ _NAMES = {
     "remove_all": "delete",
 }
 # These ask nothing of a store.
-_FREE = {"name_limits", "at_once", "close", "check_link"}
+_FREE = {"name_limits", "at_once", "close", "check_link", "check_sources"}
 
 
 class _Counted:

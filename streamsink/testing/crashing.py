@@ -160,6 +160,9 @@ class CrashingCalls(PosixLikeCalls):
     def name_limits(self, path: str) -> NameLimits:
         return self._inner.name_limits(path)  # not counted, because it looks at no file
 
+    def check_sources(self, paths: Sequence[str]) -> None:
+        self._inner.check_sources(paths)  # not counted, because it changes nothing and only a local disk asks
+
     def try_hold(self, path: str) -> Callable[[], None] | None:
         return self._do("hold", lambda: self._inner.try_hold(path))
 

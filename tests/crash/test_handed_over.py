@@ -2,13 +2,18 @@
 name.
 """
 
+import contextlib
 import os
+import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Misuse
 from streamsink.spark.rows.tasks import write_task
+from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.s3 import S3FileIO
 from streamsink.storage.s3_calls import MOST_COPIED_BYTES
@@ -111,6 +116,62 @@ def test_it_costs_one_listing_of_the_staging_folder(request):
     plain = memory_world()
     plain.run(Listing(plain.calls), boundaries=(6,))
     assert listed.count("staging") == 1
+
+
+# -- users ---------------------------------------------------------------------------------------------------------
+
+_DRIVER, _EXECUTOR = 1234, 4321
+_PROTECTED = Path("/proc/sys/fs/protected_hardlinks")
+
+
+@contextlib.contextmanager
+def _as_user(uid):
+    """This process as another user, without the rights of root."""
+    before = os.geteuid()
+    os.seteuid(0)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.seteuid(before)
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o644] if os.geteuid() == 0 else [])
+def test_a_file_of_another_user_that_may_get_no_name_is_noticed_before_the_record(mode):
+    """Linux gives a file that its caller neither owns nor may write no second name. The publishing would end with that
+    behind the record, at each start.
+    """
+    folder = tempfile.mkdtemp()
+    try:
+        os.chown(folder, _DRIVER, -1)
+        root = f"{folder}/shop.db/orders"
+        world = World(PosixCalls(), root)
+        plain = world.driver
+        world.driver = _ByTasks(root, plain.schema, plain.rows, plain.options)
+        world.driver.store = Store(root, {})
+
+        def by_executor(mode):
+            def change(file_io, files):
+                with _as_user(0):
+                    os.chown(files[-1].staged, _EXECUTOR, os.getegid())
+                    os.chmod(files[-1].staged, mode)
+
+            return change
+
+        with _as_user(_DRIVER):
+            world.run(boundaries=(3,))
+            world.driver.between = by_executor(mode)
+            if mode == 0o644 and _PROTECTED.read_text().strip() == "1":
+                with pytest.raises(Misuse) as refused:
+                    world.run(boundaries=(3, 7))
+                said = advice(refused.value, "storage.denied").says(root, "the batch is replayed after a restart")
+                assert "another user" in said.message and len(_records(world)) == 1
+                world.driver.between = by_executor(0o666 & ~int(said.find(r"umask (\d+)"), 8))
+            world.run(boundaries=(3, 7, 9))
+            assert world.ids() == list(range(9)) and world.unknown_files() == []
+    finally:
+        shutil.rmtree(folder)
 
 
 # -- sizes ---------------------------------------------------------------------------------------------------------

@@ -322,7 +322,7 @@ OF_QUERIES = (
     Defect("another name's record that is not published is not there", "journal/others.py:last_of_others",
            "{*names, *journals}", "{*names}", (_SINKS,)),
     Defect("a sink of files believes its tasks", "sinks/files.py:stage_files",
-           "check_handed_over(file_io, path, staging, {file.name: file.size for file in written if file.handed_over})", "None",
+           "check_handed_over(file_io, path, staging, by_tasks)", "None",
            (_OF_FILES,)),
     Defect("what a task has written is its driver's", "sinks/file_writing.py:FileWriting.decode",
            "handed_over=True", "handed_over=False", (_OF_FILES,)),

@@ -2,7 +2,7 @@
 
 - No name is too long for the store.
 - The folders of the final names exist, and staged files can get names in them.
-- The files that tasks handed over exist, with their sizes.
+- The files that tasks handed over exist, with their sizes, and the driver's user can give them names.
 - No file is too large to get its final name.
 - The schema with which each file was written is among those of the table.
 
@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from streamsink.errors import Misuse
-from streamsink.sinks.files import NOTHING_RECORDED, check_handed_over, compare_handed_over
+from streamsink.sinks.files import NOTHING_RECORDED, check_handed_over, check_sources, compare_handed_over
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.reading import Questions
@@ -81,6 +81,7 @@ def see(file_io: FileIO, root: str, staging: str, written: Sequence[WrittenFile]
     sizes = {file.staged: file.meta.file_size for file in written if file.handed_over}
     staged = {os.path.basename(path): size for path, size in sizes.items() if os.path.dirname(path) == staging}
     check_handed_over(file_io, root, staging, staged)
+    check_sources(file_io, root, [f"{staging}/{name}" for name in staged])
     if len(staged) < len(sizes):
         compare_handed_over(root, _found(file_io, sizes), sizes)
 
