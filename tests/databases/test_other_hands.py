@@ -9,14 +9,11 @@ import pyarrow as pa
 import pymysql
 import pytest
 
-from streamsink.clock import IdSource
 from streamsink.databases import DatabaseSink
 from streamsink.sinks.databases import mysql, postgresql
 from streamsink.sinks.databases.link import Link
-from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
 from streamsink.testing.faults import InjectedCrash
-from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import follows, told
 from tests.databases.accidents import World, write
 from tests.databases.places import TABLE, place_of
@@ -218,29 +215,6 @@ def test_a_server_that_takes_no_writes(request, tmp_path):
             connection.execute(f"ALTER ROLE {postgres.USER} RESET ALL")
     write(place, rows_of())
     assert "a replica" in mysql.MySql().told(pymysql.err.OperationalError(1290, "--read-only"))
-
-
-def test_a_database_that_has_not_all_letters(request, tmp_path, monkeypatch):
-    """A text that it cannot keep is found before the record: no change of the table would let it in."""
-    place = place_of("postgresql", request, tmp_path)
-    name = f"latin{tmp_path.stat().st_ino}"
-    place.do(f"CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
-    sink = DatabaseSink(
-        f"postgresql://{postgres.LOOPBACK}:{place.port}/{name}",
-        *("t", "/journal"),
-        user=postgres.USER,
-        password_env="STREAMSINK_TEST_POSTGRES",
-        create_table=True,
-    )
-    monkeypatch.setattr(place, "sink", lambda journal: sink)
-    good, odd = ({"id": [n], "v": [text]} for n, text in ((1, "ä"), (2, "\N{SNOWMAN}")))
-    try:
-        store, batches = FileIO(MemoryCalls(), IdSource().new_id), list(map(pa.RecordBatch.from_pydict, (good, odd)))
-        said = told("database.rows-refused", lambda: write(place, *batches, journal=store))
-        said.says("22P05", "Nothing of it was recorded or written")
-        write(place, batches[0], pa.RecordBatch.from_pydict({"id": [2], "v": ["?"]}), journal=store)
-    finally:
-        place.do(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 SETTINGS = (

@@ -4,10 +4,17 @@ import contextlib
 
 import psycopg
 import pyarrow as pa
+import pytest
 
+from streamsink.clock import IdSource
+from streamsink.databases import DatabaseSink
+from streamsink.storage.file_io import FileIO
+from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import follows, told
 from tests.databases.accidents import World, write
+from tests.databases.places import place_of
 from tests.databases.test_refused import SECRET, refused, rows_of
+from tests.services import postgres
 
 
 @follows("database.rows-refused")
@@ -115,3 +122,42 @@ def test_no_value_is_in_an_error_of_a_driver(place):
         assert SECRET not in dialect.told(
             dialect.driver().err.DataError(1292, f"Truncated incorrect value: '{SECRET}'")
         )
+
+
+@pytest.mark.parametrize(
+    ("encoding", "column", "good", "odd", "says"),
+    [
+        ("LATIN1", "text", "ä", "\N{SNOWMAN}", "letters that the encoding of the database, LATIN1, does not have"),
+        ("SQL_ASCII", "varchar(5)", "ää", "ää\N{SNOWMAN}", "a text of 7 bytes, and takes 5"),
+    ],
+)
+def test_a_database_that_has_not_all_letters(request, tmp_path, monkeypatch, encoding, column, good, odd, says):
+    """A text that it cannot keep is found before the record, in a large batch too: no change of the table would let it
+    in, and each start would fail with the record."""
+    place = place_of("postgresql", request, tmp_path)
+    name = f"{encoding}{tmp_path.stat().st_ino}".lower()
+    place.do(f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    sink = DatabaseSink(
+        f"postgresql://{postgres.LOOPBACK}:{place.port}/{name}",
+        *("t", "/journal"),
+        user=postgres.USER,
+        password_env="STREAMSINK_TEST_POSTGRES",
+        check_rows_up_to=0,
+    )
+    monkeypatch.setattr(place, "sink", lambda journal: sink)
+    batches = [pa.RecordBatch.from_pydict({"id": [n], "v": [text]}) for n, text in ((1, good), (2, odd), (2, "?"))]
+    with psycopg.connect(
+        host=postgres.LOOPBACK,
+        port=place.port,
+        dbname=name,
+        user=postgres.USER,
+        password=postgres.PASSWORD,
+        autocommit=True,
+    ) as other:
+        other.execute(f"CREATE TABLE t (id bigint, v {column})")
+        store = FileIO(MemoryCalls(), IdSource().new_id)
+        said = told("database.values", lambda: write(place, *batches[:2], journal=store))
+        said.says(says, "column 'v'", "Nothing of this batch was recorded or written")
+        write(place, batches[0], batches[2], journal=store)
+        assert [row[0] for row in other.execute("SELECT id FROM t ORDER BY id").fetchall()] == [1, 2]
+    place.do(f"DROP DATABASE {name} WITH (FORCE)")

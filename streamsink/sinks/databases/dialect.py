@@ -137,6 +137,10 @@ class Dialect(ABC):
     def describe(self, run: "Run", schema: str, table: str) -> TableInfo:
         """What the database says of a table that exists."""
 
+    def has_letters(self, run: "Run", letters: str) -> bool:
+        """Whether the database, whose encoding lacks some, can keep all of these. The transaction is over if not."""
+        return True
+
     @abstractmethod
     def expected(self, column: Column, of: pa.DataType) -> str:
         """'' when all values of an Arrow type fit into the column, else the types of columns that hold them.

@@ -5,7 +5,7 @@ check of values is one pass of Arrow over a column. No message has a value.
 """
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -139,6 +139,28 @@ def check_values(rows: pa.Table, info: TableInfo, dialect: Dialect, path: str) -
             "values elsewhere",
             kind="database.values",
         )
+
+
+def check_letters(rows: pa.Table, info: TableInfo, known: set[str], has_all: Callable[[str], bool], path: str) -> None:
+    """Raises Misuse, which names the column, when a text has letters that the encoding of the database lacks.
+
+    known: letters that it has; more are added. has_all: asks the database. Each other argument is as of
+    ``check_values``, which is called first.
+    """
+    for name, values in zip(rows.column_names, rows.columns):
+        column = info.column(name)
+        if column is None or not pt.is_string(values.type):
+            continue
+        texts = pc.unique(values.filter(pc.invert(pc.string_is_ascii(values)))).to_pylist()
+        letters = {letter for letter in set().union(*texts) if not letter.isascii()} - known
+        if letters and not has_all("".join(sorted(letters))):
+            raise Misuse(
+                f"{path}: column '{name}' ({column.type}) is given letters that the encoding of the database, "
+                f"{info.encoding}, does not have. Nothing of this batch was recorded or written. Mend the rows in the "
+                "query, or write into a database with the encoding UTF8, and start the query again",
+                kind="database.values",
+            )
+        known |= letters
 
 
 def _wrong(values: pa.ChunkedArray, column: Column, dialect: Dialect) -> str:

@@ -1,6 +1,7 @@
 """PostgreSQL, by psycopg."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +34,8 @@ _BEFORE = "streamsink_rows"  # a table of the transaction, which holds rows that
 _FEW_ROWS = 1_000
 _INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
 _TEXTS = ("text", "varchar", "bpchar", "json", "jsonb", "uuid", "citext")
+_COUNTED = ("varchar", "bpchar")
+_NOT_IN_ENCODING = "22P05"
 # Texts that the server reads, and may refuse.
 _READ = ("json", "jsonb", "uuid")
 _WRONG_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
@@ -175,9 +178,21 @@ class PostgreSql(Dialect):
         ruled = bool(indexes) or bool(run(RULES, oid, oid).fetchone()[0])
         # A row may have no partition, and a partition has constraints and triggers of its own.
         ruled = ruled or kind == "p" or any(column.base in _READ for column in columns)
-        # Else it has not all letters, or counts bytes.
-        ruled = ruled or run("SHOW server_encoding").fetchone()[0] != "UTF8"
-        return TableInfo(table, tuple(columns), unique, len(unique) < len(indexes), ruled, wrong, hides_rows=hides)
+        encoding = run("SHOW server_encoding").fetchone()[0]
+        if encoding == "SQL_ASCII":  # it takes all bytes, and counts them
+            columns = [replace(each, bytes=each.size) if each.base in _COUNTED else each for each in columns]
+        lacking = "" if encoding in ("UTF8", "SQL_ASCII") else encoding
+        others = len(unique) < len(indexes)
+        return TableInfo(table, tuple(columns), unique, others, ruled, wrong, hides_rows=hides, encoding=lacking)
+
+    def has_letters(self, run: Run, letters: str) -> bool:
+        try:
+            run("SELECT pg_catalog.length(%s)", letters)
+        except self.driver().DataError as refused:
+            if refused.sqlstate != _NOT_IN_ENCODING:
+                raise
+            return False
+        return True
 
     def expected(self, column: Column, of: pa.DataType) -> str:
         base = column.base

@@ -15,7 +15,7 @@ from streamsink.sinks.databases.branches import EITHER, STAGED, Attempt, Branche
 from streamsink.sinks.databases.bulk.sharing import OneWriterInstead, Rows
 from streamsink.sinks.databases.changes import ROWS_AT_ONCE, Change, one_spelling, plain
 from streamsink.sinks.databases.dialect import Dialect, Run
-from streamsink.sinks.databases.fitting import INSERT, Fitting, check_values, wrong_options
+from streamsink.sinks.databases.fitting import INSERT, Fitting, check_letters, check_values, wrong_options
 from streamsink.sinks.databases.link import Link
 from streamsink.sinks.databases.mysql import MySql
 from streamsink.sinks.databases.postgresql import PostgreSql
@@ -35,6 +35,7 @@ _LEAST_ROWS = 20_000
 # Keys of a session.
 _LINK, _SCHEMA, _TABLE, _KEYS, _TRIED = "link", "schema", "table", "keys", "tried"
 _HAS_BRANCHES, _SETTLED, _ALONE, _PREPARES = "has branches", "settled", "one writer instead", "prepares"
+_LETTERS = "letters"  # that the database has
 _ASKED = "application"  # for which it was asked last what was committed
 
 
@@ -148,7 +149,10 @@ class DatabaseSink(StagedRowsSink):
             return
         info, dialect = session[_TABLE], self._dialect()
         for rows in self._read(transactions):
-            check_values(_data(self, rows), info, dialect, self.path)
+            data = _data(self, rows)
+            check_values(data, info, dialect, self.path)
+            if info.encoding:
+                check_letters(data, info, session.setdefault(_LETTERS, set()), self._has_letters(session), self.path)
             _check_changes(self, rows)
         # Also the first rows of a start: the user may not have the right to write.
         if (info.ruled or _TRIED not in session) and sum(each.rows for each in transactions) <= self.check_rows_up_to:
@@ -236,6 +240,12 @@ class DatabaseSink(StagedRowsSink):
 
     def _asked(self, session: dict[str, Any], ask: Any) -> Any:
         return self._link(session).transaction(ask, "what the database remembers could not be read")
+
+    def _has_letters(self, session: dict[str, Any]) -> Callable[[str], bool]:
+        link, failed = self._link(session), "the database could not be asked for letters. Nothing was recorded"
+        return lambda letters: link.transaction(
+            lambda run: self._dialect().has_letters(run, letters), failed, keep=False
+        )
 
     def _identity(self, run: Run, new_id: str, session: dict[str, Any]) -> str:
         _prepares(self, run, session)

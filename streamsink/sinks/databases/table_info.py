@@ -43,7 +43,8 @@ class TableInfo:
     unique: the columns of each unique index that covers all rows. other_unique: there are unique indexes of another
     kind as well, such as of a part of the rows. ruled: constraints or triggers may refuse rows that fit its columns.
     wrong: why rows cannot be written here exactly once; '' when they can. largest_row: in bytes; None for no limit.
-    hides_rows: there may be rows that this user does not see, and deletes none of, without an error.
+    hides_rows: there may be rows that this user does not see, and deletes none of, without an error. encoding: of the
+    database, where it may lack letters; '' where it has all.
     """
 
     name: str
@@ -54,6 +55,7 @@ class TableInfo:
     wrong: str = ""
     largest_row: int | None = None
     hides_rows: bool = False
+    encoding: str = ""
 
     def column(self, name: str) -> Column | None:
         """The column of exactly this name."""
