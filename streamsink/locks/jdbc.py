@@ -212,7 +212,7 @@ class JdbcLock(Lock):
         )
         try:
             return retrying(self._once, decide)
-        except self._driver.Error as failed:
+        except (self._driver.Error, OSError) as failed:  # OSError: of a certificate's file
             raise self._translated(failed) from None  # the driver's own error may show how it connected
 
     def _once(self, decide: Callable[[_Run], _Result]) -> _Result:

@@ -15,6 +15,14 @@ from urllib.parse import parse_qsl, urlsplit
 from streamsink.errors import Misuse
 from streamsink.locks.libpq_login import is_login, is_refused_by, sqlstate_of
 
+# Parameters of libpq behind the '?', beside those that say where the database is; the names of JDBC are others.
+_OF_POSTGRESQL = (
+    *("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "sslcrldir", "sslsni", "sslnegotiation"),
+    *("ssl_min_protocol_version", "ssl_max_protocol_version", "channel_binding", "require_auth", "gssencmode"),
+    *("krbsrvname", "gsslib", "passfile", "service", "connect_timeout", "tcp_user_timeout", "keepalives"),
+    *("keepalives_idle", "keepalives_interval", "keepalives_count", "target_session_attrs", "application_name"),
+)
+_SECRETS = ("password", "passwd", "sslpassword")
 CONNECT_TIMEOUT_S = 10
 CALL_TIMEOUT_S = 10
 
@@ -34,12 +42,14 @@ class Address:
 class Dialect(ABC):
     """One database system.
 
-    module: the Python driver. remedy: how to install it. now, expired, age_s: SQL expressions.
+    module: the Python driver. remedy: how to install it. heeded: the parameters that it takes behind the '?' of a URL.
+    now, expired, age_s: SQL expressions.
     begin: the statement that opens a transaction; None if the driver opens it.
     """
 
     module: str
     remedy: str
+    heeded: tuple[str, ...] = ()
     # Our rows begin 10 seconds before now, so that no other writer's row of the same second looks like ours.
     now: str
     expired: str
@@ -84,21 +94,24 @@ class PostgreSql(Dialect):
 
     module = "psycopg"
     remedy = "pip install 'streamsink[postgresql]'"
+    heeded = ("user", "timezone", "options", *_OF_POSTGRESQL)
     now = "CAST(clock_timestamp() AS TIMESTAMP) - INTERVAL '10 seconds'"
     expired = "EXTRACT(EPOCH FROM AGE(clock_timestamp(), acquired_at)) > expire_time_seconds"
     age_s = "CAST(EXTRACT(EPOCH FROM AGE(clock_timestamp(), acquired_at)) AS BIGINT)"
 
     def connect(self, address: Address, password: str | None) -> Any:
-        zone = address.parameters.get("timezone", "UTC")
+        given = address.parameters
+        settings = f"-c statement_timeout={CALL_TIMEOUT_S * 1000} -c timezone={given.get('timezone', 'UTC')}"
         parameters = {
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "tcp_user_timeout": CALL_TIMEOUT_S * 1000,
+            **{name: value for name, value in given.items() if name in _OF_POSTGRESQL},
             "host": address.host,
             "port": address.port or 5432,
             "dbname": address.database,
             "user": address.user,
             "password": password,
-            "connect_timeout": CONNECT_TIMEOUT_S,
-            "tcp_user_timeout": CALL_TIMEOUT_S * 1000,
-            "options": f"-c statement_timeout={CALL_TIMEOUT_S * 1000} -c timezone={zone}",
+            "options": f"{settings} {given.get('options', '')}".strip(),  # of two the later one counts
         }
         psycopg = self.driver()
         try:
@@ -122,6 +135,7 @@ class MySql(Dialect):
 
     module = "pymysql"
     remedy = "pip install 'streamsink[mysql]'"
+    heeded = ("user", "ssl_ca", "ssl_cert", "ssl_key")
     now = "NOW() - INTERVAL 10 SECOND"
     expired = "TIMESTAMPDIFF(SECOND, acquired_at, NOW()) > expire_time_seconds"
     age_s = "TIMESTAMPDIFF(SECOND, acquired_at, NOW())"
@@ -141,6 +155,7 @@ class MySql(Dialect):
             # With this flag a renewal within the same second counts as an updated row, although it changes nothing.
             client_flag=pymysql.constants.CLIENT.FOUND_ROWS,
             init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            **{name: value for name, value in address.parameters.items() if name.startswith("ssl_")},
         )
         connection.query(
             "SET SESSION time_zone = '+00:00'"
@@ -149,7 +164,12 @@ class MySql(Dialect):
 
     def is_refusal(self, error: Exception) -> bool:
         denied = (1044, 1045, 1049, 1142, 1698)  # user, password, database or right is wrong or missing
-        return isinstance(error, self.driver().err.ProgrammingError) or error.args[:1] in [(code,) for code in denied]
+        of_file = isinstance(error, OSError)  # a certificate's; errors of the network are the driver's own
+        return (
+            of_file
+            or isinstance(error, self.driver().err.ProgrammingError)
+            or error.args[:1] in [(code,) for code in denied]
+        )
 
     def is_deadlock(self, error: Exception) -> bool:
         return error.args[:1] == (1213,)
@@ -203,18 +223,25 @@ def parse(url: str, user: str | None) -> tuple[Dialect, Address]:
             "jdbc:mysql, jdbc:mariadb or jdbc:sqlite",
             kind="lock.url",
         )
-    if system == "sqlite":
-        return Sqlite(), Address(place, "", None, rest.partition("?")[0].removeprefix("file:"), None, {})
-    parts = urlsplit(f"{system}:{rest}")
-    parameters = dict(parse_qsl(parts.query))
-    if parts.username is not None or "password" in parameters:
+    dialect, parts = _DIALECTS[system](), urlsplit(f"{system}:{rest}")
+    parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if parts.username is not None or any(name.lower() in _SECRETS for name in parameters):
         raise Misuse(
             "option 'lock': the URL holds a user or a password; name the user in 'lock_user', and in "
             "'lock_password_env' the environment variable that holds the password",
             kind="lock.url",
         )
+    unheeded = [name for name, value in parameters.items() if not value or name not in dialect.heeded]
+    if unheeded:  # without one that asks for TLS there would be none
+        raise Misuse(
+            f"option 'lock': {place}: the URL has {', '.join(unheeded)} behind its '?', which a lock does not heed; "
+            f"expected {'one of ' + ', '.join(dialect.heeded) if dialect.heeded else 'nothing there'}",
+            kind="lock.url",
+        )
+    if system == "sqlite":
+        return dialect, Address(place, "", None, rest.partition("?")[0].removeprefix("file:"), None, {})
     database = parts.path.lstrip("/")
     if not parts.hostname or not database:
         raise Misuse(f"option 'lock': {place}: expected jdbc:{system}://host:port/database", kind="lock.url")
-    address = Address(place, parts.hostname, parts.port, database, user or parameters.get("user"), parameters)
-    return _DIALECTS[system](), address
+    user = user or parameters.get("user")
+    return dialect, Address(place, parts.hostname, parts.port, database, user, parameters)

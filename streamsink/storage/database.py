@@ -36,6 +36,8 @@ _WAIT_S = 60
 _IDLE_MS = 30_000.0
 _TRIES = 10
 _CLOCK = Clock()
+# SQLSTATEs: a right is missing; the connection is lost, or the server is ending or beginning.
+_NO_RIGHT, _OF_CONNECTIONS = "42501", ("08", "57P")
 # Rows of one statement: what another client has changed meanwhile is seen as if it had waited.
 _ADD = (
     "INSERT INTO streamsink_files (path, folder, file, data) "
@@ -58,6 +60,10 @@ class Dialect(ABC):
     def statement(self, text: str) -> str:
         """A statement with '?' for its parameters, as the driver takes it."""
         return text
+
+    def errno_of(self, failed: Exception, *, connecting: bool) -> int:
+        """Which error of a store this one is, so that its message says what to do."""
+        return errno.ETIMEDOUT if connecting else errno.EIO
 
 
 class Sqlite(Dialect):
@@ -93,6 +99,7 @@ class Postgres(Dialect):
         self._root, self._options = root, dict(options)
         self._connect = psycopg.connect
         self.errors = (psycopg.Error,)
+        self._lost = psycopg.OperationalError
 
     def connect(self) -> Any:
         given = {"connect_timeout": str(_WAIT_S), "application_name": "streamsink", **self._options}
@@ -107,6 +114,13 @@ class Postgres(Dialect):
 
     def statement(self, text: str) -> str:
         return text.replace("?", "%s")
+
+    def errno_of(self, failed: Exception, *, connecting: bool) -> int:
+        state = getattr(failed, "sqlstate", None) or ""
+        if state == _NO_RIGHT:
+            return errno.EACCES
+        is_lost = isinstance(failed, self._lost) and (not state or state.startswith(_OF_CONNECTIONS))
+        return errno.ETIMEDOUT if connecting or is_lost else errno.EIO
 
 
 class DatabaseCalls(PosixLikeCalls):
@@ -283,13 +297,16 @@ class DatabaseCalls(PosixLikeCalls):
     def _statement(self, text: str, values: Sequence[Any]) -> Iterator[Any]:
         """A cursor that has executed the statement. After an error the next one connects anew."""
         with self._lock:
+            connecting = True
             try:
                 cursor = self._connected().cursor()
+                connecting = False
                 cursor.execute(self._dialect.statement(text), tuple(values))
                 yield cursor
             except self._dialect.errors as failed:
                 self._disconnect()
-                raise OSError(errno.EIO, f"{type(failed).__name__}: {str(failed).strip()}", self._root) from failed
+                code, said = self._dialect.errno_of(failed, connecting=connecting), " ".join(str(failed).split())
+                raise OSError(code, f"{type(failed).__name__}: {said}", self._root) from failed
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -37,6 +37,22 @@ _OF_STORE = {
             "when enough DataNodes have joined",
         ),
     ),
+    "postgresql": (
+        (
+            "storage.unreachable",
+            "See that host, port, database and user of the journal's address are right, that its password is in "
+            "store_options={'password': ...}, PGPASSWORD or PGPASSFILE, and that the server takes connections from "
+            "here",
+        ),
+        ("storage.denied", "Let the user of the journal's address create and change the table streamsink_files"),
+    ),
+    "sqlite": (
+        (
+            "storage.unreachable",
+            "See that the folder of the journal's file is there, and give the driver's and executors' user write "
+            "access to it and to the file",
+        ),
+    ),
 }
 KINDS = {
     errno.ENOSPC: ("storage.full", "the disk is full", "Free space or give the table another disk"),
@@ -94,7 +110,8 @@ def in_words(
     if code not in KINDS:
         return None
     kind, what, way_out = KINDS[code]
-    store = next((each for each in _OF_STORE if table.startswith(each)), "")
+    places = (path or "", table)  # the journal of a destination lies elsewhere
+    store = next((each for place in places for each in _OF_STORE if place.startswith(each)), "")
     way_out = dict(_OF_STORE.get(store, ())).get(kind, way_out)
     # On HDFS only the NameNode's safe mode makes a file system read-only.
     error = Retryable if kind in _PASSING or (store == "hdfs" and kind == "storage.read-only") else Misuse

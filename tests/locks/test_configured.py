@@ -48,6 +48,11 @@ def test_a_file_in_the_table_is_the_lock_of_a_local_table(tmp_path):
         (ROOT, {"lock": "jdbc:postgresql:///db"}, "lock.url"),
         (ROOT, {"lock": f"jdbc:postgresql://me:{SECRET}@host/db"}, "lock.url"),
         (ROOT, {"lock": f"jdbc:mysql://host/db?user=me&password={SECRET}"}, "lock.url"),
+        (ROOT, {"lock": f"jdbc:postgresql://host/db?sslpassword={SECRET}"}, "lock.url"),
+        (ROOT, {"lock": "jdbc:postgresql://host/db?ssl=true"}, "lock.url"),
+        (ROOT, {"lock": "jdbc:postgresql://host/db?sslmode="}, "lock.url"),
+        (ROOT, {"lock": "jdbc:mysql://host/db?sslMode=VERIFY_CA"}, "lock.url"),
+        (ROOT, {"lock": "jdbc:sqlite:/catalog.db?mode=ro"}, "lock.url"),
         (ROOT, {"lock": "jdbc:mysql://host/db", "lock_password_env": "STREAMSINK_NOT_SET"}, "lock.password"),
         (ROOT, {"lock": "file", "lock_id": "orders"}, "option.value"),
         (ROOT, {"lock": "file", "lock_lease_ms": 10}, "option.value"),
@@ -90,6 +95,28 @@ def test_a_wrong_password_stops_at_once_and_is_shown_nowhere(kind, request, tmp_
         lease.check()
     assert SECRET not in f"{caught.value} {caught.value.__cause__} {SinkOptions.of(ROOT, place.settings)}"
     assert not any(password in str(caught.value) for password in PASSWORDS.values())
+
+
+def test_what_stands_behind_the_address_is_heeded(request, tmp_path):
+    """A URL that asked for TLS, or for settings of the session, was taken, and neither was there."""
+    place = place_of("postgresql", request, tmp_path)
+    url = f"{place.settings['lock']}?application_name=mine&options=-c%20lock_timeout%3D4321&sslmode="
+    lock = place.lock(lock=f"{url}disable")
+    with lock.acquire():
+        run = lock._connection.execute
+        assert run("SHOW lock_timeout").fetchone() == ("4321ms",) and run("SHOW statement_timeout").fetchone() == (
+            "10s",
+        )
+        assert run("SHOW application_name").fetchone() == ("mine",)
+    with pytest.raises(Retryable, match="does not support SSL"):
+        place.lock(lock=f"{url}require", lock_acquire_timeout_ms=100).acquire()
+
+
+def test_a_certificate_that_is_not_there_is_a_refusal(request, tmp_path):
+    place = place_of("mariadb", request, tmp_path)
+    with pytest.raises(Misuse, match="FileNotFoundError") as caught:
+        place.lock(lock=f"{place.settings['lock']}?ssl_ca={tmp_path}/none.pem").acquire()
+    assert caught.value.kind == "lock.refused"
 
 
 def test_a_server_that_is_not_there_is_waited_for_and_then_named():

@@ -1,20 +1,25 @@
 """A journal in a database: the same journal in another place, with the same promises."""
 
+import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import streamsink
+from streamsink.cli.main import cli
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse
 from streamsink.journal.file_journal import FileJournal
 from streamsink.sink import TwoPhaseCommitSink, to_sink
+from streamsink.spark.explain import explain
 from streamsink.storage.database import DatabaseCalls, DatabaseFileIO
 from streamsink.storage.stores import Store, journal_place
 from streamsink.testing.journal_conformance import APPLICATION, RETAIN
-from tests.advice.following import follows, told
+from tests.advice.following import advice, follows, told
 from tests.services import postgres
 from tests.sinks.shown import shown
 from tests.storage.back_ends import DATABASES, back_end
@@ -152,6 +157,41 @@ def test_a_password_is_in_no_message(request):
     assert "not-the-right-one" not in str(refused.value) and "not-the-right-one" not in repr(
         Store(made.place, {"password": "not-the-right-one"})
     )
+
+
+@follows("storage.unreachable", "storage.denied")
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [(each, "storage.unreachable") for each in ("port", "password", "database", "folder")]
+    + [("rights", "storage.denied")],
+)
+def test_a_journal_that_cannot_be_had_is_told_with_its_address(wrong, kind, request, tmp_path):
+    """What to do was not said, nor that it is the journal: an error of input and output, with what libpq says."""
+    made = back_end("sqlite" if wrong == "folder" else "postgresql", request)
+    place, options = made.place, dict(made.options)
+    if wrong == "port":
+        place = re.sub(r":\d+/", ":1/", place)
+    elif wrong == "password":
+        options["password"] = "wrong"
+    elif wrong == "database":
+        place += "x"
+    elif wrong == "rights":
+        role = f"r{tmp_path.stat().st_ino}"
+        with made.calls._dialect.connect() as other:
+            other.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{postgres.PASSWORD}'")
+        place = place.replace(f"{postgres.USER}@", f"{role}@")
+    else:
+        place = f"sqlite:{tmp_path}/none/journal.db"
+    with pytest.raises(OSError) as failed:
+        DatabaseCalls(place, options).read(f"{place}/a")
+    said = advice(explain("/lake/out", failed.value), kind)
+    said.says(
+        f"({place})", {"rights": "streamsink_files", "folder": "folder of the journal's file"}.get(wrong, "PGPASSFILE")
+    )
+    given = [part for pair in options.items() for part in ("--store-option", "=".join(pair))]
+    done = CliRunner().invoke(cli, ["pending", place, *given, "--json"])
+    assert json.loads(done.stdout)["error"]["kind"] == kind and place in done.stdout
+    assert made.io().create_if_absent(f"{made.root}/a", b"1")
 
 
 @dataclass(frozen=True)
