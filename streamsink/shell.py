@@ -13,7 +13,7 @@ def restore(path: str) -> str:
 
     The command looks whether the copy is whole, and replaces nothing that is whole.
     """
-    return f"from a backup ({_quoted('restore', path, '--from', 'COPY', '--yes')})"
+    return f"from a backup ({quoted('restore', path, '--from', 'COPY', '--yes')})"
 
 
 def discard(path: str) -> str:
@@ -21,18 +21,19 @@ def discard(path: str) -> str:
 
     The command looks what it is, shows what goes with it, and refuses what is needed.
     """
-    return f"({_quoted('discard', path, '--yes')})"
+    return f"({quoted('discard', path, '--yes')})"
 
 
 def set_option(root: str, name: str) -> str:
     """The command that sets an option of a Paimon table, in brackets."""
-    return f"({_quoted('set-options', root, f'{name}=VALUE', '--yes')})"
+    return f"({quoted('set-options', root, f'{name}=VALUE', '--yes')})"
 
 
 def command(*words: str) -> str:
     """Another command, in brackets. words: behind the name of the program."""
-    return f"({_quoted(*words)})"
+    return f"({quoted(*words)})"
 
 
-def _quoted(*words: str) -> str:
+def quoted(*words: str) -> str:
+    """The same in quotation marks, for a line that has no brackets."""
     return f"'streamsink {shlex.join(words)}'"

@@ -84,7 +84,8 @@ def _with_above(at: At, answer: Answer, above: "Sequence[JournalLook]") -> Answe
 
     left = [{"application": look.application, "path": look.path} for look in above if look.pending]
     parts = [*answer.parts, *told_of_above(at, above)]
-    return replace(answer, document={**answer.document, "above": left}, parts=parts, code=FINDINGS if left else RIGHT)
+    code = answer.code or (FINDINGS if left else RIGHT)
+    return replace(answer, document={**answer.document, "above": left}, parts=parts, code=code)
 
 
 def _preview(at: At, looks: "Sequence[JournalLook]", give_up: bool) -> Answer:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streamsink import shell
 from streamsink.cli.frame import At, command, of_application, of_path, watched
 from streamsink.cli.output import FINDINGS, RIGHT, Answer, Rows, age
 from streamsink.clock import Clock
@@ -58,7 +59,7 @@ def answer_of(at: At, looks: "Sequence[JournalLook]") -> Answer:
     lines += told_of_above(at, looks)
     is_bad = any(look.missing or any(_trouble(record) for record in look.pending) for look in looks)
     if is_bad:
-        lines.append(f"'streamsink doctor {at.root}' says what to do")
+        lines.append(f"{shell.quoted('doctor', at.root, *shlex.split(at.typed))} says what to do")
     document = {"path": at.root, "journals": [said_of_journal(look, now) for look in looks]}
     return Answer(document, lines, FINDINGS if is_bad else RIGHT)
 
@@ -67,7 +68,7 @@ def told_of_above(at: At, looks: "Sequence[JournalLook]") -> list[str]:
     """What is pending of queries into several tables, and the command that publishes it."""
     return [
         f"{look.application} writes several tables, and has {_count(len(look.pending), 'pending record')} in "
-        f"{look.path}: 'streamsink recover {shlex.quote(look.path)} -a {look.application}{at.typed and f' {at.typed}'}'"
+        f"{look.path}: {shell.quoted('recover', look.path, '-a', look.application, *shlex.split(at.typed))}"
         for look in looks
         if look.pending and look.path != at.root
     ]

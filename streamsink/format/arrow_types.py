@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -167,6 +167,24 @@ def _has_nanos(t: DataType) -> bool:
     if isinstance(t, MapType):
         return _has_nanos(t.key) or _has_nanos(t.value)
     return isinstance(t, RowType) and needs_int96(t.fields)
+
+
+def leaf_arrays(values: pa.Array) -> Iterator[pa.Array]:
+    """The values at each place where a nested array has some, at any depth, in the order of a Parquet file's columns.
+
+    Those below a null, or outside of a slice, may be among them.
+    """
+    kind = values.type
+    if not pa.types.is_nested(kind):
+        yield values
+    elif pa.types.is_struct(kind):
+        for place in range(kind.num_fields):
+            yield from leaf_arrays(values.field(place))
+    elif pa.types.is_map(kind):
+        yield from leaf_arrays(values.keys)
+        yield from leaf_arrays(values.items)
+    else:
+        yield from leaf_arrays(values.values)
 
 
 def check_arrow(where: str) -> None:

@@ -41,7 +41,7 @@ OF_COMMANDS = (
            "for look in _above(file_io, root):", "for look in ():",
            (f"{_SEVERAL}::test_the_command_that_the_doctor_of_a_table_names_publishes_it",)),
     Defect("a recovery of one of several tables says that all is done", "cli/mending.py:_with_above",
-           "code=FINDINGS if left else RIGHT", "code=RIGHT",
+           "(FINDINGS if left else RIGHT)", "RIGHT",
            (f"{_SEVERAL}::test_to_recover_one_of_the_tables_does_not_say_that_all_is_done",)),
     Defect("letters of a record that a restore took out are replayed without a question", "operations/letters/replay.py:_wanted",
            "if unknown:", "if False:", (f"{_ACCIDENTS}::test_a_table_that_was_restored_has_letters_in_two_tables",)),

@@ -26,6 +26,23 @@ _OTHER_VERSION = "tests/e2e/test_worker_daemon.py::test_tasks_of_another_version
 _ADDRESSES = "tests/advice/test_wrong_addresses.py"
 
 OF_STORES = (
+    Defect("files of tasks are named whoever owns them", "storage/calls.py:PosixCalls.check_sources",
+           "not is_own and", "False and", ("tests/crash/test_handed_over.py",)),
+    Defect("nobody asks who owns the files of tasks", "sinks/paimon/promise.py:see",
+           'check_sources(file_io, root, [f"{staging}/{name}" for name in staged])', "None", ("tests/crash/test_handed_over.py",)),
+    Defect("a time without a zone is an instant", "format/values.py:_check_time",
+           '(t.root == "TIMESTAMP_LTZ") != (value.tzinfo is not None)', "False", ("tests/crash/test_overwrite.py",)),
+    Defect("a number is taken for a time", "format/values.py:_check_time", "precision <= 6 and not isinstance", "False and not isinstance",
+           ("tests/crash/test_overwrite.py",)),
+    Defect("a moment without a zone is one of this machine's", "maintenance/opened.py:millis_before",
+           "older_than.utcoffset() is None", "False", ("tests/table/test_odd_arguments.py",)),
+    Defect("a lock heeds no parameter of its URL", "locks/sql_dialects.py:parse", "    if unheeded:", "    if False:",
+           ("tests/locks/test_configured.py::test_what_cannot_be_a_lock_is_refused_before_anything_is_contacted",)),
+    Defect("a lock in PostgreSQL asks for no TLS", "locks/sql_dialects.py:PostgreSql.connect", "if name in _OF_POSTGRESQL", "if False",
+           ("tests/locks/test_configured.py::test_what_stands_behind_the_address_is_heeded",)),
+    Defect("a journal at a wrong address is a raw error", "storage/database.py:Postgres.errno_of",
+           "errno.ETIMEDOUT if connecting or is_lost else errno.EIO", "errno.EIO",
+           ("tests/storage/test_database.py::test_a_journal_that_cannot_be_had_is_told_with_its_address",)),
     Defect("a group that shares a table cannot restart its query", "storage/calls.py:PosixCalls.try_hold", "0o666", "0o644",
            ("tests/storage/test_hold.py::test_another_member_of_a_group_that_shares_the_folder_may_hold",)),
     Defect("what has no links is said to be not permitted", "storage/calls.py:_has_no_links",

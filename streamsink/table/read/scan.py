@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from streamsink import shell
 from streamsink.errors import Corrupt, Misuse
-from streamsink.format.arrow_types import needs_int96, to_arrow_schema
+from streamsink.format.arrow_types import leaf_arrays, needs_int96, to_arrow_schema
 from streamsink.format.binary_row import decode_row
 from streamsink.format.manifest import ManifestEntry
 from streamsink.format.paths import bucket_dir, partition_path
@@ -218,22 +218,7 @@ def _times_of(column: pa.ChunkedArray) -> Iterator[pa.Array]:
     """Its timestamps, as one array of each place at any depth."""
     whole = column.combine_chunks()
     for chunk in whole.chunks if isinstance(whole, pa.ChunkedArray) else [whole]:
-        yield from _times_in(chunk)
-
-
-def _times_in(column: pa.Array) -> Iterator[pa.Array]:
-    """The timestamps of the column, at any depth."""
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        yield column
-    elif pa.types.is_struct(kind):
-        for number in range(kind.num_fields):
-            yield from _times_in(column.field(number))
-    elif pa.types.is_map(kind):
-        yield from _times_in(column.keys)
-        yield from _times_in(column.items)
-    elif pa.types.is_list(kind):
-        yield from _times_in(column.values)
+        yield from (values for values in leaf_arrays(chunk) if pa.types.is_timestamp(values.type))
 
 
 def data_file_path(table: Table, schema: TableSchema, entry: ManifestEntry) -> str:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from streamsink.format.arrow_types import needs_int96, to_arrow_schema
+from streamsink.format.arrow_types import leaf_arrays, needs_int96, to_arrow_schema
 from streamsink.format.field_ids import with_field_ids
 from streamsink.format.iceberg_options import makes_iceberg
 from streamsink.format.parquet_footer import Timestamps, with_timestamps, without_bounds
@@ -118,7 +118,7 @@ class Nans:
         """Look at rows that are written. They have the columns of the schema, in its order."""
         for place, first in self._watched:
             for chunk in rows.column(place).chunks:
-                for leaf, values in enumerate(_leaf_arrays(chunk), first):
+                for leaf, values in enumerate(leaf_arrays(chunk), first):
                     if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
                         self.leaves.add(leaf)
 
@@ -130,21 +130,6 @@ def _leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
             yield from _leaf_types(kind.field(place).type)
     else:
         yield kind
-
-
-def _leaf_arrays(values: pa.Array) -> Iterator[pa.Array]:
-    """The values of each of these columns, and perhaps those that are below a null or outside of a slice."""
-    kind = values.type
-    if not pa.types.is_nested(kind):
-        yield values
-    elif pa.types.is_struct(kind):
-        for place in range(kind.num_fields):
-            yield from _leaf_arrays(values.field(place))
-    elif pa.types.is_map(kind):
-        yield from _leaf_arrays(values.keys)
-        yield from _leaf_arrays(values.items)
-    else:
-        yield from _leaf_arrays(values.values)
 
 
 class Outlet:
