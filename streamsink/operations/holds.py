@@ -44,7 +44,7 @@ def look_at_hold(file_io: FileIO, root: str, application: str, *, wait: bool = F
     that name.
     """
     if application not in applications_of(file_io, root):
-        raise no_journal(root, application, applications_of(file_io, root))
+        raise no_journal(root, application, applications_of(file_io, root), file_io)
     folder = journal_dir(journals_at(file_io, root), application)
     owner = owner_of(file_io, folder)
     if owner is None:

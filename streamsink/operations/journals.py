@@ -1,8 +1,9 @@
 """The journals below a place: who owns each, what is pending in it, and what of that is there. Changes nothing."""
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamsink.errors import Corrupt, Misuse
@@ -97,7 +98,7 @@ def look_at_journals(file_io: FileIO, root: str, application: str | None = None)
     """
     names = applications_of(file_io, root)
     if application is not None and application not in names:
-        raise no_journal(root, application, names)
+        raise no_journal(root, application, names, file_io)
     table = open_table(file_io, root, for_writing=False) if is_table(file_io, root) else None
     if table is None and not names:
         raise nothing_here(root)
@@ -115,16 +116,21 @@ def journals_above(file_io: FileIO, root: str, application: str | None = None) -
     Such a journal lies in a folder above the table. Empty where there is no table, and without those that are lost.
     Raises Corrupt when the table's newest snapshot is damaged.
     """
+    found = [look_at_journals(file_io, folder, name) for name, folder in _places_above(file_io, root, application)]
+    return [look for looks in found for look in looks]
+
+
+def _places_above(file_io: FileIO, root: str, application: str | None) -> Iterator[tuple[str, str]]:
+    """(application, folder above the table with its journal), as of ``journals_above``."""
     if not is_table(file_io, root):
-        return []
+        return
     table = open_table(file_io, root, for_writing=False)
-    found = []
     for key, said in sorted(table.states.read(table.snapshots.latest()).by_application.items()):
         name = key.removesuffix(SUFFIX)
         if name != key and application in (None, name):
             folder = folder_of(file_io, root, name, AppState.from_json(said))
-            found += look_at_journals(file_io, folder, name) if folder is not None else []
-    return found
+            if folder is not None:
+                yield name, folder
 
 
 def has_state(file_io: FileIO, root: str, application: str) -> bool:
@@ -135,11 +141,18 @@ def has_state(file_io: FileIO, root: str, application: str) -> bool:
     return application in table.states.read(table.snapshots.latest()).by_application
 
 
-def no_journal(root: str, application: str, known: Sequence[str]) -> Misuse:
-    """The error for a name that has no journal here. known: those that have one."""
+def no_journal(root: str, application: str, known: Sequence[str], file_io: FileIO | None = None) -> Misuse:
+    """The error for a name that has no journal here. known: those that have one. file_io: of a table, which may say
+    that the query writes it among several.
+    """
+    above = ""
+    with contextlib.suppress(Corrupt, FileNotFoundError):  # a damaged snapshot is told of by others
+        above = next((at for _, at in _places_above(file_io, root, application)), "") if file_io is not None else ""
+    way = f"The query writes several tables: give the path {above}, where its journal is" if above else ""
     return Misuse(
         f"{root}: there is no journal of application '{application}' here; those that have one: "
-        f"{', '.join(known) or 'none'}. Nothing was changed. Give the path that the query writes to, and its own name",
+        f"{', '.join(known) or 'none'}. Nothing was changed. "
+        f"{way or 'Give the path that the query writes to, and its own name'}",
         kind="journal.unknown",
     )
 

@@ -51,7 +51,7 @@ def meanings(file_io: FileIO, root: str, application: str | None = None) -> list
     if table is None and not known:
         raise nothing_here(root)
     if application is not None and application not in known:
-        raise no_journal(root, application, known)
+        raise no_journal(root, application, known, file_io)
     names = [application] if application is not None else known
     found: dict[str, Meaning] = {}
     for name in names:

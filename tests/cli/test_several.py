@@ -5,12 +5,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 import streamsink
+from streamsink.cli.main import cli
+from streamsink.errors import Misuse
 from streamsink.options import RESTORE_AND_CONTINUE, SinkOptions
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.many_driver import ManyTablesDriver
+from tests.advice.following import follows, told
 from tests.cli.conftest import run, said
 from tests.cli.lakes import die_in_the_last_batch
 
@@ -67,3 +71,19 @@ def test_to_recover_one_of_the_tables_does_not_say_that_all_is_done(folder):
     assert _ids(folder) == list(range(DONE))
     said("recover", str(folder), "--yes")
     assert said("recover", str(folder / "clicks"), "--yes")["above"] == [] and _ids(folder) == list(range(ALL))
+
+
+@follows("journal.unknown")
+@pytest.mark.parametrize("command", ["recover", "accept", "unlock"])
+def test_the_name_of_the_query_at_one_of_the_tables_leads_to_their_folder(folder, command):
+    """The error said that nobody has written under that name, though the table's own state names the query."""
+    table = str(folder / "orders")
+
+    def ask() -> None:
+        error = said(command, table, "-a", "streamsink", code=3)["error"]
+        raise Misuse(error["message"], kind=error["kind"])
+
+    path = told("journal.unknown", ask).find(r"give the path (\S+), where its journal is")
+    assert path == str(folder)
+    assert "journal.unknown" not in CliRunner().invoke(cli, [command, path, "-a", "streamsink", "--json"]).stdout
+    assert "own name" in said(command, table, "-a", "nobody", code=3)["error"]["message"]
