@@ -31,6 +31,12 @@ def lock_of(root: str, options: LockOptions, clock: Clock | None = None) -> Lock
         return jdbc.JdbcLock(dialect, address, _password(root, options.lock_password_env), terms, clock=clock)
     parts = urlsplit(url)
     if parts.scheme in ("hive", "thrift") and parts.hostname:
+        if parts.query or parts.username is not None:
+            raise Misuse(
+                f"{root}: option 'lock': {parts.scheme}://{parts.hostname} has a user or parameters, which a lock does "
+                f"not heed; expected {parts.scheme}://host:port",
+                kind="lock.url",
+            )
         from streamsink.locks.hive import HiveLock
 
         return HiveLock(parts.hostname, parts.port or DEFAULT_HIVE_PORT, terms, clock=clock)

@@ -352,6 +352,8 @@ def test_a_uuid_that_is_spelled_in_two_ways(request, tmp_path, monkeypatch, few)
         ("postgresql:///database?host=one,two", "postgresql://one,two/database"),
         ("postgresql://host/database?dbname=other", "postgresql://host/other"),
         ("jdbc:mysql://host/database?sslMode=VERIFY_CA&ssl_ca=/ca.pem", "mysql://host/database?ssl_ca=/ca.pem"),
+        ("postgresql://host/database?sslmode=", "postgresql://host/database?sslmode=require"),
+        ("mariadb://host/database?ssl_ca", "mariadb://host/database?ssl_ca=/ca.pem"),
         ("sqlite:/tmp/database?mode=ro", "sqlite:/tmp/database"),
     ],
 )

@@ -53,6 +53,8 @@ def test_a_file_in_the_table_is_the_lock_of_a_local_table(tmp_path):
         (ROOT, {"lock": "jdbc:postgresql://host/db?sslmode="}, "lock.url"),
         (ROOT, {"lock": "jdbc:mysql://host/db?sslMode=VERIFY_CA"}, "lock.url"),
         (ROOT, {"lock": "jdbc:sqlite:/catalog.db?mode=ro"}, "lock.url"),
+        (ROOT, {"lock": "hive://host:9083?sasl.enabled=true"}, "lock.url"),
+        (ROOT, {"lock": f"thrift://me:{SECRET}@host"}, "lock.url"),
         (ROOT, {"lock": "jdbc:mysql://host/db", "lock_password_env": "STREAMSINK_NOT_SET"}, "lock.password"),
         (ROOT, {"lock": "file", "lock_id": "orders"}, "option.value"),
         (ROOT, {"lock": "file", "lock_lease_ms": 10}, "option.value"),

@@ -82,7 +82,7 @@ def parse(url: str, user: str = "", password_env: str = "") -> Address:
             )
         return Address(system, f"sqlite:{path}", database=path)
     parts = urlsplit(text)
-    parameters = dict(parse_qsl(parts.query))
+    parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
     if parts.username is not None or "@" in parts.netloc or any(name.lower() in _SECRETS for name in parameters):
         raise Misuse(
             f"a {system} URL of a database sink holds a user or a password. Nothing was written. Name the user in "
@@ -95,10 +95,10 @@ def parse(url: str, user: str = "", password_env: str = "") -> Address:
     given = parameters.pop("user", "")
     user = user or given
     if system == "postgresql":
-        wrong = [name for name in parameters if name in _BEFORE]
+        wrong = [name for name, value in parameters.items() if not value or name in _BEFORE]
         _check_parameters(place, wrong, "host, port and database before the '?', and there what psycopg takes besides")
     else:
-        wrong = [name for name in parameters if name not in _OF_MYSQL]
+        wrong = [name for name, value in parameters.items() if not value or name not in _OF_MYSQL]
         _check_parameters(place, wrong, f"no others than {', '.join(_OF_MYSQL)}")
     return Address(system, place, parts.hostname or "", port, database, user, password_env, parameters)
 
