@@ -157,6 +157,7 @@ def _publishes_over_anything(self, committable, *, expect, restored, fence):
     )
 
 
+@pytest.mark.in_turn("rules that a sink breaks", 4)
 @pytest.mark.parametrize(
     "broken",
     [
