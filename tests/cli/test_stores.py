@@ -14,6 +14,7 @@ from tests.cli.lakes import PENDING, PUBLISHED, dying
 from tests.storage.back_ends import REMOTE, back_end
 
 
+@pytest.mark.in_turn("dead queries on a store", 1)
 @pytest.mark.parametrize("kind", REMOTE)
 def test_a_dead_query_on_a_store_is_looked_at_and_recovered(kind, request, tmp_path):
     """Settings of the store come from a file; those of HDFS are in the path."""

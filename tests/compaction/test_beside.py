@@ -80,6 +80,7 @@ def test_it_sleeps_three_times_as_long_as_it_works_for_a_quarter_of_a_core():
     assert Core(100, clock, slept.append).pace() is None and slept[-1] == 0
 
 
+@pytest.mark.in_turn("streams and their compactions", 1)
 def test_a_stream_leaves_few_files(tmp_path):
     """Over 120 batches a reader never sees more files than the rule leaves, and each row is there once."""
     path = str(tmp_path / "shop.db" / "orders")
@@ -313,6 +314,7 @@ def test_a_query_that_runs_for_a_moment_now_and_then_is_looked_after_as_well():
     assert [done.files_after for _, done, _ in told] == [3]
 
 
+@pytest.mark.in_turn("streams and their compactions", 1)
 def test_a_stream_and_its_compaction_at_the_same_time(tmp_path):
     """With real threads: no row is lost or doubled, and the stream is never stopped by it."""
     path = str(tmp_path / "shop.db" / "orders")

@@ -115,6 +115,7 @@ OTHERS = [
 EACH = pytest.mark.parametrize("others", OTHERS, ids=lambda others: others.__name__)
 
 
+@pytest.mark.in_turn("what others do beside a compaction", 4)
 @EACH
 def test_others_may_come_between_any_two_calls(others, rng):
     """What a reader sees then is what it would see without the compaction, in each snapshot that is retained."""

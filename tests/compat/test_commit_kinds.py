@@ -123,6 +123,7 @@ def _race(java, path, commits) -> tuple[collections.Counter, int]:
     return found, kept
 
 
+@pytest.mark.in_turn("Java beside us", 1)
 def test_java_races_us_on_a_bare_disk(java, path):
     """Java's renames may replace our snapshots, but every row of ours is there once all the same.
     Java may lose its own commits."""

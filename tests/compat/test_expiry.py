@@ -74,6 +74,7 @@ def _files(path) -> dict[str, str]:
     return {name: hint for name, hint in found.items() if not name.endswith(".crc")}
 
 
+@pytest.mark.in_turn("expiry as by Java", 1)
 def test_the_same_files_are_left_as_by_java(java, path, tmp_path):
     """In steps of several sizes, with tags, and once with a consumer; and Java reads what is left."""
     _made(java, path)
@@ -113,6 +114,7 @@ def test_java_reads_the_time_of_a_tag_of_ours(java, path):
     assert sorted(maintenance.expire_tags(path, datetime.now() + timedelta(days=1)).names) == ["short"]
 
 
+@pytest.mark.in_turn("expiry as by Java", 1)
 def test_the_same_partitions_are_dropped_as_by_java(java, path, tmp_path):
     """By values, a pattern and a formatter; Java's and our streams go on behind it."""
     for case, options in enumerate(

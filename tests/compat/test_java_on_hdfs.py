@@ -69,6 +69,7 @@ def _at_once(java, table, ours):
     assert failed == [] and not any(thread.is_alive() for thread in threads)
 
 
+@pytest.mark.in_turn("Java beside us", 1)
 def test_java_reads_and_writes_beside_us(spark, hdfs_cluster, tmp_path):
     """Java reads our rows; then both append in turns; then both append at once.
     Both readers see every row once, and ids have no hole."""

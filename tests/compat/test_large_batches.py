@@ -107,6 +107,7 @@ def test_types_ids_and_statistics_in_the_file_are_java_s(spark, java, path, rng)
     assert mine.value_stats_cols == java_s.value_stats_cols == tasks.value_stats_cols
 
 
+@pytest.mark.in_turn("statistics of row groups", 2)
 @pytest.mark.parametrize("mode", ["truncate(16)", "full", "counts", "truncate(3)"])
 def test_statistics_of_several_row_groups_are_those_of_our_own_writer(spark, path, rng, mode):
     """Nulls, zeros, infinities, NaN, and long and odd texts are spread over several row groups of one file."""

@@ -39,6 +39,7 @@ def write(path, fields, rows, commits=3, **options):
             sink.write(to_arrow(rows[at : at + step], fields), fields)
 
 
+@pytest.mark.in_turn("types that are read row for row", 4)
 @pytest.mark.parametrize("partition", [None, "i"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_type_is_read_row_for_row(java, pypaimon, path, rng, shape, partition):

@@ -81,6 +81,7 @@ def _dies(make, behind, less):
     return world, calls.dead
 
 
+@pytest.mark.in_turn("deaths before a check", 3)
 @pytest.mark.parametrize("make", [_near, _on_s3])
 @pytest.mark.parametrize("less", [0, 1, 2])
 def test_a_death_before_the_check_hides_nothing(make, less):

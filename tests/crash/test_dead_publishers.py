@@ -69,6 +69,7 @@ def _snapshots_after_power_failure(calls: MemoryCalls) -> int:
     return _snapshots(other)
 
 
+@pytest.mark.in_turn("deaths of publishers", 4)
 @pytest.mark.parametrize(
     "make, publishing",
     [

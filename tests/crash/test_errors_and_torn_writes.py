@@ -74,6 +74,7 @@ class _Flushers(CrashingCalls):
             self.grouped += range(first, self.count + 1)
 
 
+@pytest.mark.in_turn("flushes that fail", 1)
 @pytest.mark.parametrize(
     "settings", [WAYS["plain"], WAYS["one-snapshot"], ADOPTED], ids=["plain", "one-snapshot", "adopted"]
 )

@@ -49,6 +49,7 @@ def test_a_killed_process_at_calls_in_memory(rollback, merging, stride, capsys, 
     _die_at_each(world, False, capsys, stride, rng.randrange(stride))
 
 
+@pytest.mark.in_turn("calls of ways of publishing", 5)
 @pytest.mark.parametrize("way", sorted(set(WAYS) - {"plain"}))
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 def test_death_at_calls_of_grouped_and_asynchronous_publishing(power, way, capsys, rng):
@@ -60,6 +61,7 @@ def test_death_at_calls_of_grouped_and_asynchronous_publishing(power, way, capsy
     _die_at_each(memory_world(on_rollback=rollback, **WAYS[way]), power, capsys, stride, rng.randrange(stride))
 
 
+@pytest.mark.in_turn("calls of adopted files", 1)
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 def test_death_at_calls_when_files_of_others_are_adopted(power, capsys, rng):
     """Files that Spark's own writer left: looked at, flushed, linked.

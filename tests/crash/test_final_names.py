@@ -52,7 +52,7 @@ def _dies(world, n, mode, order) -> bool:
     return calls.count >= n
 
 
-@pytest.mark.in_turn("ways of final names", 3)
+@pytest.mark.in_turn("ways of final names", 2)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("stride", [SOME, pytest.param(1, marks=pytest.mark.soak)])
 def test_death_at_any_request_in_any_order(way, stride, rng):

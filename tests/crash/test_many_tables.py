@@ -51,6 +51,7 @@ def of_steps() -> tuple[ManyWorld, dict[str, list[Left]]]:
     return world, found
 
 
+@pytest.mark.in_turn("steps of several tables", 16)
 @pytest.mark.parametrize("step", sorted(set(faults.STEPS) - _ELSEWHERE))
 def test_death_at_a_step(step, of_steps, rng):
     """The first time it is reached, the last time, and once between: several tables pass through the same steps as

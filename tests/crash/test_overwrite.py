@@ -44,6 +44,7 @@ EACH_WAY = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.in_turn("calls of an overwrite", 3)
 @EACH_WAY
 def test_overwrites_survive_whatever_happens_at_a_call(mode, scope, rng):
     """A death, an error or a lost reply at some calls, others in each run: readers see one batch at a time, the last

@@ -49,7 +49,7 @@ def _die_at_step(world, step, occurrence):
     _restart_and_check(world, step)
 
 
-@pytest.mark.in_turn("steps on stores", 6)
+@pytest.mark.in_turn("steps on stores", 4)
 @pytest.mark.parametrize("step", STEPS)
 def test_death_at_a_step(make_world, step):
     """At its first occurrence, from which instant on nothing reaches the store any more."""

@@ -50,7 +50,7 @@ def _accident(world: World, number: int, mode: str) -> None:
     assert world.place.ids() == ALL, where
 
 
-@pytest.mark.in_turn("drivers of databases that die", 3)
+@pytest.mark.in_turn("drivers of databases that die", 2)
 def test_a_driver_that_dies_or_loses_its_connection(world, rng: random.Random):
     """Some of the statements, each in one way; the commits in every way."""
     log = _statements(world())
@@ -100,7 +100,7 @@ def impatient(monkeypatch):
         monkeypatch.setattr(module, "LOCK_TIMEOUT_S", 1)
 
 
-@pytest.mark.in_turn("drivers of databases that sleep", 3)
+@pytest.mark.in_turn("drivers of databases that sleep", 2)
 def test_a_driver_that_sleeps_behind_its_look_at_the_checkpoint(world, impatient):
     """It has seen that it may commit, and its successor comes before it has."""
     log = _statements(world())

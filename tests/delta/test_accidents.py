@@ -108,6 +108,7 @@ def _numbers(tmp_path):
     return counting.count
 
 
+@pytest.mark.in_turn("calls of a Delta table", 1)
 @EVERY
 @pytest.mark.parametrize("happens", [die, fail], ids=["dies", "fails"])
 def test_a_driver_that_dies_or_fails_at_any_call(tmp_path, happens, every):

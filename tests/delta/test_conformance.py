@@ -26,6 +26,7 @@ def check(tmp_path, every: int, **options) -> int:
     )
 
 
+@pytest.mark.in_turn("a lake table in the suite of all sinks", 1)
 def test_a_table_passes(tmp_path):
     """Some of the calls are tried, in every way; the soak tries all."""
     assert check(tmp_path, 61) > 10

@@ -20,7 +20,7 @@ from tests.e2e.harness import (
 )
 from tests.e2e.job import start
 
-pytestmark = [pytest.mark.spark, pytest.mark.in_turn("accidents of checkpoints", 8)]
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn("accidents of checkpoints", 6)]
 ALL_IN_ONE = 1000
 
 

@@ -13,7 +13,7 @@ from tests.e2e.job import start
 from tests.e2e.kafka_data import new_topic, send
 from tests.services.kafka import CLUSTER_ID
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.in_turn("accidents over Kafka", 3)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.in_turn("accidents over Kafka", 2)]
 PARTITIONS = 3
 BATCH = 10
 

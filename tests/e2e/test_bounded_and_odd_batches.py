@@ -89,6 +89,7 @@ def test_two_jobs_under_one_run_id(spark, ground):
         write(spark.read.parquet(days[0]))
 
 
+@pytest.mark.in_turn("what of a run is compared", 2)
 @pytest.mark.spark
 def test_a_repeated_run_is_the_same_in_another_process_and_over_a_table_that_is_written(spark, ground):
     """These are a run of a table's rows, a query of a database, a view and local rows: in another session each is

@@ -55,6 +55,7 @@ def jobs_of(spark, path: str) -> list[Job]:
     return [Job(job.status().toString(), job.numTasks(), job.description().get()) for job in mine]
 
 
+@pytest.mark.in_turn("compactions under Spark", 2)
 def test_small_files_become_few_while_batches_are_written(spark, tmp_path):
     """Each row is there once, and no thread is left."""
     ground = Ground(tmp_path)
@@ -72,6 +73,7 @@ def test_small_files_become_few_while_batches_are_written(spark, tmp_path):
     assert {t.name for t in threading.enumerate()}.isdisjoint(THREADS)
 
 
+@pytest.mark.in_turn("compactions under Spark", 2)
 def test_all_tables_of_a_query_are_looked_after(spark, tmp_path):
     """Also the one for dead letters: tasks of Spark compact them, and snapshots expire, while batches are written.
 
@@ -99,6 +101,7 @@ def test_all_tables_of_a_query_are_looked_after(spark, tmp_path):
     assert {t.name.partition(" ")[0] for t in threading.enumerate()}.isdisjoint(THREADS)
 
 
+@pytest.mark.in_turn("compactions under Spark", 2)
 def test_what_goes_wrong_with_the_care_of_a_table_ends_its_query(spark, tmp_path):
     """Nothing was lost, and it goes on when that is mended."""
     ground = Ground(tmp_path)
@@ -126,6 +129,7 @@ def test_what_goes_wrong_with_the_care_of_a_table_ends_its_query(spark, tmp_path
     assert sorted(streamsink.read_arrow(ground.table).column("id").to_pylist()) == sorted(ids)
 
 
+@pytest.mark.in_turn("compactions under Spark", 2)
 def test_tasks_of_spark_write_when_they_are_told_to(spark, tmp_path):
     """The driver commits; what tasks may have left beside stays announced until it is swept."""
     ground = Ground(tmp_path)
@@ -187,6 +191,7 @@ def test_a_job_that_is_given_up_is_cancelled(spark, tmp_path):
     assert sorted(streamsink.read_arrow(ground.table).column("id").to_pylist()) == sorted(ids)
 
 
+@pytest.mark.in_turn("compactions under Spark", 2)
 @follows("spark.stopped", "compact.job-failed")
 def test_what_a_session_cannot_do_is_told(spark, tmp_path):
     """One that is stopped is refused before anything is written. A job that fails changes no row."""

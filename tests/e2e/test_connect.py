@@ -42,6 +42,7 @@ spark.stop()
 """
 
 
+@pytest.mark.in_turn("workers", 1)
 @follows("spark.connect")
 @pytest.mark.spark
 def test_each_function_says_what_it_needs(tmp_path, spark, spark_settings):

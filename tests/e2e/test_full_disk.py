@@ -101,7 +101,7 @@ def _also_as_root(plain: Callable, mounted: Callable):
     return pytest.mark.parametrize("folder, accident", ways if os.geteuid() == 0 else ways[:1], indirect=["folder"])
 
 
-@pytest.mark.in_turn("full disks", 2)
+@pytest.mark.in_turn("full disks", 1)
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @_also_as_root(_files_without_room, _filled)
 def test_a_full_disk_loses_nothing(spark, ground, folder, accident, way):
@@ -118,7 +118,7 @@ def test_a_full_disk_loses_nothing(spark, ground, folder, accident, way):
     assert_each_once(job.table, ids_of(0, 3))
 
 
-@pytest.mark.in_turn("full disks", 2)
+@pytest.mark.in_turn("full disks", 1)
 def test_a_disk_that_is_full_for_tasks_alone_loses_nothing(spark, ground):
     """The errno with which a task fails reaches the driver as text."""
     ground.add_files(0, 1)

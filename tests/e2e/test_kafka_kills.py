@@ -39,6 +39,7 @@ def killed_at_a_time(ground, job, rng: random.Random) -> str:
     return f"after {after_ms} ms"
 
 
+@pytest.mark.in_turn("pending beyond a batch", 1)
 @pytest.mark.parametrize(("messages", "times"), [(40_000, 2), pytest.param(200_000, 12, marks=pytest.mark.soak)])
 def test_no_message_is_lost_or_doubled_over_many_kills(spark, ground, kafka_broker, rng, messages, times):
     """The exact set of ids is there at the end,

@@ -16,6 +16,7 @@ WAYS = {
 BYTES = "CASE id % 3 WHEN 0 THEN X'FFFE' WHEN 1 THEN X'80' WHEN 2 THEN X'61' END"
 
 
+@pytest.mark.in_turn("bytes of a column", 1)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_column_keeps_its_bytes(spark, ground, way):
     """It is read by Arrow, and by Spark, also with a condition."""
@@ -28,6 +29,7 @@ def test_a_column_keeps_its_bytes(spark, ground, way):
     assert read.where("hex(s) = 'FFFE'").count() == 10 and read.where("s = 'a'").count() == 10
 
 
+@pytest.mark.in_turn("bytes of a partition", 1)
 @pytest.mark.parametrize("way", ["driver", "tasks"])
 def test_a_partition_value_is_refused_and_goes_on_decoded(spark, ground, way):
     """The error names table and column, and what it says works."""

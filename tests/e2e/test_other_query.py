@@ -15,7 +15,7 @@ from tests.e2e.harness import assert_each_once, assert_refused, content, run_dri
 from tests.e2e.job import POSITIONS, frame
 from tests.e2e.kafka_data import new_topic, send
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.in_turn("other queries", 3)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.in_turn("other queries", 2)]
 PARTITIONS = 2
 
 

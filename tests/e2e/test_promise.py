@@ -20,6 +20,7 @@ pytestmark = pytest.mark.spark
 WAYS = {"driver": {}, "tasks": {"driver_max_rows": 0, "large_batches": "tasks"}}
 
 
+@pytest.mark.in_turn("partitions without a folder", 1)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_partition_value_that_has_no_folder(spark, tmp_path, way):
     """It is refused by column, without the value, and nothing is recorded.
@@ -40,6 +41,7 @@ def test_a_partition_value_that_has_no_folder(spark, tmp_path, way):
     assert sorted(streamsink.read_arrow(path).column("id").to_pylist()) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
 
 
+@pytest.mark.in_turn("accidents of killed drivers", 1)
 def test_files_of_a_batch_that_spark_has_committed_are_gone(spark, ground):
     """The checkpoint of a file source goes back as the command says:
     Spark plans those files again, and each row is there once."""

@@ -47,7 +47,7 @@ def _load(spark, ground, run: str = "nightly", folder: str = "rates", **options)
     return streamsink.write(rows, ground.table, run, **options)
 
 
-@pytest.mark.in_turn("runs whose files were replaced", 2)
+@pytest.mark.in_turn("runs whose files were replaced", 1)
 @follows("run.other")
 @pytest.mark.parametrize("way", ["run_id", "accept_as_seen"])
 def test_files_that_were_replaced_by_as_many_other_rows_are_no_repeated_run(spark, ground, way):
@@ -72,7 +72,7 @@ def test_files_that_were_replaced_by_as_many_other_rows_are_no_repeated_run(spar
     assert sorted(ids_in(ground.table)) == list(range(10))
 
 
-@pytest.mark.in_turn("runs whose files were replaced", 2)
+@pytest.mark.in_turn("runs whose files were replaced", 1)
 @pytest.mark.parametrize("large_batches", ["spark", "tasks"])
 def test_a_run_whose_files_were_made_anew_of_the_same_rows_is_a_repeated_one(spark, ground, large_batches):
     """This happens when all of a day's jobs are repeated after the last one was killed.
@@ -86,6 +86,7 @@ def test_a_run_whose_files_were_made_anew_of_the_same_rows_is_a_repeated_one(spa
     assert content(ground.table) == before
 
 
+@pytest.mark.in_turn("what of a run is compared", 2)
 def test_a_run_of_one_day_is_repeated_when_its_folder_has_grown(spark, ground):
     """The same files are there, among others;
     this holds even when the journal does not remember the run's record any more."""
@@ -97,7 +98,7 @@ def test_a_run_of_one_day_is_repeated_when_its_folder_has_grown(spark, ground):
         assert _load(spark, ground, run, folder="in", **options) == (0 if run == "one" else 10)
 
 
-@pytest.mark.in_turn("runs whose files were replaced", 2)
+@pytest.mark.in_turn("runs whose files were replaced", 1)
 @pytest.mark.parametrize("is_gone", ["record", "files"])
 def test_what_cannot_be_compared_any_more_is_asked_for_when_all_files_are_others(spark, ground, is_gone):
     """The record was pruned from the journal; or others compacted its files, and snapshots have expired."""
@@ -118,6 +119,7 @@ def test_what_cannot_be_compared_any_more_is_asked_for_when_all_files_are_others
     assert _load(spark, ground, journal_retain=2, accept_as_seen=word) == 0
 
 
+@pytest.mark.in_turn("what of a run is compared", 2)
 def test_values_that_a_python_function_makes_are_compared(spark, ground):
     """Equal values prove that the rows are the same; other ones are asked about."""
 
@@ -223,7 +225,7 @@ def _split(columns: str) -> list[str]:
     return found
 
 
-@pytest.mark.in_turn("rows in other files", 3)
+@pytest.mark.in_turn("rows in other files", 2)
 @pytest.mark.parametrize("by", SHAPES)
 def test_the_same_rows_in_other_files_are_skipped_and_other_rows_are_not(spark, ground, by):
     """When what a run reads was first compared,
@@ -244,6 +246,7 @@ def test_the_same_rows_in_other_files_are_skipped_and_other_rows_are_not(spark, 
     assert refused.value.kind == "run.other"
 
 
+@pytest.mark.in_turn("what of a run is compared", 2)
 def test_what_only_a_column_with_the_time_shows_is_asked_for(spark, ground):
     """It is another value in each attempt, so it is left out.
     It does not matter where other columns show what was read."""
@@ -259,6 +262,7 @@ def test_what_only_a_column_with_the_time_shows_is_asked_for(spark, ground):
                 assert streamsink.write(rows, f"{ground.table}{number}", "nightly") == expected
 
 
+@pytest.mark.in_turn("what of a run is compared", 2)
 def test_fields_are_compared_by_their_names(spark, ground):
     """They are compared as they are written: the table has them in another order, and has more of them."""
     _make(spark, ground.source / "first", "id, array(named_struct('a', id, 'b', 'x', 'c', 1)) AS parts", 1)
@@ -273,6 +277,7 @@ def test_fields_are_compared_by_their_names(spark, ground):
             assert streamsink.write(rows, ground.table, "nightly") == expected
 
 
+@pytest.mark.in_turn("what of a run is compared", 2)
 def test_a_table_of_a_catalog_is_files_as_well(spark, ground):
     """Spark lists the files of its partitions when it is read."""
     _make(spark, ground.source / "in", _A, 2)

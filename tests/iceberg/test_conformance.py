@@ -5,7 +5,7 @@ import pytest
 from streamsink.testing.conformance import check_sink
 from tests.iceberg.lake import Lake, ids_of
 
-SHORT = pytest.mark.in_turn("an Iceberg table in the suite of all sinks", 1)
+SHORT = pytest.mark.in_turn("a lake table in the suite of all sinks", 1)
 
 
 def _check(every: int, **options) -> int:

@@ -152,6 +152,7 @@ def read_meanwhile(url: str):
         thread.join()
 
 
+@pytest.mark.in_turn("jobs that end by themselves", 1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["kafka_to_postgres.py", "kafka_to_iceberg.py"])
 def test_each_job_ends_by_itself_with_every_event_once(job, name):
@@ -159,6 +160,7 @@ def test_each_job_ends_by_itself_with_every_event_once(job, name):
     check(counts, "events generated", 500)
 
 
+@pytest.mark.in_turn("jobs that end by themselves", 1)
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_the_job_into_kafka_ends_by_itself_with_every_event_once(job, kafka_broker):

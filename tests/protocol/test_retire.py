@@ -238,6 +238,7 @@ def _give_up_holds(world) -> None:
             world.calls.put(f"{journal}/{name}", b"released")
 
 
+@pytest.mark.in_turn("sleepers while a name is retired", 2)
 @pytest.mark.parametrize(
     ("make_world", "settings", "asked"),
     [

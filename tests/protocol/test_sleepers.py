@@ -89,7 +89,7 @@ def _check_at_the_end(world, what=""):
     assert [name for name in world.unknown_files() if not name.startswith(("manifest-list-", "."))] == [], what
 
 
-@pytest.mark.in_turn("sleepers at any call", 5)
+@pytest.mark.in_turn("sleepers at any call", 3)
 @pytest.mark.parametrize("way", WAYS)
 @_EACH_WORLD
 def test_a_sleeper_that_is_overtaken_at_any_call(make_world, way, rng):

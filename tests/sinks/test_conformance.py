@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MOST_LINES = 60
 
 
+@pytest.mark.in_turn("shown sinks in the suite of all sinks", 2)
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.soak)])
 def test_the_sink_of_the_docs_passes(every):
     """Every call is tried, in every way; in the gate every fourth."""
@@ -157,6 +158,7 @@ def _publishes_over_anything(self, committable, *, expect, restored, fence):
     )
 
 
+@pytest.mark.in_turn("rules that a sink breaks", 4)
 @pytest.mark.parametrize(
     "broken",
     [

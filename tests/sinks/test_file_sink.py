@@ -49,6 +49,7 @@ def rows_of(file_io, root: str) -> list[int]:
     ]
 
 
+@pytest.mark.in_turn("directories in the suite of all sinks", 1)
 @pytest.mark.parametrize("form", list(READ))
 def test_a_directory_of_files_passes(form):
     """Some of the calls are tried, in every way; the soak tries all."""

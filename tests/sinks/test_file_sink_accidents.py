@@ -199,6 +199,7 @@ def test_other_files_beside_manifests_are_no_manifests():
     assert _manifests(world)[:2] == ["0000000001.json", "0000000002.json"]
 
 
+@pytest.mark.in_turn("a directory whose journal is lost", 1)
 def test_a_journal_that_is_lost_while_a_driver_dies_leaves_nothing_twice():
     """A reader lists the folders that are marked. The batch comes again; its files had their names, but no manifest."""
     counting = CrashingCalls(MemoryCalls())
@@ -213,6 +214,7 @@ def test_a_journal_that_is_lost_while_a_driver_dies_leaves_nothing_twice():
         assert _marked_rows(world) == list(range(6)), f"call {number}"
 
 
+@pytest.mark.in_turn("a directory whose journal is lost", 1)
 def test_a_journal_that_is_lost_while_a_driver_sleeps_costs_no_file():
     """Its successor publishes a record of the same number. What the other one placed goes, and what it finds stays."""
     counting = CrashingCalls(MemoryCalls())

@@ -41,6 +41,7 @@ def rows_of(file_io, root: str) -> list[int]:
     return [json.loads(line)["id"] for line in lines]
 
 
+@pytest.mark.in_turn("shown sinks in the suite of all sinks", 2)
 def test_a_sink_of_staged_rows_passes():
     """Some of the calls are tried, in every way: most of them are those of any sink in Flink's form."""
     assert check_sink(lambda root: WholeCheckpoints(f"{root}/rows", journal=root), rows_of, every=7) > 50

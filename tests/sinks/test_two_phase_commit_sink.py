@@ -24,6 +24,7 @@ from tests.sinks.shown import json_lines, rows_of_lines
 from tests.sinks.transactions import Remembering, Server, World, remembered
 
 
+@pytest.mark.in_turn("shown sinks in the suite of all sinks", 2)
 def test_the_sink_of_the_docs_passes():
     """Some hundred calls are tried, in every way."""
     assert check_sink(json_lines, rows_of_lines, every=9) > 150
@@ -34,6 +35,7 @@ def test_the_sink_of_the_docs_passes_at_every_call():
     assert check_sink(json_lines, rows_of_lines) > 1_500
 
 
+@pytest.mark.in_turn("shown sinks in the suite of all sinks", 2)
 def test_a_destination_that_remembers_passes():
     """Rows and state become visible at one instant; nothing is noted beside the journal."""
     assert check_sink(lambda root: Remembering(f"{root}/kept", root), remembered, every=9) > 150

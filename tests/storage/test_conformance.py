@@ -157,7 +157,7 @@ def test_a_long_listing_is_whole(store):
     assert io.entries(f"{root}/l") == io.names(f"{root}/l") == []
 
 
-@pytest.mark.in_turn("outputs of a size", 10)
+@pytest.mark.in_turn("outputs of a size", 6)
 @pytest.mark.parametrize("size", [0, 10, 40_000_000])
 def test_an_output_is_whole_once_it_is_closed(store, size):
     """It is written in pieces of any size, and ``tell`` counts."""

@@ -94,7 +94,7 @@ def test_the_requests_of_a_run_are_of_all_kinds(seen):
     assert {"PUT snapshot-#", "PUT record-#.json", "PUT LATEST"} <= set(seen)
 
 
-@pytest.mark.in_turn("faults of S3 at requests of a run", 3)
+@pytest.mark.in_turn("faults of S3 at requests of a run", 2)
 @pytest.mark.parametrize("times", [1, QUICK.attempts], ids=["once", "lasting"])
 @pytest.mark.parametrize("what", FAULTS)
 def test_each_row_is_there_once_whatever_one_request_meets(s3_server, seen, rng, what, times):

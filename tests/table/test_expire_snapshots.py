@@ -204,6 +204,7 @@ MEANWHILE = {
 }
 
 
+@pytest.mark.in_turn("what happens beside an expiry", 3)
 @_STRIDES
 @pytest.mark.parametrize("what", MEANWHILE)
 def test_something_happens_between_any_two_calls(what, stride):

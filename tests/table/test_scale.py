@@ -138,6 +138,7 @@ def peak_of(action) -> float:
         tracemalloc.stop()
 
 
+@pytest.mark.in_turn("memory", 1)
 def test_memory_of_planning_and_merging_is_bounded(tmp_path):
     """The whole metadata of 20,000 live files would take some 60 MiB.
     A plan takes a few short values a file, and the rest is streamed."""

@@ -126,7 +126,7 @@ def check(path, fields, rows, rng, count):
     return skipped
 
 
-@pytest.mark.in_turn("conditions and modes of statistics", 3)
+@pytest.mark.in_turn("conditions and modes of statistics", 2)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_condition_keeps_exactly_the_rows_it_holds_for(tmp_path, rng, mode):
     """For every type, nulls, NaN, texts longer than their stats,

@@ -44,6 +44,7 @@ def test_each_defect_has_a_place_that_tells(tmp_path, without):
     assert found == set(range(len(WALKED)))
 
 
+@pytest.mark.in_turn("places that tell", 1)
 def test_a_defect_is_found_on_walks_that_come_to_it():
     """It is tried only on these."""
     seeds = seeds_of("1", _FIRST_WALKS)[: _FIRST_WALKS + _FIRST_WALKS // 2]  # those on a disk
@@ -51,7 +52,7 @@ def test_a_defect_is_found_on_walks_that_come_to_it():
     assert found.walk and 0 < found.comes < _FIRST_WALKS
 
 
-@pytest.mark.in_turn("walks that show a defect", 70)
+@pytest.mark.in_turn("walks that show a defect", 45)
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_walk_that_shows_a_defect_ends_well_without_it(name):
     """The name is that of a defect."""
