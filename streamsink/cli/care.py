@@ -211,7 +211,7 @@ def compact(*, at: At, partition: tuple[str, ...], full: bool, given: tuple[str,
 
     JSON: {table, done, text, files_before, files_after, snapshots}.
     """
-    wanted = [_values(text) for text in partition] or None
+    wanted = _partitions(at, partition) if partition else None
     result = done_by("compact", at, given, yes=yes, partitions=wanted, full=full)
     return answer_of(
         at,
@@ -224,11 +224,43 @@ def compact(*, at: At, partition: tuple[str, ...], full: bool, given: tuple[str,
     )
 
 
-def _values(text: str) -> dict[str, str]:
+def _partitions(at: At, given: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Values of partition columns, each of its column's type. Raises click's usage error."""
+    from streamsink.format.paths import DEFAULT_PARTITION_NAME
+    from streamsink.table.table import open_table
+
+    schema = open_table(at.store.open(), at.root, for_writing=False).latest_schema()
+    null = schema.options.get("partition.default-name", DEFAULT_PARTITION_NAME)
+    kinds = {field.name: field.type for field in schema.partition_fields}
+    return [
+        {name: None if text == null else _value(text, kinds.get(name), name) for name, text in _pairs(each)}
+        for each in given
+    ]
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
     pairs = [part.partition("=") for part in text.split(",")]
     if not all(name and found for name, found, _ in pairs):
         raise click.BadParameter(f"'{text}' is not NAME=VALUE", param_hint="--partition")
-    return {name: value for name, _, value in pairs}
+    return [(name, value) for name, _, value in pairs]
+
+
+def _value(text: str, kind: Any, column: str) -> Any:
+    """kind: None for what is no partition column, which the function says in its own words."""
+    import pyarrow as pa
+
+    from streamsink.format.arrow_types import to_arrow_type
+
+    if kind is None:
+        return text
+    try:
+        return pa.scalar(text).cast(to_arrow_type(kind, column)).as_py()
+    except pa.ArrowException:
+        raise click.BadParameter(
+            f"column '{column}' is {kind}, and '{text}' is no value of that type (a date is such as 2026-11-01, a time "
+            "such as 2026-11-01T12:00:00, with its zone for TIMESTAMP_LTZ)",
+            param_hint="--partition",
+        ) from None
 
 
 @click.group("tag", context_settings=SETTINGS)

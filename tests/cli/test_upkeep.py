@@ -1,13 +1,17 @@
 """What the care of a table reads: its options, consumers, tags by period; and who wanted something."""
 
+import datetime
 import json
 from pathlib import Path
+
+import pyarrow as pa
 
 from streamsink.operations.table_options import change
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
 from tests.advice.following import follows, told
 from tests.cli.conftest import run, said
+from tests.compaction.test_by_hand import Query
 
 
 def _consumer(orders: str, name: str, following: int) -> Path:
@@ -73,3 +77,22 @@ def test_who_wanted_a_rollback_is_recorded(orders):
     run("rollback", orders, "--snapshot", "2", "--by", "Ada, ticket 4711", "--yes")
     newest = max(Path(orders).glob("snapshot/snapshot-*"), key=lambda path: int(path.name.rpartition("-")[2]))
     assert json.loads(json.loads(newest.read_text())["properties"]["streamsink.rollback"])["by"] == "Ada, ticket 4711"
+
+
+def test_a_partition_to_compact_is_given_by_values_of_its_columns(tmp_path):
+    """Of every type, as text; null by the name that its folder has."""
+    day, noon = datetime.date(2026, 11, 1), datetime.datetime(2026, 11, 1, 12, tzinfo=datetime.timezone.utc)
+    schema = pa.schema(
+        [("id", pa.int64()), ("day", pa.date32()), ("region", pa.int32()), ("at", pa.timestamp("us", "UTC"))]
+    )
+    path = str(tmp_path / "shop.db" / "orders")
+    options = {"partition_by": ("day", "region", "at")}
+    Query(path, schema, lambda n: (n, day, (7, None)[n % 2], noon), **options).write(5)
+    given = "day=2026-11-01,region={},at=2026-11-01T12:00:00Z"
+    for region in ("7", "__DEFAULT_PARTITION__"):
+        done = said("compact", path, "--partition", given.format(region), "--yes")
+        assert (done["files_before"], done["files_after"]) == (5, 1), region
+    refused = run("compact", path, "--partition", given.format("north"), "--yes", code=2)
+    assert "column 'region' is INT, and 'north' is no value" in refused.stderr
+    refused = run("compact", path, "--partition", "day=2026-11-01,region=7,at=2026-11-01T12:00:00", code=2)
+    assert "with its zone" in refused.stderr
