@@ -80,6 +80,7 @@ def _go_on_without_it(world, said, lost: list[int]) -> None:
     _all_but(world, lost)
 
 
+@pytest.mark.in_turn("tables that are lost under a new name", 6)
 @follows(*LOST)
 @pytest.mark.parametrize("kind", LOST)
 @pytest.mark.parametrize("way", ["restored", "another-application"])
@@ -128,6 +129,7 @@ def test_a_table_is_lost_before_the_first_batch_under_the_new_name(kind, way):
     _all_but(world, lost)
 
 
+@pytest.mark.in_turn("tables that are lost under a pending name", 6)
 @follows(*LOST)
 @pytest.mark.parametrize("kind", LOST)
 @pytest.mark.parametrize("way", ["restored", "given-up"])

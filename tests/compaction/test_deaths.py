@@ -22,6 +22,7 @@ from tests.crash.world import expected
 STRIDE, EACH_NTH = 37, 3
 
 
+@pytest.mark.in_turn("compactions that die", 1)
 @pytest.mark.parametrize("power", [False, True])
 def test_it_may_die(power, rng):
     """Readers see the same rows after each death, and what it has left is swept when it can come no more."""
@@ -74,6 +75,7 @@ def _fail(mode: Mode, first: int, stride: int) -> None:
         assert world.ids() == expected((17,)) and left(world) == [], f"call {n}"
 
 
+@pytest.mark.in_turn("compactions that die far away", 1)
 @pytest.mark.parametrize("store", ["s3", "distant"])
 def test_it_may_die_in_distant_stores(store, rng):
     """Where files cannot be renamed, or read in parts; at some calls, others in each run."""

@@ -48,6 +48,7 @@ def test_a_branch_is_compacted(store):
     assert world.ids() == ROWS
 
 
+@pytest.mark.in_turn("compactions of a branch that die", 1)
 @pytest.mark.parametrize("store", ["disk", "s3"])
 def test_a_compaction_of_a_branch_that_dies_leaves_nothing(store, rng):
     """The next one in the branch sweeps it, below the table."""

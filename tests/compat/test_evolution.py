@@ -139,6 +139,7 @@ def test_extra_columns_and_values_that_do_not_fit(path):
     assert streamsink.read_arrow(path).num_rows == 0
 
 
+@pytest.mark.in_turn("evolved tables", 1)
 @pytest.mark.parametrize("partition_by", [[], ["p"]], ids=["plain", "partitioned"])
 def test_evolved_tables_are_read_by_all(spark, java, pypaimon, path, partition_by):
     """Columns are added (nested ones too), types are widened, NOT NULL is dropped, step by step:

@@ -198,6 +198,7 @@ def test_dates_of_years_before_1582(spark, path):
     assert_same(read(spark, path), rows)
 
 
+@pytest.mark.in_turn("ways of a NaN", 1)
 @pytest.mark.parametrize("way", ["driver", "tasks"])
 def test_a_nan_is_found_by_filters(spark, java, path, way):
     """It is greater than every other number, and stands in one file with these. Formerly the bounds in the file left it

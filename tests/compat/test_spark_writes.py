@@ -73,6 +73,7 @@ def test_a_query_appends_to_java_s_columns_of_other_lengths(spark, java, pypaimo
     all_read(java, pypaimon, path, rows)
 
 
+@pytest.mark.in_turn("statistics of Spark", 1)
 @pytest.mark.parametrize("partition", [None, "p"])
 def test_statistics_are_java_s_to_the_byte(spark, java, path, tmp_path, rng, partition):
     """Java and a Spark query write the same rows: the statistics of every column and of the manifest are equal."""

@@ -176,6 +176,7 @@ def test_files_that_are_gone_when_a_planned_batch_is_read(spark, ground, acciden
     assert_each_once(ground.table, ids_of(0, 3) - (ids_of(1, 1) if accident == "a file is gone" else set()))
 
 
+@pytest.mark.in_turn("names that are patterns", 1)
 @follows("files.read-twice")
 @pytest.mark.parametrize("way_on", ["name", "one file at a time"])
 def test_files_whose_names_spark_takes_for_patterns(spark, ground, way_on):

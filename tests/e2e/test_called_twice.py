@@ -209,6 +209,7 @@ def test_a_call_from_another_thread_is_refused_with_the_reason(spark, ground):
     assert "thread" in str(error)
 
 
+@pytest.mark.in_turn("sinks that are called for some batches", 1)
 @pytest.mark.spark
 @pytest.mark.parametrize("empty, kind", [(1, "batch.gap"), (0, "gap.first-batch")])
 def test_a_sink_that_is_called_only_for_batches_with_rows_is_told_to_take_all_of_them(spark, ground, empty, kind):

@@ -130,6 +130,7 @@ def test_a_disk_that_is_full_for_tasks_alone_loses_nothing(spark, ground):
     assert_each_once(job.table, ids_of(0, 1))
 
 
+@pytest.mark.in_turn("read-only folders", 1)
 @_also_as_root(_names_refused, _mounted_read_only)
 def test_a_read_only_folder_loses_nothing(spark, ground, folder, accident):
     """The error says so. Once the folder is writable again each row is there once."""

@@ -86,6 +86,7 @@ def test_null_rows_are_written_and_nulls_where_none_may_be_are_refused(spark, gr
     assert _read(ground.table) == _of_spark(spark, ground.table) == _wanted(range(20))
 
 
+@pytest.mark.in_turn("null rows that are set aside", 1)
 @pytest.mark.parametrize("way", ["driver", "tasks"])
 def test_with_dead_letters_only_such_rows_are_set_aside(spark, ground, way):
     """This is a query into several tables, each of which has what it had before."""

@@ -27,6 +27,7 @@ def rows_in(table: str) -> list:
     return sorted(tuple(row.values()) for row in found.to_pylist())
 
 
+@pytest.mark.in_turn("columns of any name", 2)
 @pytest.mark.parametrize("way", ["tasks", "spark"])
 @pytest.mark.parametrize("partitions", [(), ("a.b", "c`d")])
 def test_a_bounded_job_writes_columns_of_any_name(spark, tmp_path, way, partitions):

@@ -192,6 +192,7 @@ def test_a_row_lies_in_the_range_of_one_of_several_sources(spark, ground, way):
     sink.close()
 
 
+@pytest.mark.in_turn("rows of all tables that are proven", 1)
 @pytest.mark.parametrize("way", ["driver", "tasks"])
 def test_rows_of_all_tables_and_dead_letters_are_proven(spark, ground, way):
     """Rows that no table takes are dead letters, and they too lie in the batch."""

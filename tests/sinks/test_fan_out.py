@@ -70,6 +70,7 @@ def test_a_fan_out_passes_at_many_calls(options, last):
     assert _passes(names, 7, **options) > 900
 
 
+@pytest.mark.in_turn("fan-outs in the suite of all sinks", 1)
 def test_a_directory_and_a_database_pass(tmp_path):
     """The database is not in the store that the suite breaks: files of the journal, and those of the other one, are."""
     path = tmp_path / "rows.db"

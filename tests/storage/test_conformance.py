@@ -173,6 +173,7 @@ def test_an_output_is_whole_once_it_is_closed(store, size):
     assert io.read(f"{root}/o/data") == (piece * (size // len(piece) + 1))[:size]
 
 
+@pytest.mark.in_turn("outputs that are given up", 5)
 def test_an_output_that_is_given_up_can_be_deleted(made):
     """It is closed by itself, as an aborted task does, and then deleted:
     nothing is there, and nothing is left unfinished."""

@@ -237,6 +237,7 @@ def _given_up(journal: Journal, base: int) -> None:
     journal.restart()
 
 
+@pytest.mark.in_turn("known files of records that are given up", 4)
 @pytest.mark.parametrize(
     "retain, last, base",
     [
@@ -299,6 +300,7 @@ def _as_earlier_code_wrote(journal: Journal, version: int) -> None:
     journal.restart()
 
 
+@pytest.mark.in_turn("known files of earlier code", 1)
 @pytest.mark.parametrize("version", [1, 2])
 def test_files_of_earlier_code_are_put_together_with_others(version):
     """Each file stays known. A path with another time is known where the entry says it."""

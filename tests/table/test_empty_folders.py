@@ -118,6 +118,7 @@ def test_a_dropped_partition_loses_its_folder_when_the_snapshots_before_expire()
     assert _folders(over(table)) == _of(["x"])
 
 
+@pytest.mark.in_turn("deaths among empty folders", 1)
 @_STRIDES
 @pytest.mark.parametrize("power", [False, True])
 def test_a_death_at_each_call(power, stride, rng):
@@ -191,6 +192,7 @@ def _deletes(world, again: bool) -> None:
             world.calls.mkdir(table.layout.within(path))
 
 
+@pytest.mark.in_turn("folders that go", 1)
 @_STRIDES
 @pytest.mark.parametrize("again", [False, True])
 def test_a_query_whose_folders_go_between_two_calls(again, stride, rng):

@@ -124,6 +124,7 @@ def _names(table, metas):
     return {identity[3] for identity in table.manifests.identities_of(metas)}
 
 
+@pytest.mark.in_turn("rollbacks that die", 3)
 @pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.ERROR, Mode.REPLY_LOST], ids=lambda mode: mode.value)
 @pytest.mark.parametrize("kind", ["append", "overwrite"])
 def test_a_rollback_that_dies_is_done_or_not_done(kind, mode, rng):
@@ -334,6 +335,7 @@ def test_a_target_that_expires_meanwhile_is_refused():
     assert table.file_io.names(table.layout.within("tag")) == []
 
 
+@pytest.mark.in_turn("expiries beside a rollback", 1)
 @pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("tagged", [False, True])
 def test_an_expiry_that_takes_the_target_at_any_call(tagged, stride, rng):
