@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import time
@@ -26,16 +27,18 @@ DRIVER = "org.apache.spark.deploy.SparkSubmit"
 EXECUTOR = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 PAGE = "docs/how-to/KUBERNETES.md"
 IMAGE = "registry.example.com/orders-to-lake:1"
-A_FILE = 20_500  # more rows than a driver writes itself, so that the executors' Python writes
+A_FILE = 20_500
 WAIT_S = 300
 
+# Small files are written by the driver if nobody says, and large ones may be by the executors' Java.
+BY_PYTHON = {"driver_max_rows": 0, "large_batches": "tasks"}
 PROGRAM = """
 from pyspark.sql import SparkSession
 
 import streamsink
 
 spark = SparkSession.builder.appName("orders-to-lake").getOrCreate()
-sink = streamsink.to_table("{table}", partition_by=["dt"], store_options={options})
+sink = streamsink.to_table("{table}", partition_by=["dt"], store_options={options}, **{by_python})
 
 
 def publish(df, batch_id):
@@ -89,8 +92,9 @@ def image(port: int, lake: str) -> Image:
         "spark.hadoop.fs.s3a.endpoint": endpoint,
         "spark.jars": ",".join(map("local:{}".format, jars("s3a"))),
     }
+    program = PROGRAM.format(lake=lake, table=table_of(lake), options=options, by_python=BY_PYTHON)
     files = {
-        "/opt/jobs/orders_to_lake.py": PROGRAM.format(lake=lake, table=table_of(lake), options=options),
+        "/opt/jobs/orders_to_lake.py": program,
         "/opt/entrypoint.sh": ENTRYPOINT,
         "/opt/conf/spark-defaults.conf": "".join(f"{name} {value}\n" for name, value in settings.items()),
     }
@@ -207,6 +211,17 @@ class Orders:
     def processes(self, main: str) -> list[int]:
         """Those of a class, by their ids on this machine."""
         return [pid for pid in descendants(self._cluster.machine) if main in command_of(pid)]
+
+    def scaled(self) -> list[str]:
+        """How the Deployment has changed the number of drivers, one time after another: "up" or "down"."""
+        events = json.loads(self.kubectl("get events --field-selector reason=ScalingReplicaSet -o json"))["items"]
+        events.sort(key=lambda event: int(event["metadata"]["resourceVersion"]))
+        return [re.match("Scaled (up|down) ", event["message"])[1] for event in events]
+
+    def granted(self) -> set[tuple[str, str]]:
+        """What the pods' account may ask of the API server: {(verb, resource)}."""
+        rules = json.loads(self.kubectl("get role spark -o json"))["rules"]
+        return {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
 
     def asked(self) -> dict[tuple[str, str], set[int]]:
         """What the pods' account has asked of the API server: {(verb, resource): the answers' codes}."""

@@ -1,12 +1,14 @@
 """The page docs/how-to/YARN.md, followed by a reader on the cluster of the tests, and what becomes of the job."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
 import signal
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import streamsink
@@ -24,7 +26,7 @@ PAGE, OF_KAFKA = "docs/how-to/YARN.md", "docs/how-to/KAFKA_TO_LAKE.md"
 PROGRAM, ARCHIVE = "orders_to_lake.py", "env.tar.gz"
 PACKAGE = "--packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3"
 CONF_DIR, TABLE, CHECKPOINT = "/etc/hadoop/conf", "lake/shop.db/orders", "ckpt/orders"
-PACK_S, WAIT_S = 1_800, 600
+PACK_S, WAIT_S, LOOK_S = 1_800, 600, 0.5
 _SUBMITTED = re.compile(r"Submitted application (application_\w+)")
 
 
@@ -49,10 +51,18 @@ class Site:
     """The machine from which a reader sends jobs, whose settings know the cluster.
 
     folder: of the settings, which are those of Hadoop, and of Spark, by which a driver and an executor take little.
-    user: who sends them, and writes; None for the user of this process. yarn: what is other there in those of YARN.
+    user: who sends them, and writes; None for the user of this process. spark: settings of Spark besides. yarn: what is
+    other there in those of YARN.
     """
 
-    def __init__(self, folder: Path, cluster: YarnCluster, user: str | None = None, **yarn: str):
+    def __init__(
+        self,
+        folder: Path,
+        cluster: YarnCluster,
+        user: str | None = None,
+        spark: Mapping[str, str] | None = None,
+        **yarn: str,
+    ):
         self.cluster = cluster
         self._folder = folder
         self._user = {"HADOOP_USER_NAME": user} if user else {}
@@ -67,6 +77,7 @@ class Site:
             "spark.executor.instances": "1",
             "spark.sql.shuffle.partitions": "2",
             "spark.ui.enabled": "false",
+            **(spark or {}),
         }
         for containers in ("spark.yarn.appMasterEnv", "spark.executorEnv"):
             settings |= {f"{containers}.{name}": value for name, value in self._user.items()}
@@ -110,7 +121,7 @@ class Job:
 
     @property
     def application(self) -> str:
-        until(lambda: _SUBMITTED.search(self.said()), self.check, WAIT_S)
+        self.until("it is submitted", lambda: _SUBMITTED.search(self.said()))
         return _SUBMITTED.search(self.said())[1]
 
     def driver(self, attempt: int) -> dict[str, int]:
@@ -122,7 +133,7 @@ class Job:
             found.update({Path(command_of(pid)[0]).name: pid for pid in inside if command_of(pid)})
             return {"java", "python"} <= found.keys()
 
-        until(has_both, self.check, WAIT_S)
+        self.until(f"driver {attempt} runs", has_both)
         return found
 
     def daemons(self) -> list[list[str]]:
@@ -144,10 +155,26 @@ class Job:
     def wait(self) -> int:
         return self._process.wait(WAIT_S)
 
-    def check(self) -> None:
-        """Fail when it has ended."""
-        if self._process.poll() is not None:
-            raise AssertionError(f"the job ended ({self._process.returncode}): {self.said()[-4000:]}")
+    def until(self, what: str, true: Callable[[], object], meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Look until it is true, and leave the processors to the cluster in between. Fails when the job ends before, or
+        when it takes too long. meanwhile: what is done after each look."""
+
+        def check() -> None:
+            assert self._process.poll() is None, f"the job ended ({self._process.returncode})"
+            meanwhile()
+            time.sleep(LOOK_S)
+
+        try:
+            until(true, check, WAIT_S)
+        except AssertionError as why:
+            raise AssertionError(f"{what}: {why}: {self._found()}") from None
+
+    def _found(self) -> str:
+        """What an operator would look at."""
+        found = [self.said()[-4_000:], json.dumps(self._manager.asked("nodes"))]
+        if submitted := _SUBMITTED.search(self.said()):
+            found += [node.logs_of(submitted[1])[-4_000:] for node in self._site.cluster.nodes]
+        return "\n".join(found)
 
 
 def rows_in(table: str) -> Counter:

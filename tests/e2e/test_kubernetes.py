@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import unavailable
 from tests.docs import kubernetes_schema
 from tests.e2e.on_kubernetes import DRIVER, EXECUTOR, Orders, image, shown
+from tests.e2e.submitted import DAEMON
 from tests.services.kubernetes import Kubernetes
 from tests.services.server import ServerError
 
@@ -38,14 +39,16 @@ def orders(tmp_path, s3_server, monkeypatch):
 
 @pytest.mark.soak
 def test_the_page_on_a_real_kubernetes(orders, rng):
-    """Its commands start the driver and two executors. Whatever dies, Kubernetes or Spark starts it anew, and each row
-    is there once. The account may do what Spark's client asks for.
+    """Its commands start the driver and two executors, whose Python is ours. Whatever dies, Kubernetes or Spark starts
+    it anew, and each row is there once. Another version of the manifest does not run beside the one before. The account
+    may do what Spark's client asks for, and no more.
     """
     orders.send(2)
     orders.follow()
     orders.check()
     orders.wait("two executors", lambda: len(orders.executors("Running")) == 2)
     assert {pod["spec"]["serviceAccountName"] for pod in orders.executors("Running")} == {"spark"}
+    assert orders.processes(DAEMON), "the executors' Python is started by our daemon"
     orders.wait("the driver's log", lambda: "batch 1 is there" in orders.followed())
     [first] = orders.restarts()
 
@@ -73,7 +76,18 @@ def test_the_page_on_a_real_kubernetes(orders, rng):
     orders.check()
     orders.wait("Spark removes the dead executor", lambda: ("delete", "pods") in orders.asked())
     orders.wait("two executors", lambda: len(orders.executors("Running")) == 2)
-    assert {asked: codes for asked, codes in orders.asked().items() if max(codes) >= REFUSED} == {}
+
+    orders.send(1)
+    orders.kubectl("rollout restart deployment/orders-to-lake")
+    orders.wait("another version", lambda: len(orders.scaled()) == 3)
+    assert orders.scaled() == ["up", "down", "up"], "the first driver, its end, the next one"
+    orders.send(1)
+    orders.check()
+    orders.wait("nothing is left of the pod before", lambda: orders.owners() and other not in orders.owners())
+
+    asked = orders.asked()
+    assert {each: codes for each, codes in asked.items() if max(codes) >= REFUSED} == {}
+    assert orders.granted() == set(asked)
 
     published = json.loads(orders.kubectl("get --raw /openapi/v2"))
     assert kubernetes_schema.made_from(published) == json.loads(kubernetes_schema.FILE.read_text())

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import signal
 import time
 import uuid
 from collections.abc import Iterator
@@ -15,7 +16,6 @@ from tests.compat.java import JavaPaimon
 from tests.conftest import unavailable
 from tests.docs.blocks import blocks_of
 from tests.e2e import kafka_data
-from tests.e2e.harness import until
 from tests.e2e.on_yarn import CHECKPOINT, OF_KAFKA, TABLE, WAIT_S, Job, Site, pack, rows_in, with_here
 from tests.services.lossy import LossyRelay
 from tests.services.ports import LOOPBACK
@@ -73,7 +73,7 @@ class Orders:
         self.sent += count
 
     def wait_until_seen(self, job: Job) -> None:
-        until(lambda: len(rows_in(self.table)) >= self.sent, job.check, WAIT_S)
+        job.until("each order is there", lambda: len(rows_in(self.table)) >= self.sent)
 
     def owners(self) -> set[str]:
         """To whom the files of the table and of the checkpoint belong."""
@@ -137,15 +137,20 @@ def reached_by_relays(cluster: YarnCluster) -> Iterator[tuple[dict[str, str], di
         yield {name: f"${{env.NM_HOST:-{LOOPBACK}}}:{port}"}, relays
 
 
-def test_a_driver_that_is_cut_off_writes_nothing_behind_the_next_one(tmp_path, cluster, archive, orders, spark):
+@pytest.mark.parametrize("is_asleep", [False, True], ids=["awake", "asleep"])
+def test_a_driver_that_is_cut_off_writes_nothing_behind_the_next_one(
+    tmp_path, cluster, archive, orders, spark, is_asleep
+):
     """Nobody can end it: its NodeManager is dead, and it does not hear the ResourceManager, which starts the next
-    attempt on another machine. Both are awake, and read and write the same checkpoint and table. The first one ends
-    with the error that says why, the other one goes on, and each order is there once."""
+    attempt on another machine. Both read and write the same checkpoint and table: at one time, or the first one stands
+    still with its executor until the other one has written. The first one ends with the error that says why, the other
+    one goes on, and each order is there once."""
     here, elsewhere = cluster.nodes
     elsewhere.stop()
     try:
         with reached_by_relays(cluster) as (setting, relays):
-            site = Site(tmp_path, cluster, **setting)
+            # An executor that was not heard while all stood still is not taken for dead.
+            site = Site(tmp_path, cluster, spark={"spark.network.timeout": f"{WAIT_S}s"}, **setting)
             orders.send(A_FEW)
             with Job(tmp_path / "first", site, archive, orders.program) as job:
                 orders.wait_until_seen(job)
@@ -153,7 +158,14 @@ def test_a_driver_that_is_cut_off_writes_nothing_behind_the_next_one(tmp_path, c
                 first = job.driver(1)["python"]
                 here.kill()
                 relays[here.host].cut_off()
-                until(lambda: not Path(f"/proc/{first}").exists(), lambda: _send_on(orders, job), WAIT_S)
+                if is_asleep:
+                    orders.send(A_FEW)
+                    here.signal(signal.SIGSTOP)
+                    job.driver(2)
+                    orders.send(A_FEW)
+                    orders.wait_until_seen(job)
+                    here.signal(signal.SIGCONT)
+                job.until("the first driver ends", lambda: not Path(f"/proc/{first}").exists(), lambda: orders.send(1))
                 second = job.driver(2)
                 orders.send(A_FEW)
                 orders.wait_until_seen(job)
@@ -164,9 +176,3 @@ def test_a_driver_that_is_cut_off_writes_nothing_behind_the_next_one(tmp_path, c
             machine.restart()
     assert "streamsink.errors.Fenced" in said, said[-5_000:]
     orders.check(spark)
-
-
-def _send_on(orders: Orders, job: Job) -> None:
-    job.check()
-    orders.send(1)
-    time.sleep(0.5)

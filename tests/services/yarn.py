@@ -112,6 +112,8 @@ class NodeManager(Server):
         names = ("yarn.nodemanager.address", "yarn.nodemanager.localizer.address", "yarn.nodemanager.webapp.address")
         own = {name: f"{self.host}:{port}" for name, port in zip(names, self._ports)}
         own |= {"yarn.nodemanager.resource.memory-mb": NODE_MB, "yarn.nodemanager.resource.cpu-vcores": NODE_CORES}
+        # A machine whose disk is nine tenths full gets no containers if nobody says; here that is a disk of others.
+        own |= {"yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "100"}
         own |= {"yarn.nodemanager.local-dirs": str(self.data_dir / "local")}
         own |= {"yarn.nodemanager.log-dirs": str(self.data_dir / "logs")}
         self._manager.client_settings(self.data_dir / "settings", **own)
@@ -145,9 +147,13 @@ class NodeManager(Server):
     def lose(self) -> None:
         """Send SIGKILL to it and to all containers, as the loss of a machine does. Idempotent."""
         self.kill()
+        self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """Send it to each process that runs in a container here."""
         for pid, _ in self.processes():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
 
     def stop(self) -> None:
         super().stop()
