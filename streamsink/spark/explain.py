@@ -18,7 +18,7 @@ _OF_JAVA = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 # Python's last line of an OSError: the errno, what was said, and the path if there is one.
 _OF_PYTHON = re.compile(r"(?:OS|Permission|Timeout)Error: \[Errno (\d+)\] ([^\n]*?)(?:: '([^'\n]*)')?$", re.MULTILINE)
 # A function of the user's own in the query may meet these as well, at some other server: the path tells.
-_OF_ANYBODY = (errno.EBUSY, errno.ETIMEDOUT)
+_OF_ANYBODY = (errno.EBUSY, errno.EMFILE, errno.ETIMEDOUT)
 # One of this library's errors as the last line of a task's traceback, as ``said_by_task`` writes it.
 _OF_A_TASK = re.compile(r"streamsink\.errors\.(\w+): (.*?) \[kind ([a-z.-]+)\]", re.DOTALL)
 # Modules that a task needs. A Python interpreter that Spark has found by itself may lack them.

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
+from streamsink.errors import Misuse
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import ArrayType, DataField, DataType, MapType, RowType
 from streamsink.spark.gateway import running
@@ -64,6 +65,7 @@ def _read(spark: SparkSession, store: Store, snapshot_id: int | None) -> DataFra
     parts = []
     for schema_id, group in by_schema(files).items():
         written = table.schemas.load(schema_id)
+        _check_spelled(spark, [file.path for file in group], table.root)
         check_casts(written, schema, table.root)
         frame = parquet_files(spark, [file.path for file in group], to_spark(written, table.root))
         parts.append(frame if written.fields == schema.fields else _evolved(frame, written, schema))
@@ -73,6 +75,19 @@ def _read(spark: SparkSession, store: Store, snapshot_id: int | None) -> DataFra
     for part in parts[1:]:
         whole = whole.union(part)
     return whole
+
+
+def _check_spelled(spark: SparkSession, paths: Sequence[str], table: str) -> None:
+    """Raises Misuse for files that Spark would not find, because its JVM cannot spell their paths."""
+    encoding = running.encoding_without(spark, paths)
+    if encoding is not None:
+        raise Misuse(
+            f"{table}: Spark's JVM was started in a locale with the encoding {encoding}, which cannot spell the paths "
+            "of data files, so Spark would not find files that are there. Set LC_ALL=C.UTF-8, or another locale with "
+            "UTF-8, in the environment in which the driver and the executors start; or read the table with "
+            "streamsink.read_arrow",
+            kind="read.locale",
+        )
 
 
 def parquet_files(spark: SparkSession, paths: Sequence[str], schema: spark_types.StructType | None = None) -> DataFrame:

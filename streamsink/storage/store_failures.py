@@ -60,6 +60,11 @@ KINDS = {
     errno.EROFS: ("storage.read-only", "the file system is read-only", "Mount it writable"),
     errno.EACCES: ("storage.denied", "permission is denied", _WRITE_ACCESS),
     errno.EPERM: ("storage.denied", "the operation is not permitted", _WRITE_ACCESS),
+    errno.EMFILE: (
+        "storage.open-files",
+        "the process may not open more files",
+        "Raise its limit (ulimit -n, systemd: LimitNOFILE), or let a task keep fewer files open (max_open_writers)",
+    ),
     errno.ENOTSUP: (
         "storage.unfit",
         "the file system cannot do what a table needs",

@@ -90,6 +90,7 @@ AFTER = {
     "storage.read-only": (errno.EROFS, "Mount it writable"),
     "storage.full": (errno.ENOSPC, "Free space"),
     "storage.links": (errno.EMLINK, "Remove links to the file"),
+    "storage.open-files": (errno.EMFILE, "Raise its limit"),
 }
 
 
@@ -115,6 +116,7 @@ STORE = {
     "storage.full": (errno.ENOSPC, "Free space or give the table another disk, then start it again"),
     "storage.denied": (errno.EACCES, "Give the driver's and executors' user write access, then start it again"),
     "storage.read-only": (errno.EROFS, "Mount it writable, then start it again"),
+    "storage.open-files": (errno.EMFILE, "fewer files open (max_open_writers), then start it again"),
 }
 
 

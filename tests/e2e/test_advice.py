@@ -11,6 +11,7 @@ from pyspark.sql import functions
 
 import streamsink
 from streamsink.errors import StreamsinkError
+from streamsink.events import BatchWritten
 from tests.advice.following import Advice, advice, follows
 from tests.e2e.harness import assert_each_once, ids_of
 
@@ -274,6 +275,24 @@ def test_a_session_without_a_file_system_for_s3(spark, s3_server):
         streamsink.read(spark, path, store_options=s3_server.options)
     name = told(refused.value, "read.no-file-system", path).find(r"or read the table with streamsink\.(\w+)")
     assert getattr(streamsink, name)(path, store_options=s3_server.options).num_rows == 0
+
+
+@follows("read.locale")
+def test_a_path_that_the_jvm_cannot_spell(spark, tmp_path):
+    """Containers and cron have no locale. Tasks in Python write such a table and read_arrow reads it."""
+    path, properties, ways = f"{tmp_path}/b\u00fccher", spark._jvm.java.lang.System, []
+    before = properties.getProperty("sun.jnu.encoding")
+    properties.setProperty("sun.jnu.encoding", "ANSI_X3.4-1968")
+    try:
+        options = {"large_batches": "spark", "driver_max_rows": 0, "flush": False}
+        streamsink.write(spark.range(3), path, "run", ways.append, **options)
+        assert [event.way for event in ways if isinstance(event, BatchWritten)] == ["tasks"]
+        with pytest.raises(StreamsinkError) as refused:
+            streamsink.read(spark, path)
+    finally:
+        properties.setProperty("sun.jnu.encoding", before)
+    name = told(refused.value, "read.locale", path).find(r"or read the table with streamsink\.(\w+)")
+    assert getattr(streamsink, name)(path).num_rows == 3
 
 
 @follows("checkpoint.no-offsets")

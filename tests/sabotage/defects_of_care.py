@@ -53,6 +53,8 @@ OF_CARE = (
            "return not state.journal_id and bool(journal.retained())", "return True", (_ORPHANS,)),
     Defect("only manifests with names such as ours are read", "table/care/orphan_files.py:_named", "in manifests - read",
            "in {name for name in manifests - read if name.startswith('manifest-') and 'list' not in name}", (_ORPHANS,)),
+    Defect("an application's journal is taken for a list of what goes", f"{_REMOVAL}:unfinished", " if not entry.is_dir", "",
+           (f"{_LISTS}::test_an_application_whose_name_begins_like_that_of_a_list",)),
     Defect("a list outlives the tag that goes with nothing", "table/care/removal.py:remove",
            "not (removal.data or removal.metadata) and", "False and", (_TAGS,)),
     Defect("a table without snapshots keeps nothing of what it went back to", f"{_REMOVAL}:_has_snapshots",

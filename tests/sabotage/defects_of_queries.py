@@ -28,6 +28,9 @@ OF_QUERIES = (
     Defect("what TIMESTAMP means is left to the session", "spark/rows/parquet_job.py:_in_sql",
            '"TIMESTAMP_LTZ" if isinstance(kind, TimestampType) else kind.simpleString()', "kind.simpleString()",
            ("tests/compat/test_large_batches.py::test_settings_of_the_session_change_nothing_and_are_left_as_they_were",)),
+    Defect("Spark's writer is given a path that its JVM cannot spell", "spark/rows/write_ways.py:large",
+           "running.encoding_without(df.sparkSession, [spec.staging])", "False",
+           ("tests/e2e/test_advice.py::test_a_path_that_the_jvm_cannot_spell",)),
     Defect("a job takes its settings away from another one of its session", "spark/gateway/running.py:with_settings",
            "if users > 1:", "if False:", ("tests/spark/test_settings.py",)),
     # -- the same query

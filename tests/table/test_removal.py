@@ -64,6 +64,16 @@ def test_a_copy_of_a_table_deletes_nothing_of_the_original():
     assert check_whole(table)["snapshot-3"] == "cd"
 
 
+def test_an_application_whose_name_begins_like_that_of_a_list():
+    """Its journal is a folder, which no disk lets be read as a file."""
+    table = history()
+    table.file_io.make_dir(f"{ROOT}/streamsink/removal-requests")
+    table.file_io.write(f"{ROOT}/streamsink/removal-requests/owner-1", b"{}")
+    assert unfinished(table) == []
+    _dies_with_a_list(table)
+    assert finish(over(table), nobody).snapshots == (1, 2, 3, 4, 5)
+
+
 _PLAIN = Removal((), (6, "x"), (), ())
 
 

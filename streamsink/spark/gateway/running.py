@@ -289,6 +289,25 @@ def encrypts_parquet(spark: SparkSession) -> bool:
     return spark._jsparkSession.sessionState().newHadoopConf().get("parquet.crypto.factory.class") is not None
 
 
+def encoding_without(spark: SparkSession, paths: Sequence[str]) -> str | None:
+    """The encoding of the JVM's locale, where it cannot spell one of these paths of a disk; else None.
+
+    Java finds no such file. The JVM is asked only where a path is not plain ASCII.
+    """
+    odd = [path for path in paths if path.startswith("/") and not path.isascii()]
+    if not odd:
+        return None
+    jvm: Any = spark._jvm
+    encoding = str(jvm.java.lang.System.getProperty("sun.jnu.encoding"))
+    try:
+        "".join(odd).encode(encoding)
+    except UnicodeEncodeError:
+        return encoding
+    except LookupError:
+        pass  # Python does not know it
+    return None
+
+
 def check_file_system(spark: SparkSession, scheme: str, table: str) -> None:
     """Raises Misuse when Spark cannot read paths of this scheme."""
     check_not_connect(spark, table)

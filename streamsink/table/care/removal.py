@@ -184,9 +184,10 @@ def finish(table: Table, needing: Needing) -> Removed:
 
 
 def unfinished(table: Table) -> list[str]:
-    """Paths of the lists that are there."""
+    """Paths of the lists that are there. An application may have such a name too, and its journal is a folder."""
     folder = _folder(table)
-    return [os.path.join(folder, name) for name in table.file_io.names(folder) if name.startswith(_BEGINS)]
+    there = [entry.name for entry in table.file_io.entries(folder) if not entry.is_dir]
+    return [os.path.join(folder, name) for name in there if name.startswith(_BEGINS)]
 
 
 def _folder(table: Table) -> str:
