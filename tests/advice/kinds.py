@@ -43,9 +43,9 @@ def untraced() -> list[str]:
     nor the kind of another error, nor from a table that is listed above."""
     found, tables = [], {_module(table) for table in TABLES}
     for path in sorted(LIBRARY.rglob("*.py")):
-        name, tree = str(path.relative_to(LIBRARY)), _tree(path)
-        reads_table = name in TABLES or not tables.isdisjoint(_imported(tree))
-        for value in _arguments(tree):
+        name, (given, imported) = str(path.relative_to(LIBRARY)), _read(path)
+        reads_table = name in TABLES or not tables.isdisjoint(imported)
+        for value in given:
             parameter = isinstance(value, ast.Name) and value.id == "kind"
             handed_on = isinstance(value, ast.Attribute) and value.attr == "kind"
             if not isinstance(value, ast.Constant) and not handed_on and not reads_table and not parameter:
@@ -83,20 +83,21 @@ def _module(table: str) -> str:
     return "streamsink." + table.removesuffix(".py").replace("/", ".")
 
 
-def _imported(tree: ast.Module) -> set[str]:
-    return {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
-
-
-def _arguments(tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield what is given as ``kind`` to any call that may make an error."""
-    for node in ast.walk(tree):
-        given = [each.value for each in node.keywords if each.arg == "kind"] if isinstance(node, ast.Call) else []
-        if given and getattr(node.func, "id", "") not in _NO_ERRORS:
-            yield from given
+@functools.cache
+def _read(path: Path) -> tuple[list[ast.expr], set[str]]:
+    """What is given as ``kind`` to any call that may make an error, and the modules that are imported. Read once."""
+    given: list[ast.expr] = []
+    imported: set[str] = set()
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") not in _NO_ERRORS:
+            given += [each.value for each in node.keywords if each.arg == "kind"]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            imported.add(node.module)
+    return given, imported
 
 
 def _raised(path: Path) -> Iterator[tuple[str, int]]:
-    for value in _arguments(_tree(path)):
+    for value in _read(path)[0]:
         for node in ast.walk(value):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value, node.lineno
