@@ -26,6 +26,8 @@ _OTHER_VERSION = "tests/e2e/test_worker_daemon.py::test_tasks_of_another_version
 _ADDRESSES = "tests/advice/test_wrong_addresses.py"
 
 OF_STORES = (
+    Defect("a path that a store takes for another one is taken", "storage/stores.py:table_path", "_check_letters(table, scheme, path)", "pass",
+           ("tests/advice/test_wrong_addresses.py::test_a_path_that_a_store_takes_for_another_one",)),
     Defect("a group that shares a table cannot restart its query", "storage/calls.py:PosixCalls.try_hold", "0o666", "0o644",
            ("tests/storage/test_hold.py::test_another_member_of_a_group_that_shares_the_folder_may_hold",)),
     Defect("what has no links is said to be not permitted", "storage/calls.py:_has_no_links",
