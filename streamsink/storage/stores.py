@@ -110,6 +110,7 @@ def table_path(table: str | os.PathLike[str]) -> str:
             raise Misuse(
                 f"{table}: expected {scheme}://{'bucket' if scheme in _S3 else 'namenode:port'}/path", kind="table.path"
             )
+        _check_letters(table, scheme, path)
         return f"{scheme}://{authority}/{os.path.normpath(path.strip('/'))}"
     if scheme:
         parts = urlsplit(table)
@@ -121,6 +122,17 @@ def table_path(table: str | os.PathLike[str]) -> str:
             )
         table = unquote(parts.path)
     return os.path.abspath(table)
+
+
+def _check_letters(table: str, scheme: str, path: str) -> None:
+    """Raises Misuse for a letter that the store takes for another one, or in no name. path: below the authority."""
+    odd, why = (":", "HDFS takes in no name") if scheme == "hdfs" else ("\\", "some S3 servers take for a slash")
+    if odd in path:
+        raise Misuse(
+            f"{table}: the path has a {odd!r}, which {why}. Nothing was written. Give it a path without that, such as "
+            f"'{table[: len(table) - len(path)]}{path.replace(odd, '_')}'",
+            kind="table.path",
+        )
 
 
 def journal_place(journal: str | os.PathLike[str]) -> str:

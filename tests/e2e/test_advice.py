@@ -12,6 +12,7 @@ from pyspark.sql import functions
 import streamsink
 from streamsink.errors import StreamsinkError
 from streamsink.events import BatchWritten
+from streamsink.spark.gateway.planned_files import encoding_of_locale
 from tests.advice.following import Advice, advice, follows
 from tests.e2e.harness import assert_each_once, ids_of
 
@@ -275,6 +276,33 @@ def test_a_session_without_a_file_system_for_s3(spark, s3_server):
         streamsink.read(spark, path, store_options=s3_server.options)
     name = told(refused.value, "read.no-file-system", path).find(r"or read the table with streamsink\.(\w+)")
     assert getattr(streamsink, name)(path, store_options=s3_server.options).num_rows == 0
+
+
+@follows("files.locale")
+@pytest.mark.parametrize("way_on", ["locale", "name"])
+def test_source_files_that_the_jvm_cannot_spell(spark, ground, way_on):
+    """Spark leaves them out without a word where the JVM runs without a locale, as in containers and under cron."""
+    properties = spark._jvm.java.lang.System
+    before = properties.getProperty("sun.jnu.encoding")
+    ground.add_files(0, 2)
+    odd = ground.source / "b\u00fccher.json"
+    (ground.source / "00001.json").rename(odd)
+    sink = streamsink.to_table(ground.table, silent, flush=False)
+    properties.setProperty("sun.jnu.encoding", "ANSI_X3.4-1968")
+    encoding_of_locale.cache_clear()
+    try:
+        said = told(run(spark, ground, sink), "files.locale", ground.table)
+        said.says(odd.name, "Set LC_ALL=C.UTF-8", "or rename these files")
+        if way_on == "name":
+            odd.rename(ground.source / "books.json")
+            assert run(spark, ground, sink) is None
+    finally:
+        properties.setProperty("sun.jnu.encoding", before)
+        encoding_of_locale.cache_clear()
+    assert run(spark, ground, sink) is None
+    assert way_on == "name" or odd.exists()
+    if way_on == "locale":
+        assert_each_once(ground.table, ids_of(0, 2))
 
 
 @follows("read.locale")

@@ -43,6 +43,8 @@ OF_STORES = (
     Defect("a journal at a wrong address is a raw error", "storage/database.py:Postgres.errno_of",
            "errno.ETIMEDOUT if connecting or is_lost else errno.EIO", "errno.EIO",
            ("tests/storage/test_database.py::test_a_journal_that_cannot_be_had_is_told_with_its_address",)),
+    Defect("a path that a store takes for another one is taken", "storage/stores.py:table_path", "_check_letters(table, scheme, path)", "pass",
+           ("tests/advice/test_wrong_addresses.py::test_a_path_that_a_store_takes_for_another_one",)),
     Defect("a group that shares a table cannot restart its query", "storage/calls.py:PosixCalls.try_hold", "0o666", "0o644",
            ("tests/storage/test_hold.py::test_another_member_of_a_group_that_shares_the_folder_may_hold",)),
     Defect("what has no links is said to be not permitted", "storage/calls.py:_has_no_links",

@@ -227,6 +227,8 @@ def test_paths_keep_their_spelling(given, spelled):
         Path("s3://bucket/key"),
         Path("hdfs://namenode/a"),
         "s3a:/bucket/key",
+        "s3://bucket/lake\\orders",
+        "hdfs://namenode:8020/lake/12:00",
     ],
 )
 def test_paths_that_name_no_table_are_refused(given):

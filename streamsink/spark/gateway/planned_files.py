@@ -7,12 +7,16 @@ files anew, leaves out without a message those that are gone, and reads whatever
 that the planned files are in the table.
 """
 
+import functools
 import json
+import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 from urllib.parse import unquote
 
 from py4j.java_gateway import JavaObject
+from pyspark import SparkContext
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions, with_word, words_of
@@ -24,6 +28,8 @@ from streamsink.spark.gateway.job_inputs import index_of, statuses
 
 # At most this many files are named in the error.
 _NAMED = 10
+# The beginning of the paths of files on a disk, as ``spelling`` returns them.
+_DISK = "file://"
 
 
 def check(batch: Batch, without: Collection[str], table: str, options: SinkOptions) -> None:
@@ -40,6 +46,7 @@ def check(batch: Batch, without: Collection[str], table: str, options: SinkOptio
     }
     if not planned:
         return
+    _check_spelled(planned, table)
     read: dict[str, int] = {}
     for index in _indexes(running.execution(batch.run)):
         told = statuses(index)
@@ -69,6 +76,44 @@ def check(batch: Batch, without: Collection[str], table: str, options: SinkOptio
             "out for good",
             kind="files.not-as-planned",
         )
+
+
+@functools.cache
+def encoding_of_locale() -> str:
+    """The encoding in which Spark's JVM spells the names of files on disks."""
+    jvm: Any = SparkContext.getOrCreate()._jvm
+    return str(jvm.java.lang.System.getProperty("sun.jnu.encoding"))
+
+
+def _check_spelled(planned: Collection[str], table: str) -> None:
+    """Raises Misuse where a planned file lies beside others whose names Spark's JVM cannot spell.
+
+    Java lists such files under other names, and its file source leaves out what is not found. Nothing is looked at in a
+    locale with UTF-8.
+    """
+    encoding = encoding_of_locale()
+    if encoding.upper() in ("UTF-8", "NULL", "NONE"):
+        return
+    for folder in sorted({os.path.dirname(path[len(_DISK) :]) for path in planned if path.startswith(_DISK)}):
+        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        odd = [name for name in names if not name.startswith((".", "_")) and not _is_spelled(name, encoding)]
+        if odd:
+            raise Misuse(
+                f"{table}: {len(odd)} names in {folder} ({', '.join(odd[:_NAMED])}) cannot be spelled in {encoding}, "
+                "the encoding of the locale in which Spark's JVM was started, and Spark's file source leaves such "
+                "files out without a message. Nothing was written. Set LC_ALL=C.UTF-8, or another locale with UTF-8, "
+                "in the environment in which the driver and the executors start, and start the query again; or rename "
+                "these files",
+                kind="files.locale",
+            )
+
+
+def _is_spelled(name: str, encoding: str) -> bool:
+    try:
+        name.encode(encoding)
+    except (UnicodeEncodeError, LookupError) as failed:
+        return isinstance(failed, LookupError)  # Python does not know it
+    return True
 
 
 def _word_of_what_is_there(batch: Batch, table: str, found: Sequence[tuple[str, int, int | None]]) -> str:
