@@ -98,8 +98,10 @@ def _check_spelled(planned: Collection[str], table: str) -> None:
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
         odd = [name for name in names if not name.startswith((".", "_")) and not _is_spelled(name, encoding)]
         if odd:
+            # A name may be no UTF-8 at all, which no log could be given.
+            said = ", ".join(os.fsencode(name).decode("utf-8", "backslashreplace") for name in odd[:_NAMED])
             raise Misuse(
-                f"{table}: {len(odd)} names in {folder} ({', '.join(odd[:_NAMED])}) cannot be spelled in {encoding}, "
+                f"{table}: {len(odd)} names in {folder} ({said}) cannot be spelled in {encoding}, "
                 "the encoding of the locale in which Spark's JVM was started, and Spark's file source leaves such "
                 "files out without a message. Nothing was written. Set LC_ALL=C.UTF-8, or another locale with UTF-8, "
                 "in the environment in which the driver and the executors start, and start the query again; or rename "
