@@ -31,6 +31,9 @@ OF_QUERIES = (
     Defect("Spark's writer is given a path that its JVM cannot spell", "spark/rows/write_ways.py:large",
            "running.encoding_without(df.sparkSession, [spec.staging])", "False",
            ("tests/e2e/test_advice.py::test_a_path_that_the_jvm_cannot_spell",)),
+    Defect("source files that the JVM cannot spell are left out without a word", "spark/gateway/planned_files.py:check",
+           "_check_spelled(planned, table)", "pass",
+           ("tests/e2e/test_advice.py::test_source_files_that_the_jvm_cannot_spell",)),
     Defect("a job takes its settings away from another one of its session", "spark/gateway/running.py:with_settings",
            "if users > 1:", "if False:", ("tests/spark/test_settings.py",)),
     # -- the same query
