@@ -79,8 +79,9 @@ def test_the_page_on_a_real_kubernetes(orders, rng):
 
     orders.send(1)
     orders.kubectl("rollout restart deployment/orders-to-lake")
-    orders.wait("another version", lambda: len(orders.scaled()) == 3)
-    assert orders.scaled() == ["up", "down", "up"], "the first driver, its end, the next one"
+    orders.wait("the Deployment is scaled", lambda: len(orders.scaled()) > 1)
+    assert orders.scaled()[:2] == ["up", "down"], "the first driver ends before the next one starts"
+    orders.wait("the next driver", lambda: orders.scaled() == ["up", "down", "up"])
     orders.send(1)
     orders.check()
     orders.wait("nothing is left of the pod before", lambda: orders.owners() and other not in orders.owners())
