@@ -2,7 +2,7 @@
 
 import ast
 import os
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -159,7 +159,7 @@ def test_a_journal_that_is_gone_is_named(tmp_path):
 def test_an_older_moment_is_given(tmp_path):
     """Or none at all."""
     path = _on_disk(tmp_path)
-    recent = datetime.now() - timedelta(minutes=1)
+    recent = datetime.now(timezone.utc) - timedelta(minutes=1)
     said = told("orphans.too-young", lambda: maintenance.remove_orphan_files(path, recent))
     said.says("Give an older moment, or leave it out")
     assert maintenance.remove_orphan_files(path, recent - timedelta(hours=1)).paths == ()

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 import pyarrow as pa
 import pytest
@@ -111,7 +111,7 @@ def test_java_reads_the_time_of_a_tag_of_ours(java, path):
     made = tag.getTagCreateTime()
     assert abs(datetime.fromisoformat(made.toString()[:19]) - datetime.now()) < timedelta(minutes=1)
     assert table.tagManager().getOrThrow("always").getTagCreateTime() is None
-    assert sorted(maintenance.expire_tags(path, datetime.now() + timedelta(days=1)).names) == ["short"]
+    assert sorted(maintenance.expire_tags(path, datetime.now(timezone.utc) + timedelta(days=1)).names) == ["short"]
 
 
 @pytest.mark.in_turn("expiry as by Java", 1)

@@ -49,7 +49,7 @@ def test_a_killed_process_at_calls_in_memory(rollback, merging, stride, capsys, 
     _die_at_each(world, False, capsys, stride, rng.randrange(stride))
 
 
-@pytest.mark.in_turn("calls of ways of publishing", 5)
+@pytest.mark.in_turn("calls of ways of publishing", 6)
 @pytest.mark.parametrize("way", sorted(set(WAYS) - {"plain"}))
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 def test_death_at_calls_of_grouped_and_asynchronous_publishing(power, way, capsys, rng):
