@@ -28,7 +28,7 @@ EXECUTOR = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 PAGE = "docs/how-to/KUBERNETES.md"
 IMAGE = "registry.example.com/orders-to-lake:1"
 A_FILE = 20_500
-WAIT_S = 300
+WAIT_S, REFUSED = 600, 400
 
 # Small files are written by the driver if nobody says, and large ones may be by the executors' Java.
 BY_PYTHON = {"driver_max_rows": 0, "large_batches": "tasks"}
@@ -231,6 +231,10 @@ class Orders:
                 said = json.loads(line)
                 found[said["verb"], said["objectRef"]["resource"]].add(said["responseStatus"]["code"])
         return dict(found)
+
+    def refused(self) -> dict[tuple[str, str], set[int]]:
+        """Of what the pods' account has asked, that which it may not, or which is not there."""
+        return {each: codes for each, codes in self.asked().items() if max(codes) >= REFUSED}
 
     def followed(self) -> str:
         """What the command that follows the driver's log has printed."""
