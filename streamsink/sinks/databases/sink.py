@@ -32,6 +32,7 @@ _DIALECTS: dict[str, type[Dialect]] = {"postgresql": PostgreSql, "mysql": MySql,
 _READ_BEFORE_BYTES = 16 << 20
 # Fewer rows than that are written by one connection, whatever ``writers`` says.
 _LEAST_ROWS = 20_000
+_NOT_SEEN = "the table could not be looked at. Nothing was written"
 # Keys of a session.
 _LINK, _SCHEMA, _TABLE, _KEYS, _TRIED = "link", "schema", "table", "keys", "tried"
 _HAS_BRANCHES, _SETTLED, _ALONE, _PREPARES = "has branches", "settled", "one writer instead", "prepares"
@@ -136,11 +137,12 @@ class DatabaseSink(StagedRowsSink):
         return bool(self._asked(session, lambda run: self._remembered(run, session).is_target_there(run)))
 
     def check_columns(self, columns: pa.Schema, session: dict[str, Any]) -> None:
-        link, failed = self._link(session), "the table could not be looked at. Nothing was written"
-        session[_TABLE] = link.transaction(lambda run: self._fitting(run, session).table_for(columns), failed)
+        _look(self, columns, session)
         if self.writers > 1:
             names = [name for name in columns.names if name != self.delete_column]
-            link.transaction(lambda run: _check_staging(self, run, names, session), failed, keep=False)
+            self._link(session).transaction(
+                lambda run: _check_staging(self, run, names, session), _NOT_SEEN, keep=False
+            )
 
     def check_transactions(
         self, transactions: Sequence[PendingTransaction[StagedRows]], session: dict[str, Any]
@@ -327,14 +329,21 @@ def _key_columns(sink: DatabaseSink, run: Run, session: dict[str, Any]) -> Seque
     return cast(Sequence[Column], session[_KEYS])
 
 
+def _look(sink: DatabaseSink, columns: pa.Schema, session: dict[str, Any]) -> None:
+    """Look whether rows with these columns fit into the table, which is made where it is missing. Raises Misuse."""
+    of = sink._link(session)
+    session[_TABLE] = of.transaction(lambda run: sink._fitting(run, session).table_for(columns), _NOT_SEEN)
+
+
 def _look_first(sink: DatabaseSink, checkpoint: PendingCheckpoint[StagedRows]) -> None:
     """Look at the table before a record of an earlier start is committed: somebody may have changed it since.
 
     Without the index of its keys MariaDB would add rows that are there, and with a further one replace others. It is
-    made where it is missing, as for any batch: a backup may be older than the table.
+    made where it is missing, as for any batch: a backup may be older than the table. What several writers need does not
+    matter: where they cannot write these rows, one does.
     """
     try:
-        sink.check_columns(next(sink._read(checkpoint.transactions)).schema, checkpoint.session)
+        _look(sink, next(sink._read(checkpoint.transactions)).schema, checkpoint.session)
     except Misuse as refused:
         raise Misuse(
             f"{refused}. These rows are in the journal already, as record {checkpoint.number} of application "
