@@ -34,9 +34,8 @@ _READ_BEFORE_BYTES = 16 << 20
 _LEAST_ROWS = 20_000
 _NOT_SEEN = "the table could not be looked at. Nothing was written"
 # Keys of a session.
-_LINK, _SCHEMA, _TABLE, _KEYS, _TRIED = "link", "schema", "table", "keys", "tried"
+_LINK, _SCHEMA, _TABLE, _KEYS, _TRIED, _LETTERS = "link", "schema", "table", "keys", "tried", "letters"
 _HAS_BRANCHES, _SETTLED, _ALONE, _PREPARES = "has branches", "settled", "one writer instead", "prepares"
-_LETTERS = "letters"  # that the database has
 _ASKED = "application"  # for which it was asked last what was committed
 
 
@@ -140,9 +139,8 @@ class DatabaseSink(StagedRowsSink):
         _look(self, columns, session)
         if self.writers > 1:
             names = [name for name in columns.names if name != self.delete_column]
-            self._link(session).transaction(
-                lambda run: _check_staging(self, run, names, session), _NOT_SEEN, keep=False
-            )
+            check = partial(_check_staging, self, names=names, session=session)
+            self._link(session).transaction(check, _NOT_SEEN, keep=False)
 
     def check_transactions(
         self, transactions: Sequence[PendingTransaction[StagedRows]], session: dict[str, Any]
@@ -245,9 +243,8 @@ class DatabaseSink(StagedRowsSink):
 
     def _has_letters(self, session: dict[str, Any]) -> Callable[[str], bool]:
         link, failed = self._link(session), "the database could not be asked for letters. Nothing was recorded"
-        return lambda letters: link.transaction(
-            lambda run: self._dialect().has_letters(run, letters), failed, keep=False
-        )
+        ask = self._dialect().has_letters
+        return lambda letters: link.transaction(lambda run: ask(run, letters), failed, keep=False)
 
     def _identity(self, run: Run, new_id: str, session: dict[str, Any]) -> str:
         _prepares(self, run, session)
@@ -331,16 +328,15 @@ def _key_columns(sink: DatabaseSink, run: Run, session: dict[str, Any]) -> Seque
 
 def _look(sink: DatabaseSink, columns: pa.Schema, session: dict[str, Any]) -> None:
     """Look whether rows with these columns fit into the table, which is made where it is missing. Raises Misuse."""
-    of = sink._link(session)
-    session[_TABLE] = of.transaction(lambda run: sink._fitting(run, session).table_for(columns), _NOT_SEEN)
+    look = sink._link(session).transaction
+    session[_TABLE] = look(lambda run: sink._fitting(run, session).table_for(columns), _NOT_SEEN)
 
 
 def _look_first(sink: DatabaseSink, checkpoint: PendingCheckpoint[StagedRows]) -> None:
     """Look at the table before a record of an earlier start is committed: somebody may have changed it since.
 
     Without the index of its keys MariaDB would add rows that are there, and with a further one replace others. It is
-    made where it is missing, as for any batch: a backup may be older than the table. What several writers need does not
-    matter: where they cannot write these rows, one does.
+    made where it is missing: a backup may be older than it. Where several writers cannot write the rows, one does.
     """
     try:
         _look(sink, next(sink._read(checkpoint.transactions)).schema, checkpoint.session)
