@@ -79,8 +79,8 @@ def _read(spark: SparkSession, store: Store, snapshot_id: int | None) -> DataFra
 
 def _check_spelled(spark: SparkSession, paths: Sequence[str], table: str) -> None:
     """Raises Misuse for files that Spark would not find, because its JVM cannot spell their paths."""
-    encoding = running.encoding_without(spark, paths)
-    if encoding is not None:
+    if running.not_spelled(path for path in paths if path.startswith("/")):
+        encoding = running.encoding_of_locale()
         raise Misuse(
             f"{table}: Spark's JVM was started in a locale with the encoding {encoding}, which cannot spell the paths "
             "of data files, so Spark would not find files that are there. Set LC_ALL=C.UTF-8, or another locale with "

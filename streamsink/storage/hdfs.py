@@ -46,7 +46,7 @@ _MEANING = {
 }
 # What the client says when no NameNode has answered. It gives no errno of its own.
 _NO_ANSWER = re.compile(
-    r"\(os error (?:101|103|104|110|111|112|113)\)|failed to lookup address|timed out|deadline has elapsed"
+    r"\(os error (?:32|101|103|104|110|111|112|113)\)|failed to lookup address|timed out|deadline has elapsed"
     r"|RPC listener disconnected|early eof|unexpected end of file"
 )
 # A first call does not wait for three minutes, as later ones do: the address may be wrong. Of so many tries, at one

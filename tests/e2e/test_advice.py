@@ -1,7 +1,9 @@
 """Advice of errors that only a real Spark query meets: what the message says is done, and each row is there once."""
 
 import contextlib
+import os
 import uuid
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from pyspark.sql import functions
 import streamsink
 from streamsink.errors import StreamsinkError
 from streamsink.events import BatchWritten
-from streamsink.spark.gateway.planned_files import encoding_of_locale
+from streamsink.spark.gateway.running import encoding_of_locale
 from tests.advice.following import Advice, advice, follows
 from tests.e2e.harness import assert_each_once, ids_of
 
@@ -278,45 +280,62 @@ def test_a_session_without_a_file_system_for_s3(spark, s3_server):
     assert getattr(streamsink, name)(path, store_options=s3_server.options).num_rows == 0
 
 
+@contextlib.contextmanager
+def without_locale(spark) -> Iterator[None]:
+    """Spark's JVM as it is without a locale, in containers and under cron."""
+    properties = spark._jvm.java.lang.System
+    before = properties.getProperty("sun.jnu.encoding")
+    properties.setProperty("sun.jnu.encoding", "ANSI_X3.4-1968")
+    encoding_of_locale.cache_clear()
+    try:
+        yield
+    finally:
+        properties.setProperty("sun.jnu.encoding", before)
+        encoding_of_locale.cache_clear()
+
+
 @follows("files.locale")
 @pytest.mark.parametrize("way_on", ["locale", "name"])
 def test_source_files_that_the_jvm_cannot_spell(spark, ground, way_on):
-    """Spark leaves them out without a word where the JVM runs without a locale, as in containers and under cron."""
-    properties = spark._jvm.java.lang.System
-    before = properties.getProperty("sun.jnu.encoding")
+    """Spark leaves them out without a word."""
     ground.add_files(0, 2)
     odd = ground.source / "b\u00fccher.json"
     (ground.source / "00001.json").rename(odd)
     sink = streamsink.to_table(ground.table, silent, flush=False)
-    properties.setProperty("sun.jnu.encoding", "ANSI_X3.4-1968")
-    encoding_of_locale.cache_clear()
-    try:
+    with without_locale(spark):
         said = told(run(spark, ground, sink), "files.locale", ground.table)
         said.says(odd.name, "Set LC_ALL=C.UTF-8", "or rename these files")
         if way_on == "name":
             odd.rename(ground.source / "books.json")
             assert run(spark, ground, sink) is None
-    finally:
-        properties.setProperty("sun.jnu.encoding", before)
-        encoding_of_locale.cache_clear()
+    assert run(spark, ground, sink) is None
+    assert_each_once(ground.table, ids_of(0, 2))
+
+
+@follows("files.locale")
+def test_a_source_file_whose_name_is_no_utf_8(spark, ground):
+    """No locale helps."""
+    ground.add_files(0, 2)
+    odd = os.fsencode(ground.source / "b\udcfccher.json")
+    os.rename(ground.source / "00001.json", odd)
+    sink = streamsink.to_table(ground.table, silent, flush=False)
+    said = told(run(spark, ground, sink), "files.locale", ground.table)
+    assert "LC_ALL" not in said.says(r"b\xfccher.json", "UTF-8", "Rename these files").message
+    os.rename(odd, ground.source / "books.json")
     assert run(spark, ground, sink) is None
     assert_each_once(ground.table, ids_of(0, 2))
 
 
 @follows("read.locale")
 def test_a_path_that_the_jvm_cannot_spell(spark, tmp_path):
-    """Containers and cron have no locale. Tasks in Python write such a table and read_arrow reads it."""
-    path, properties, ways = f"{tmp_path}/b\u00fccher", spark._jvm.java.lang.System, []
-    before = properties.getProperty("sun.jnu.encoding")
-    properties.setProperty("sun.jnu.encoding", "ANSI_X3.4-1968")
-    try:
+    """Tasks in Python write such a table and read_arrow reads it."""
+    path, ways = f"{tmp_path}/b\u00fccher", []
+    with without_locale(spark):
         options = {"large_batches": "spark", "driver_max_rows": 0, "flush": False}
         streamsink.write(spark.range(3), path, "run", ways.append, **options)
         assert [event.way for event in ways if isinstance(event, BatchWritten)] == ["tasks"]
         with pytest.raises(StreamsinkError) as refused:
             streamsink.read(spark, path)
-    finally:
-        properties.setProperty("sun.jnu.encoding", before)
     name = told(refused.value, "read.locale", path).find(r"or read the table with streamsink\.(\w+)")
     assert getattr(streamsink, name)(path).num_rows == 3
 

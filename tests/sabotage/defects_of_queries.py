@@ -29,7 +29,7 @@ OF_QUERIES = (
            '"TIMESTAMP_LTZ" if isinstance(kind, TimestampType) else kind.simpleString()', "kind.simpleString()",
            ("tests/compat/test_large_batches.py::test_settings_of_the_session_change_nothing_and_are_left_as_they_were",)),
     Defect("Spark's writer is given a path that its JVM cannot spell", "spark/rows/write_ways.py:large",
-           "running.encoding_without(df.sparkSession, [spec.staging])", "False",
+           "running.not_spelled([spec.staging])", "False",
            ("tests/e2e/test_advice.py::test_a_path_that_the_jvm_cannot_spell",)),
     Defect("source files that the JVM cannot spell are left out without a word", "spark/gateway/planned_files.py:check",
            "_check_spelled(planned, table)", "pass",

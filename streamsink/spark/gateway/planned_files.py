@@ -7,7 +7,7 @@ files anew, leaves out without a message those that are gone, and reads whatever
 that the planned files are in the table.
 """
 
-import functools
+import contextlib
 import json
 import os
 from collections import Counter
@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import unquote
 
 from py4j.java_gateway import JavaObject
-from pyspark import SparkContext
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions, with_word, words_of
@@ -78,44 +77,35 @@ def check(batch: Batch, without: Collection[str], table: str, options: SinkOptio
         )
 
 
-@functools.cache
-def encoding_of_locale() -> str:
-    """The encoding in which Spark's JVM spells the names of files on disks."""
-    jvm: Any = SparkContext.getOrCreate()._jvm
-    return str(jvm.java.lang.System.getProperty("sun.jnu.encoding"))
-
-
 def _check_spelled(planned: Collection[str], table: str) -> None:
     """Raises Misuse where a planned file lies beside others whose names Spark's JVM cannot spell.
 
-    Java lists such files under other names, and its file source leaves out what is not found. Nothing is looked at in a
-    locale with UTF-8.
+    Java lists such files under other names, and its file source leaves out what is not found.
     """
-    encoding = encoding_of_locale()
-    if encoding.upper() in ("UTF-8", "NULL", "NONE"):
-        return
     for folder in sorted({os.path.dirname(path[len(_DISK) :]) for path in planned if path.startswith(_DISK)}):
-        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-        odd = [name for name in names if not name.startswith((".", "_")) and not _is_spelled(name, encoding)]
+        odd = sorted(name for name in running.not_spelled(_names_in(folder)) if not name.startswith((".", "_")))
         if odd:
             # A name may be no UTF-8 at all, which no log could be given.
             said = ", ".join(os.fsencode(name).decode("utf-8", "backslashreplace") for name in odd[:_NAMED])
+            encoding = running.encoding_of_locale()
+            other_locale = (
+                "Set LC_ALL=C.UTF-8, or another locale with UTF-8, in the environment in which the driver and the "
+                "executors start, and start the query again; or rename these files"
+            )
             raise Misuse(
                 f"{table}: {len(odd)} names in {folder} ({said}) cannot be spelled in {encoding}, "
                 "the encoding of the locale in which Spark's JVM was started, and Spark's file source leaves such "
-                "files out without a message. Nothing was written. Set LC_ALL=C.UTF-8, or another locale with UTF-8, "
-                "in the environment in which the driver and the executors start, and start the query again; or rename "
-                "these files",
+                "files out without a message. Nothing was written. "
+                f"{'Rename these files' if encoding.upper() == 'UTF-8' else other_locale}",
                 kind="files.locale",
             )
 
 
-def _is_spelled(name: str, encoding: str) -> bool:
-    try:
-        name.encode(encoding)
-    except (UnicodeEncodeError, LookupError) as failed:
-        return isinstance(failed, LookupError)  # Python does not know it
-    return True
+def _names_in(folder: str) -> list[str]:
+    """None, where the folder has gone since: then the planned files are gone too, which is found out."""
+    with contextlib.suppress(OSError):
+        return os.listdir(folder)
+    return []
 
 
 def _word_of_what_is_there(batch: Batch, table: str, found: Sequence[tuple[str, int, int | None]]) -> str:

@@ -5,10 +5,11 @@ same functions would be needed.
 """
 
 import contextlib
+import functools
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -289,23 +290,29 @@ def encrypts_parquet(spark: SparkSession) -> bool:
     return spark._jsparkSession.sessionState().newHadoopConf().get("parquet.crypto.factory.class") is not None
 
 
-def encoding_without(spark: SparkSession, paths: Sequence[str]) -> str | None:
-    """The encoding of the JVM's locale, where it cannot spell one of these paths of a disk; else None.
+@functools.cache
+def encoding_of_locale() -> str:
+    """The encoding in which Spark's JVM spells the names of files on disks."""
+    jvm: Any = SparkContext.getOrCreate()._jvm
+    return str(jvm.java.lang.System.getProperty("sun.jnu.encoding"))
 
-    Java finds no such file. The JVM is asked only where a path is not plain ASCII.
+
+def not_spelled(names: Iterable[str]) -> list[str]:
+    """Those of these names, or paths on disks, that Spark's JVM cannot spell: Java finds no such file.
+
+    The JVM is asked only where a name is not plain ASCII.
     """
-    odd = [path for path in paths if path.startswith("/") and not path.isascii()]
-    if not odd:
-        return None
-    jvm: Any = spark._jvm
-    encoding = str(jvm.java.lang.System.getProperty("sun.jnu.encoding"))
+    return [name for name in names if not name.isascii() and not _is_spelled(name, encoding_of_locale())]
+
+
+def _is_spelled(name: str, encoding: str) -> bool:
     try:
-        "".join(odd).encode(encoding)
+        name.encode(encoding)
     except UnicodeEncodeError:
-        return encoding
+        return False
     except LookupError:
         pass  # Python does not know it
-    return None
+    return True
 
 
 def check_file_system(spark: SparkSession, scheme: str, table: str) -> None:

@@ -142,7 +142,7 @@ def large(
     schema = spec.schema()
     if not can_write(to_fields(df.schema), schema, file_io):
         return tasks
-    if running.encoding_without(df.sparkSession, [spec.staging]):
+    if spec.staging.startswith("/") and running.not_spelled([spec.staging]):
         return tasks
     return Large(ParquetJob(schema, spec.staging, sizes.rows_in(spec.target_file_bytes, schema)))
 
