@@ -12,7 +12,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 from urllib.parse import unquote
 
 from py4j.java_gateway import JavaObject
@@ -87,16 +86,12 @@ def _check_spelled(planned: Collection[str], table: str) -> None:
         if odd:
             # A name may be no UTF-8 at all, which no log could be given.
             said = ", ".join(os.fsencode(name).decode("utf-8", "backslashreplace") for name in odd[:_NAMED])
-            encoding = running.encoding_of_locale()
-            other_locale = (
-                "Set LC_ALL=C.UTF-8, or another locale with UTF-8, in the environment in which the driver and the "
-                "executors start, and start the query again; or rename these files"
-            )
             raise Misuse(
-                f"{table}: {len(odd)} names in {folder} ({said}) cannot be spelled in {encoding}, "
+                f"{table}: {len(odd)} names in {folder} ({said}) cannot be spelled in {running.encoding_of_locale()}, "
                 "the encoding of the locale in which Spark's JVM was started, and Spark's file source leaves such "
-                "files out without a message. Nothing was written. "
-                f"{'Rename these files' if encoding.upper() == 'UTF-8' else other_locale}",
+                "files out without a message. Nothing was written. Rename these files; or, where that encoding is "
+                "another one than UTF-8, set LC_ALL=C.UTF-8, or another locale with UTF-8, in the environment in which "
+                "the driver and the executors start, and start the query again",
                 kind="files.locale",
             )
 

@@ -302,17 +302,11 @@ def not_spelled(names: Iterable[str]) -> list[str]:
 
     The JVM is asked only where a name is not plain ASCII.
     """
-    return [name for name in names if not name.isascii() and not _is_spelled(name, encoding_of_locale())]
-
-
-def _is_spelled(name: str, encoding: str) -> bool:
-    try:
-        name.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    except LookupError:
-        pass  # Python does not know it
-    return True
+    odd = [name for name in names if not name.isascii()]
+    encoding = encoding_of_locale() if odd else ""
+    with contextlib.suppress(LookupError):  # Python does not know it
+        return [name for name in odd if name.encode(encoding, "replace").decode(encoding) != name]
+    return []
 
 
 def check_file_system(spark: SparkSession, scheme: str, table: str) -> None:
