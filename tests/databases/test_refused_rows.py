@@ -1,6 +1,7 @@
 """Rows that a database refuses: before they are recorded where that can be known, else when they are written."""
 
 import contextlib
+import random
 
 import psycopg
 import pyarrow as pa
@@ -55,6 +56,50 @@ def test_rows_that_only_the_server_can_read_are_tried(served):
         batches = [pa.RecordBatch.from_pydict({"id": [n], "v": [v]}) for n, v in ((1, good), (2, bad))]
         refused(served, "database.rows-refused", *batches, table="odd").says("recorded or written")
         assert served.count("odd") == 1
+
+
+LONG = random.Random(1).randbytes(8_000).hex()  # compressed it is longer than what an index takes
+COMPUTED = {
+    "mariadb": [
+        ("CREATE TABLE odd (id bigint, v varchar(9), g tinyint AS (v) STORED)", "1", "1000"),
+        ("CREATE TABLE odd (id bigint, v varchar(9), g tinyint DEFAULT (v))", "1", "1000"),
+    ],
+    "postgresql": [
+        ("CREATE TABLE odd (id bigint, v text); CREATE INDEX i ON odd (v)", "a", LONG),
+        ("CREATE TABLE odd (id bigint, v text); CREATE INDEX i ON odd ((v::int))", "1", "x"),
+        ("CREATE TABLE odd (id bigint, v text); CREATE INDEX i ON odd (id) WHERE v::int > 3", "1", "x"),
+        ("CREATE TABLE odd (id bigint, v text, g int GENERATED ALWAYS AS (v::int) STORED)", "1", "x"),
+    ],
+    "sqlite": [
+        ("CREATE TABLE odd (id bigint, v text); CREATE INDEX i ON odd (json_extract(v, '$.a'))", "{}", "x"),
+        ("CREATE TABLE odd (id bigint, v text); CREATE INDEX i ON odd (id) WHERE json_extract(v, '$.a')", "{}", "x"),
+        ("CREATE TABLE odd (id bigint, v text, g AS (json_extract(v, '$.a')) STORED)", "{}", "x"),
+    ],
+}
+
+
+def test_what_the_server_computes_of_a_row_is_tried(place):
+    """Columns and indexes of expressions, and indexes of long texts. Only the first batch of a start was tried where
+    the table had no key: a later one was recorded, and no start could write it."""
+    for made, good, bad in COMPUTED[place.kind]:
+        place.drop()
+        for text in made.split("; "):
+            place.do(text)
+        batches = [pa.RecordBatch.from_pydict({"id": [n], "v": [v]}) for n, v in ((1, good), (2, bad))]
+        refused(place, "database.rows-refused", *batches, table="odd").says("recorded or written")
+        assert place.count("odd") == 1
+
+
+def test_a_strict_table_of_sqlite_takes_its_types_alone(request, tmp_path):
+    """A text does not go into one of its BLOBs: that is told by the columns, and not by the first row that has one."""
+    place = place_of("sqlite", request, tmp_path)
+    place.do("CREATE TABLE odd (id INTEGER, v BLOB) STRICT")
+    rows = [pa.RecordBatch.from_pydict({"id": [n], "v": pa.array([v], pa.string())}) for n, v in ((1, None), (2, "1"))]
+    refused(place, "database.columns", *rows, table="odd").says("column 'v' is BLOB", "expected TEXT")
+    place.do("DROP TABLE odd")
+    place.do("CREATE TABLE odd (id INTEGER, v ANY) STRICT")
+    write(place, *rows, table="odd")
+    assert place.ask("SELECT v FROM odd ORDER BY id") == [(None,), ("1",)]
 
 
 LIMITS = {

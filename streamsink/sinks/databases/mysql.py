@@ -213,8 +213,11 @@ class MySql(Dialect):
         ]
         whole = [index for index in indexes if all(column and part is None for column, part in index)]
         unique = tuple(frozenset(column for column, _ in index) for index in whole)
-        columns = tuple(_column(row) for row in run(_COLUMNS, schema, table))
+        told = run(_COLUMNS, schema, table).fetchall()
+        columns = tuple(_column(row) for row in told)
         ruled = bool(indexes) or self._has_rules(run, schema, table) or any(each.base == "json" for each in columns)
+        # An expression may fail: of a column that the server computes, or of a default that names another column.
+        ruled = ruled or any(each.computed for each in columns) or any("`" in (row[4] or "") for row in told)
         return TableInfo(table, columns, unique, len(whole) < len(indexes), ruled, wrong, packet // 2 - _BYTES_AT_ONCE)
 
     def _has_rules(self, run: Run, schema: str, table: str) -> bool:

@@ -175,7 +175,7 @@ class PostgreSql(Dialect):
         ]
         indexes = run(INDEXES, oid).fetchall()
         unique = tuple(frozenset(names) for whole, names in indexes if whole)
-        ruled = bool(indexes) or bool(run(RULES, oid, oid).fetchone()[0])
+        ruled = bool(indexes) or bool(run(RULES, *[oid] * 5).fetchone()[0])
         # A row may have no partition, and a partition has constraints and triggers of its own.
         ruled = ruled or kind == "p" or any(column.base in _READ for column in columns)
         encoding = run("SHOW server_encoding").fetchone()[0]

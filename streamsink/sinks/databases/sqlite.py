@@ -16,6 +16,8 @@ from streamsink.sinks.databases.table_info import Column, TableInfo
 
 # A number with so many digits is the same when SQLite has made a float of it and back.
 _SAFE_DIGITS = 15
+# What columns of a STRICT table take, instead of an affinity.
+_ONLY_TEXT, _ONLY_BLOB = "only texts", "only binaries"
 # A constraint may say itself what becomes of a row that violates it: the row is left out, or takes another one's place,
 # and nobody hears of it. This statement does not let it.
 _INSERT = "INSERT OR ABORT INTO"
@@ -88,7 +90,8 @@ class Sqlite(Dialect):
         kind, made = run(f"SELECT type, sql FROM {master} WHERE name = ?", table).fetchone()
         triggers = run(f"SELECT count(*) FROM {master} WHERE type = 'trigger' AND tbl_name = ?", table).fetchone()[0]
         rows = run("SELECT name, type, [notnull], dflt_value, pk, hidden FROM pragma_table_xinfo(?, ?)", table, schema)
-        unique, other, collated = self._indexes(run, schema, table)
+        unique, other, collated, computes = self._indexes(run, schema, table)
+        is_strict = "STRICT" in made.rpartition(")")[2].upper()
         columns, keys = [], []
         for name, declared, not_null, default, key, hidden in rows.fetchall():
             is_id = bool(key) and declared.upper() == "INTEGER"  # another name of the row's id
@@ -98,7 +101,7 @@ class Sqlite(Dialect):
                 Column(
                     name,
                     declared or "no type",
-                    _affinity(declared),
+                    _of_strict(declared) if is_strict else _affinity(declared),
                     not not_null,
                     exact=name not in collated,
                     optional=optional,
@@ -108,24 +111,27 @@ class Sqlite(Dialect):
         if keys:
             unique.append(frozenset(keys))  # a key that is the row's id has no index
         ruled = bool(unique or other or triggers) or any(word in made.upper() for word in ("CHECK", "REFERENCES"))
+        ruled = ruled or computes or any(column.computed for column in columns)  # an expression may fail
         wrong = ""
         if kind != "table" or made.upper().startswith("CREATE VIRTUAL"):
             wrong = "it is no ordinary table, and what is written to another one may be lost or kept by itself"
         return TableInfo(table, tuple(columns), tuple(unique), other, ruled, wrong)
 
-    def _indexes(self, run: Run, schema: str, table: str) -> tuple[list[frozenset[str]], bool, set[str]]:
-        """(columns of each whole unique index, whether there are others, columns whose equality is not exact)."""
-        unique, other, collated = [], False, set()
+    def _indexes(self, run: Run, schema: str, table: str) -> tuple[list[frozenset[str]], bool, set[str], bool]:
+        """(columns of each whole unique index, whether there are others, columns whose equality is not exact, whether
+        some index has an expression or a condition)."""
+        unique, other, collated, computes = [], False, set(), False
         indexes = run("SELECT name, [unique], partial FROM pragma_index_list(?, ?)", table, schema).fetchall()
         for index, is_unique, partial in indexes:
             parts = run("SELECT name, coll, key FROM pragma_index_xinfo(?, ?)", index, schema).fetchall()
             of_key = [(name, collation) for name, collation, key in parts if key]
+            computes |= bool(partial) or any(name is None for name, _ in of_key)
             if is_unique:
                 collated |= {name for name, collation in of_key if collation != "BINARY"}
                 whole = not partial and all(name is not None for name, _ in of_key)
                 unique += [frozenset(name for name, _ in of_key)] if whole else []
                 other |= not whole
-        return unique, other, collated
+        return unique, other, collated, computes
 
     def expected(self, column: Column, of: pa.DataType) -> str:
         affinity = column.base
@@ -134,14 +140,16 @@ class Sqlite(Dialect):
         if pt.is_floating(of):
             return "" if affinity in ("REAL", "BLOB") else "REAL"
         if pt.is_decimal(of):
-            fits = affinity in ("TEXT", "BLOB") or (affinity == "NUMERIC" and of.precision <= _SAFE_DIGITS)
+            fits = affinity in ("TEXT", "BLOB", _ONLY_TEXT)
+            fits = fits or (affinity == "NUMERIC" and of.precision <= _SAFE_DIGITS)
             return "" if fits else f"TEXT, or NUMERIC with at most {_SAFE_DIGITS} digits"
         if pt.is_string(of):
-            return "" if affinity in ("TEXT", "BLOB") else "TEXT"
+            return "" if affinity in ("TEXT", "BLOB", _ONLY_TEXT) else "TEXT"
         if pt.is_binary(of) or pt.is_fixed_size_binary(of):
-            return "" if affinity in ("TEXT", "BLOB", "NUMERIC") else "BLOB"
+            return "" if affinity in ("TEXT", "BLOB", "NUMERIC", _ONLY_BLOB) else "BLOB"
         if pt.is_date(of) or pt.is_timestamp(of) or pt.is_time(of):
-            return "" if affinity in ("TEXT", "BLOB", "NUMERIC") else "TEXT, which gets the time as ISO 8601 writes it"
+            fits = affinity in ("TEXT", "BLOB", "NUMERIC", _ONLY_TEXT)
+            return "" if fits else "TEXT, which gets the time as ISO 8601 writes it"
         return "none: cast it to a text, for instance with to_json"
 
     def type_for(self, of: pa.DataType, is_key: bool) -> str:
@@ -208,6 +216,11 @@ def _affinity(declared: str) -> str:
     if "BLOB" in upper or not upper:
         return "BLOB"
     return "REAL" if any(word in upper for word in ("REAL", "FLOA", "DOUB")) else "NUMERIC"
+
+
+def _of_strict(declared: str) -> str:
+    """What a column of a STRICT table takes. One of the type ANY keeps values as they are, as elsewhere a BLOB does."""
+    return {"TEXT": _ONLY_TEXT, "BLOB": _ONLY_BLOB, "ANY": "BLOB"}.get(declared.upper()) or _affinity(declared)
 
 
 def _parameters(rows: pa.Table) -> list[tuple[Any, ...]]:

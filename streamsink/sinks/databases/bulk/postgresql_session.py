@@ -30,9 +30,16 @@ WITH RECURSIVE parts AS (
 SELECT c.relname FROM parts p JOIN pg_catalog.pg_class c ON c.oid = p.inhrelid
 WHERE c.relkind = 'f' OR c.relpersistence <> 'p' ORDER BY c.relname LIMIT 1
 """
+# A part of a row is computed by an expression, which may fail, or stands in an index, which takes no long values.
 RULES = """
 SELECT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = %s AND contype <> 'n')
     OR EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = %s AND NOT tgisinternal)
+    OR EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attrelid = %s AND attgenerated <> '')
+    OR EXISTS (SELECT FROM pg_catalog.pg_index WHERE indrelid = %s AND (indexprs IS NOT NULL OR indpred IS NOT NULL))
+    OR EXISTS (
+        SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid
+        WHERE i.indrelid = %s AND a.attnum = ANY (i.indkey) AND a.attlen = -1
+    )
 """
 
 
