@@ -30,6 +30,7 @@ from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from tests.advice.following import advice, follows, told
 from tests.services import s3_proxy
 from tests.services.ports import LOOPBACK
+from tests.services.s3 import WRITER
 from tests.services.s3_proxy import S3Proxy
 from tests.services.yarn import NAME, by_name
 
@@ -337,8 +338,9 @@ def test_a_port_where_something_else_answers_than_s3(answer, who, s3_server, on_
 def test_another_bucket(who, s3_server, on_s3):
     """It is told by who only looks as well, and not taken for a table that is missing."""
     other = on_s3.replace(f"//{s3_server.bucket}/", f"//no-{uuid.uuid4().hex[:8]}/")
-    _refused(who, "store.bucket", other, s3_server.options, "Create it, or give the path of another one")
-    _works(who, on_s3, s3_server.options)
+    options = s3_server.options | dict(zip(("s3.access-key", "s3.secret-key"), WRITER, strict=True))
+    _refused(who, "store.bucket", other, options, "Create it, or give the path of another one")
+    _works(who, on_s3, options)
 
 
 @pytest.mark.in_turn("a wrong bucket or key of S3", 2)

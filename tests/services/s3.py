@@ -10,6 +10,8 @@ from tests.services.server import Server
 
 ACCESS_KEY, SECRET_KEY, REGION = "test", "testtest", "us-east-1"
 READER = ("reader", "readerreader")  # the keys of somebody who may only read and list
+# Keys without the right Admin: at a write of somebody who has it this server makes a missing bucket by itself.
+WRITER = ("writer", "writerwriter")
 ALLOWED = ["Admin", "Read", "Write", "List", "Tagging"]
 IDENTITIES = {
     "identities": [
@@ -18,6 +20,11 @@ IDENTITIES = {
             "name": READER[0],
             "credentials": [{"accessKey": READER[0], "secretKey": READER[1]}],
             "actions": ["Read", "List"],
+        },
+        {
+            "name": WRITER[0],
+            "credentials": [{"accessKey": WRITER[0], "secretKey": WRITER[1]}],
+            "actions": ["Read", "Write", "List", "Tagging"],
         },
     ]
 }
