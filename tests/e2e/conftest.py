@@ -7,7 +7,8 @@ from tests.e2e.harness import Ground
 
 
 @pytest.fixture
-def ground(tmp_path) -> Ground:
+def ground(tmp_path, spark_settings) -> Ground:
+    """The drivers of its job start from the class-data archive, which belongs to the home that the settings name."""
     return Ground(tmp_path)
 
 

@@ -27,7 +27,7 @@ from tools.jars import jars, pyspark_of
 
 GUIDE = "docs/GUIDE.md"
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.usefixtures("spark_settings")]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.soak, pytest.mark.usefixtures("spark_settings")]
 
 # What is wrong with a deployment, one thing after another, and where its tasks have the library from in the end.
 MISTAKES = """
@@ -131,7 +131,6 @@ def _the_guide(cluster: Cluster, job: Deployed, lake: Lake) -> str:
     return here(GUIDE, commands, places | job.source | {"jars": jars_here, "options": " ".join(options)})
 
 
-@pytest.mark.soak
 def test_the_commands_of_the_guide_as_they_stand_there(tmp_path, cluster, kafka_broker, s3_server, keys):
     """In a copy of the checkout, on a machine whose settings say the rest: S3A's endpoint, the keys, the memory."""
     lake = on_s3(s3_server)
@@ -152,7 +151,6 @@ def test_the_commands_of_the_guide_as_they_stand_there(tmp_path, cluster, kafka_
     job.check()
 
 
-@pytest.mark.in_turn("machines and stores", 1)
 def test_on_s3_a_driver_is_killed_and_another_machine_goes_on(tmp_path, cluster, kafka_broker, s3_server, keys):
     """It dies with a batch recorded and not published."""
     job = Deployed(tmp_path, cluster, kafka_broker.bootstrap, on_s3(s3_server))
@@ -167,7 +165,6 @@ def test_on_s3_a_driver_is_killed_and_another_machine_goes_on(tmp_path, cluster,
     job.check()
 
 
-@pytest.mark.in_turn("machines and stores", 1)
 def test_on_s3_an_executor_is_killed_while_its_tasks_write(tmp_path, cluster, kafka_broker, s3_server, keys):
     """Its Python has the library from the archive alone."""
     job = Deployed(tmp_path, cluster, kafka_broker.bootstrap, on_s3(s3_server))
@@ -182,7 +179,6 @@ def test_on_s3_an_executor_is_killed_while_its_tasks_write(tmp_path, cluster, ka
     job.check()
 
 
-@pytest.mark.in_turn("machines and stores", 1)
 def test_what_executors_lack_is_said_before_anything_is_recorded(tmp_path, cluster, kafka_broker, s3_server, keys):
     """With Spark's own daemon the archive is enough. Ours must find it before there is a task; then keys are missing.
     With all of it tasks have the library from the archive in the executor's folder."""
@@ -212,7 +208,6 @@ def test_what_executors_lack_is_said_before_anything_is_recorded(tmp_path, clust
     assert sorted(read) == sorted([0, 1, 2, 3] * 2)
 
 
-@pytest.mark.soak
 def test_a_driver_that_wakes_up_behind_its_successor_is_fenced(tmp_path, cluster, kafka_broker, s3_server, keys):
     """It sleeps before its record, with its executor. Its successor on another machine writes everything."""
     job = Deployed(tmp_path, cluster, kafka_broker.bootstrap, on_s3(s3_server))
@@ -251,7 +246,6 @@ def accidents(cluster: Cluster, driver: Submitted, rng: random.Random) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("store", ["hdfs", "s3"])
 def test_everything_dies_at_any_moment(store, request, tmp_path, cluster, kafka_broker, keys, rng):
     """In each life of the driver executors and workers die; then it dies itself, at a step or at any moment."""
