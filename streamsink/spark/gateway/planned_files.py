@@ -97,7 +97,7 @@ def _check_spelled(planned: Collection[str], table: str) -> None:
 
 
 def _names_in(folder: str) -> list[str]:
-    """None, where the folder has gone since: then the planned files are gone too, which is found out."""
+    """No names where the folder has gone since: then the planned files are gone too, which is found out."""
     with contextlib.suppress(OSError):
         return os.listdir(folder)
     return []
