@@ -187,18 +187,16 @@ def test_two_events_at_any_two_requests(pending, pairs, rng):  # noqa: F811  # a
         events.check(calls.story)
 
 
-class _BeforeItsSnapshot(TwoEvents):
-    """Before the snapshot of this number is created another history is there; so many calls later one fails, or the
-    driver dies.
-    """
+class _AtItsSnapshot(TwoEvents):
+    """The first event comes when the snapshot of this number is to be created, the other one so many calls later."""
 
-    def __init__(self, inner, events, number, history, later, rng, *, kind="error"):
+    def __init__(self, inner, events, number, first, later, rng, *, then="error"):
         super().__init__(inner, events, {}, rng)
-        self._path, self._history, self._later, self._kind = f"{SNAPSHOT}{number}", history, later, kind
+        self._path, self._first, self._later, self._then = f"{SNAPSHOT}{number}", first, later, then
 
     def put_new(self, path, data, unique):
         if path == self._path and not self.story and not self.plan:
-            self.plan = {self.count + 1: self._history, self.count + 1 + self._later: self._kind}
+            self.plan = {self.count + 1: self._first, self.count + 1 + self._later: self._then}
         return super().put_new(path, data, unique)
 
 
@@ -209,7 +207,7 @@ def test_a_check_that_gets_no_answer_is_made_again(pending, history, later, rng)
     for number in (4, 7):
         world = _restarting(pending, on_rollback="republish")
         events = Events(world, pending)
-        calls = _BeforeItsSnapshot(world.calls, events, number, history, later, rng)
+        calls = _AtItsSnapshot(world.calls, events, number, history, later, rng)
         _run_again(world, calls)
         events.check(calls.story)
 
@@ -221,7 +219,7 @@ def test_a_death_before_the_check_of_two_snapshots_hides_nothing(pending, histor
     for later in range(1, 14):
         world = _restarting(pending, on_rollback="republish")
         events = Events(world, pending)
-        calls = _BeforeItsSnapshot(world.calls, events, 3, history, later, rng, kind="death")
+        calls = _AtItsSnapshot(world.calls, events, 3, history, later, rng, then="death")
         calls.order = lambda actions: actions
         with pytest.raises((InjectedCrash, StreamsinkError)):
             world.run(calls, boundaries=BATCHES)
@@ -229,6 +227,27 @@ def test_a_death_before_the_check_of_two_snapshots_hides_nothing(pending, histor
         world.run(boundaries=BATCHES)
         events.check(calls.story)
     assert both
+
+
+@pytest.mark.parametrize("number", range(3, 8))
+def test_a_creation_that_fails_leaves_nothing_that_is_built_on_its_lists(pending, number, rng):  # noqa: F811  # as above
+    """What is behind it was written ahead, and names the manifest that it had merged."""
+    world = _restarting(pending, on_rollback="republish")
+    events = Events(world, pending)
+    _run_again(world, _AtItsSnapshot(world.calls, events, number, "error", 1_000, rng))
+    events.check(number)
+
+
+@pytest.mark.parametrize("later", range(1, 9))
+def test_another_history_while_a_next_try_looks_is_not_hidden(pending, later, rng):  # noqa: F811  # as above
+    """A part of the answers is of the history before it."""
+    for number in (4, 6):
+        world = _restarting(pending, on_rollback="republish")
+        events = Events(world, pending)
+        calls = _AtItsSnapshot(world.calls, events, number, "error", later, rng, then="history")
+        calls.order = lambda actions: actions
+        _run_again(world, calls)
+        events.check(calls.story)
 
 
 def _run_again(world, calls):

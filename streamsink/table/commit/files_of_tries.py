@@ -16,6 +16,9 @@ from streamsink.table.history.whole import Whole
 from streamsink.table.table import Table
 
 SNAPSHOT_VERSION = 3
+# Tries have the numbers from 1 on. What is written before a commit begins has this one, so that a first try that cannot
+# use it gives its own files other names: by the name of a list the commits behind it know what they are built on.
+AHEAD = 0
 # Bytes of a merged manifest that may wait in memory until the lists are made durable.
 _MOST_WAITING = 2**20
 
@@ -107,7 +110,7 @@ class FilesOfTries:
         newest = self._table.snapshots.known()
         if discards_duplicates(self._table.known_schema):
             return None
-        name = try_name(commit_name, newest.id + 1 if newest else 1, 1)
+        name = try_name(commit_name, newest.id + 1 if newest else 1, AHEAD)
         delta = Delta(Changes(), None, (), (manifest,))
         return Ahead(newest, commit_name, self.write(delta, newest, name, None, group=group))
 
@@ -128,7 +131,7 @@ class FilesOfTries:
         before = self._manifests.all_of(newest)
         for number, (commit_name, manifests) in enumerate(commits, newest.id + 1 if newest else 1):
             delta = Delta(Changes(), None, (), tuple(manifests))
-            files = self._write_on(before, newest, delta, try_name(commit_name, number, 1), None, group=group)
+            files = self._write_on(before, newest, delta, try_name(commit_name, number, AHEAD), None, group=group)
             found[commit_name] = Ahead(newest, commit_name, files, behind)
             before, behind = files.metas, files.base_list[0]
         return found

@@ -174,17 +174,12 @@ class Looking:
         self._deltas = deltas
         self._clock = Clock()
 
-    def look(
-        self, request: CommitRequest, guard: Guard, tries: Tries, attempt: int, *, asked_ms: int | None
-    ) -> Committed | Found:
+    def look(self, request: CommitRequest, guard: Guard, tries: Tries, attempt: int, seen_ms: int) -> Committed | Found:
         """Steps 1 to 3: the commit, if it is there already, or what this try builds on and changes.
 
-        asked_ms: when the store was asked; None where it is asked only now.
+        seen_ms: when the store was asked.
         """
-        newest, seen_ms = (
-            self._table.snapshots.latest(),
-            self._clock.now_ms() if asked_ms is None else asked_ms,
-        )  # 1 filter
+        newest = self._table.snapshots.latest()  # 1 filter
         landed = tries.landed(newest)
         if landed is not None:
             settle = functools.partial(tries.is_landed_on_another, landed)
