@@ -65,7 +65,7 @@ def _read(spark: SparkSession, store: Store, snapshot_id: int | None) -> DataFra
     parts = []
     for schema_id, group in by_schema(files).items():
         written = table.schemas.load(schema_id)
-        _check_spelled(spark, [file.path for file in group], table.root)
+        _check_spelled([file.path for file in group], table.root)
         check_casts(written, schema, table.root)
         frame = parquet_files(spark, [file.path for file in group], to_spark(written, table.root))
         parts.append(frame if written.fields == schema.fields else _evolved(frame, written, schema))
@@ -77,7 +77,7 @@ def _read(spark: SparkSession, store: Store, snapshot_id: int | None) -> DataFra
     return whole
 
 
-def _check_spelled(spark: SparkSession, paths: Sequence[str], table: str) -> None:
+def _check_spelled(paths: Sequence[str], table: str) -> None:
     """Raises Misuse for files that Spark would not find, because its JVM cannot spell their paths."""
     if running.not_spelled(path for path in paths if path.startswith("/")):
         encoding = running.encoding_of_locale()

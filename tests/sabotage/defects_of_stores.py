@@ -167,7 +167,7 @@ OF_STORES = (
            "try_name(commit_name, number, 1)",
            ("tests/crash/test_pairs_on_s3.py::test_a_creation_that_fails_leaves_nothing_that_is_built_on_its_lists",)),
     Defect("what others change while the store answers is taken for what was seen",
-           "table/commit/table_commit.py:TableCommit._try_once", "seen_ms = now_ms if", "seen_ms = self._clock.now_ms() if",
+           "table/commit/table_commit.py:TableCommit._try_once", "now_ms if", "self._clock.now_ms() if",
            ("tests/crash/test_pairs_on_s3.py::test_another_history_while_a_next_try_looks_is_not_hidden",)),
     Defect("the check after an error does not know what was created beside it", "table/commit/late.py:Settling.beside",
            "creation, self._following = _Creation(create), following", "creation = _Creation(create)", (_SETTLING,)),

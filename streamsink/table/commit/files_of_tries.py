@@ -16,8 +16,8 @@ from streamsink.table.history.whole import Whole
 from streamsink.table.table import Table
 
 SNAPSHOT_VERSION = 3
-# Tries have the numbers from 1 on. What is written before a commit begins has this one, so that a first try that cannot
-# use it gives its own files other names: by the name of a list the commits behind it know what they are built on.
+# Tries count from 1. What is written before them has this number: a first try that cannot use it writes other names,
+# for by the name of a list the commits behind it know what they are built on.
 AHEAD = 0
 # Bytes of a merged manifest that may wait in memory until the lists are made durable.
 _MOST_WAITING = 2**20

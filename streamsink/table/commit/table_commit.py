@@ -107,8 +107,7 @@ class TableCommit:
         asked = self._io.asked_recently if attempt == 1 else self._io.asking
         now_ms = self._clock.now_ms()  # before the store is asked: what others change while it answers comes later
         with asked(self._table.questions() + guard.questions()) as asked_ms:
-            seen_ms = now_ms if asked_ms is None else asked_ms
-            found = self._looking.look(request, guard, tries, attempt, seen_ms)
+            found = self._looking.look(request, guard, tries, attempt, now_ms if asked_ms is None else asked_ms)
         ahead = self._looking.usable_ahead(request.ahead, found) if attempt == 1 else None
         if isinstance(found, Committed):
             return found
