@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from streamsink import faults
@@ -54,6 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # PySpark imports numpy, whose threads for products of matrices would wait busily in every process of the tests.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # The other processors have tests of their own: to hand small columns to threads costs more than it gains.
+    pa.set_cpu_count(1)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -184,7 +184,10 @@ def ensure_main(purpose: str = "run") -> Path:
     if stamp in [{"base": _base_stamp(venv, python), "content": [EXTRAS[each], spark, digest]} for each in larger]:
         return venv_python(venv)
     extras = EXTRAS[purpose]
-    packages = [f"pyspark=={spark}", "-e", f"{ROOT}[{extras}]"]
+    # pip takes "pyspark[connect]", which the tests need, for another package: where only "pyspark" has a version, it
+    # first fetches every newer one, of 450 MB each, to find that they do not go together.
+    pinned = [f"pyspark=={spark}"] if purpose != "test" else [f"pyspark[connect]=={spark}"]
+    packages = [*pinned, "-e", f"{ROOT}[{extras}]"]
     return _fill(venv, python, [extras, spark, digest], lambda place: _install(place, packages))
 
 
