@@ -23,7 +23,7 @@ from streamsink.sinks.paimon.past import filter_of, history_of
 from streamsink.sinks.paimon.past.above import as_journals_say
 from streamsink.sinks.paimon.past.history_of import names_of
 from streamsink.sinks.paimon.past.place import Place
-from streamsink.sinks.paimon.past.records import files_in_place, is_readable, path_of_rows, state_alone
+from streamsink.sinks.paimon.past.records import check_schemas, files_in_place, is_readable, path_of_rows, state_alone
 from streamsink.storage.reading import Questions
 from streamsink.table.application_states import States
 from streamsink.table.commit.changes import Changes
@@ -73,6 +73,9 @@ def looking_at_all(
 
 class PaimonHistory(Committer):
     """The side of a ``PaimonCommitter`` that queries only ask."""
+
+    # What to do about a record that can never be published.
+    _way_on = ""
 
     def __init__(
         self,
@@ -191,8 +194,12 @@ class PaimonHistory(Committer):
         return path_of_rows(self._table, committable)
 
     def is_readable(self, committable: Committable) -> bool:
-        """Whether the record's manifests are as they were recorded."""
+        """Whether the record's manifests, and the schemas of its files, are as they were recorded."""
         return is_readable(self._table, committable)
+
+    def check_schemas(self, committable: Committable) -> None:
+        """Raises Corrupt when a schema of the record's files is another one by now."""
+        check_schemas(self._table, committable, self._way_on)
 
 
 class _IsForgotten(Guard):
