@@ -6,6 +6,7 @@ import pytest
 from streamsink.commands.give_up import give_up
 from streamsink.format.types import parse_ddl
 from streamsink.journal.record_format import decode_record
+from streamsink.operations.doctor import diagnose
 from streamsink.options import SinkOptions
 from streamsink.table.table import open_table
 from tests.advice.accidents import take
@@ -67,6 +68,8 @@ def test_a_schema_that_was_rolled_back_under_a_pending_record(step, way, publish
     _alter(world, FIRST)
     assert die_at_step(step, 1, world, boundaries=ENDS[:2])
     _change(world)
+    found = {(each.kind, each.command) for each in diagnose(world.file_io(world.calls), ROOT)}
+    assert ("schema.replaced", f"streamsink recover {ROOT} -a streamsink --give-up") in found
     said = _refused(world, world.ids, lambda: world.run(boundaries=ENDS))
     if way == "made-again":
         _made_again(world, said)

@@ -32,6 +32,7 @@ from streamsink.table.commit.table_commit import TableCommit
 from streamsink.table.commit.tries import Guard
 from streamsink.table.history import lineage
 from streamsink.table.history.lineage import were_named
+from streamsink.table.history.renamed_folders import folder_names
 from streamsink.table.history.whole import Whole
 from streamsink.table.table import Table, is_table, of_being_tables, of_opening
 
@@ -131,6 +132,9 @@ class PaimonHistory(Committer):
         """A foreign writer may have set an option that is not honoured here, or that a commit cannot read."""
         schema = self._table.latest_schema()
         if schema.id != self._checked_schema:
+            before = self._table.schemas.load(self._checked_schema) if self._checked_schema >= 0 else schema
+            if folder_names(schema) != folder_names(before):
+                self._whole.start_over()  # files may be where no reader looks for them any more
             check_writable(schema)
             check_place(self._table.layout.main, schema.options)
             self._commit.check_options()

@@ -21,6 +21,7 @@ from streamsink.protocol.ids import Writer
 from streamsink.storage.reading import Questions
 from streamsink.table.application_states import states_in
 from streamsink.table.care.empty_folders import cleans_empty_folders
+from streamsink.table.history.renamed_folders import check_staged
 from streamsink.table.layout import Layout
 from streamsink.table.table import Table
 
@@ -224,7 +225,8 @@ def read_staged(table: Table, manifest: Mapping[str, Any], way_on: str = "") -> 
     """Entries of a record's manifest, which has its final name or is still staged. Its bytes are kept by the table.
 
     way_on: what to do when it was altered, for the message. Raises Corrupt when its size or checksum is not the
-    recorded one, or when a schema of its files is another one; FileNotFoundError when it is gone.
+    recorded one, when a schema of its files is another one, or when their folders have other names by now;
+    FileNotFoundError when it is gone.
     """
     path = table.layout.within(manifest["final"])
     try:
@@ -240,7 +242,9 @@ def read_staged(table: Table, manifest: Mapping[str, Any], way_on: str = "") -> 
         )
     _check_columns(table, manifest, way_on)
     table.manifests.keep(table.layout.within(manifest["final"]), data)
-    return read_manifest(data, path)
+    entries = read_manifest(data, path)
+    check_staged(table, entries)
+    return entries
 
 
 def manifest_meta(table: Table, manifest: Mapping[str, Any], entries: Sequence[ManifestEntry]) -> ManifestFileMeta:
