@@ -1,14 +1,19 @@
 """Advice of the error of a record whose schema has given its number to another one:
 Paimon rolls a table's schema back, or fast-forwards a branch, where no snapshot has the schema; a record is none."""
 
+import contextlib
+
 import pytest
 
+from streamsink import faults
 from streamsink.commands.give_up import give_up
+from streamsink.errors import StreamsinkError
 from streamsink.format.types import parse_ddl
 from streamsink.journal.record_format import decode_record
 from streamsink.operations.doctor import diagnose
 from streamsink.options import SinkOptions
 from streamsink.table.table import open_table
+from streamsink.testing.faults import arm
 from tests.advice.accidents import take
 from tests.advice.following import Advice, follows, told
 from tests.advice.many import accept
@@ -153,3 +158,29 @@ def test_a_table_or_that_of_its_dead_letters_has_another_schema(name, way):
         assert _follow(world, said).records == (2,)
     world.run()
     world.check_complete()
+
+
+@follows("schema.replaced")
+@pytest.mark.parametrize("options", [{}, {"publish_every_batches": 2}], ids=["batch", "group"])
+def test_a_schema_is_replaced_under_the_running_query(options):
+    """It knows the schema by its number, and looks only for higher ones: formerly it published."""
+    world = memory_world(**PLAIN, **options)
+    world.run(boundaries=ENDS[:1])
+    _alter(world, FIRST)
+    sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
+    world.checkpoint.ends = list(ENDS)
+    if options:
+        sink.batch(world.driver.describe(world.checkpoint, 1))
+        world.checkpoint.committed = 2
+        _change(world)
+    else:
+        arm("precommit.saved", 1, lambda: _change(world))
+    batch = world.driver.describe(world.checkpoint, world.checkpoint.committed)
+    told("schema.replaced", lambda: sink.batch(batch)).says("Start the query again")
+    faults.arm(None)
+    with contextlib.suppress(StreamsinkError):
+        sink.close()
+    assert world.ids() == expected(ENDS[:1])
+    _made_again(world, _refused(world, world.ids, lambda: world.run(boundaries=ENDS)))
+    world.run(boundaries=ENDS)
+    assert world.ids() == expected(ENDS)
