@@ -202,7 +202,7 @@ class PaimonHistory(Committer):
         return is_readable(self._table, committable)
 
     def check_schemas(self, committable: Committable) -> None:
-        """Raises Corrupt when a schema of the record's files is another one by now."""
+        """Raises Corrupt when a schema of the record's files is gone, or is another one by now."""
         check_schemas(self._table, committable, self._way_on)
 
 

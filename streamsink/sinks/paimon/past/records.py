@@ -196,7 +196,7 @@ def said_of_manifest(
 
 
 def check_schemas(table: Table, committable: Committable, way_on: str) -> None:
-    """Raises Corrupt when a schema of the record's files is another one by now; as ``read_staged``, without reading."""
+    """Raises Corrupt when a schema of the record's files is gone or another one, as ``read_staged`` without reading."""
     for manifest in staged_manifests(committable):
         _check_columns(table, manifest, way_on)
 
@@ -206,9 +206,7 @@ def _check_columns(table: Table, manifest: Mapping[str, Any], way_on: str) -> No
         try:
             schema = table.schemas.load(int(number))
         except Corrupt as unread:
-            if unread.kind != "schema.missing":
-                raise
-            continue  # the commit says so, and what is to be done
+            raise _unread(table, int(number), unread, way_on) from unread
         if schema.columns_id != columns:
             raise Corrupt(
                 f"{table.root}: {table.layout.schema(int(number))} is another schema than the one with which files of "
@@ -221,11 +219,20 @@ def _check_columns(table: Table, manifest: Mapping[str, Any], way_on: str) -> No
             )
 
 
+def _unread(table: Table, number: int, unread: Corrupt, way_on: str) -> Corrupt:
+    """The error of a schema that cannot be read; of one that is gone, as a commit says it."""
+    try:
+        table.schemas.check_there({number})
+    except Corrupt as gone:
+        return Corrupt(f"{gone}. {way_on}", kind=gone.kind)
+    return unread
+
+
 def read_staged(table: Table, manifest: Mapping[str, Any], way_on: str = "") -> list[ManifestEntry]:
     """Entries of a record's manifest, which has its final name or is still staged. Its bytes are kept by the table.
 
     way_on: what to do when it was altered, for the message. Raises Corrupt when its size or checksum is not the
-    recorded one, when a schema of its files is another one, or when their folders have other names by now;
+    recorded one, when a schema of its files is gone or another one, or when their folders have other names by now;
     FileNotFoundError when it is gone.
     """
     path = table.layout.within(manifest["final"])
