@@ -13,6 +13,7 @@ from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.table_commit import TableCommit
 from streamsink.table.commit.tries import Guard
+from streamsink.table.history.renamed_folders import check_missing
 from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import open_table
 
@@ -46,7 +47,8 @@ def drop_missing(
 
     everything: do so even if no file at all is there, which may be a disk that is not mounted. Files that lie outside
     of the table (``external_path``) are not looked at. Idempotent. After a crash: done or not done.
-    Raises Misuse when every file is missing and ``everything`` is not set; Conflict when another writer changes the
+    Raises Corrupt when files are there in folders of other names, which an option of the table has changed; Misuse when
+    every file is missing and ``everything`` is not set; Conflict when another writer changes the
     same files at that moment.
     """
     options = options or SinkOptions.of(path, {})
@@ -58,6 +60,7 @@ def drop_missing(
     missing = [entry for entry in live if file_io.size(paths[entry.identity]) is None]
     if newest is None or not missing:
         return Dropped(0, 0, None, f"{path}: every data file of the newest snapshot is there: nothing was changed")
+    check_missing(table, missing)
     if len(missing) == len(live) and not everything:
         raise Misuse(
             f"{path}: not one of the {len(live)} data files of snapshot {newest.id} is there: a disk that is not "

@@ -12,7 +12,7 @@ from streamsink.journal.others import is_certain
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.sinks.paimon.past.history_of import names_of, where_marked
-from streamsink.sinks.paimon.past.records import files_in_place
+from streamsink.sinks.paimon.past.records import check_schemas, files_in_place
 from streamsink.storage.file_io import FileIO
 from streamsink.table.application_states import States
 from streamsink.table.history.integrity import Report, TableCheck
@@ -151,7 +151,11 @@ class _Journal:
             if not were_named(self._table, names) and not self._is_published_by_now(committable):
                 self._check.damage(*behind_a_hole(self._table.root, committable, self._hole, self._log.place))
         elif not gone:
-            self._check.note("checkpoint.pending", f"{what}: the next start publishes it")
+            try:
+                check_schemas(self._table, committable, ways.give_up(self._table.root, self._name))
+                self._check.note("checkpoint.pending", f"{what}: the next start publishes it")
+            except Corrupt as other:
+                self._check.damage(other.kind, f"{what}: {other}")
         elif not self._is_published_by_now(committable):
             self._check.damage(
                 "pending.files-gone",

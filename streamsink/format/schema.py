@@ -1,5 +1,7 @@
 """Schema files ``schema/schema-N``: one JSON object each, never rewritten."""
 
+import functools
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -98,6 +100,12 @@ class TableSchema:
     def row_type(self) -> RowType:
         """All columns as one ROW that is NOT NULL."""
         return RowType(self.fields, nullable=False)
+
+    @functools.cached_property
+    def columns_id(self) -> str:
+        """A digest of the columns in their order: what readers of a file that was written with this schema go by."""
+        columns = [field_to_json(replace(f, description=None, default_value=None)) for f in self.fields]
+        return hashlib.sha256(json.dumps(columns).encode()).hexdigest()[:32]
 
     def field(self, name: str) -> DataField:
         """The column with this name. Raises: Misuse ``schema.no-such-column``."""

@@ -32,6 +32,8 @@ _COMMANDS = {
     "checkpoint.lost": _RECOVER,
     "checkpoint.rolled-back": f"{_RECOVER} -o on_rollback=republish",
     "pending.files-gone": _GIVE_UP,
+    "schema.gone": _GIVE_UP,
+    "schema.replaced": _GIVE_UP,
     "journal.missing-record": _GIVE_UP,
     "journal.corrupt": _GIVE_UP,
     "file.missing": "drop-missing {path}",

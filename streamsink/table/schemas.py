@@ -18,6 +18,8 @@ class Schemas:
         self._io = file_io
         self._at = layout
         self._known: dict[int, TableSchema] = {}
+        # Of the bytes of each of these, as they were read or written.
+        self._digests: dict[int, str] = {}
         self._newest = -1
         # Hidden files in the folder when it was listed first.
         self.hidden: tuple[str, ...] = ()
@@ -38,7 +40,7 @@ class Schemas:
                     f"{shell.restore(path)}",
                     kind="schema.missing",
                 ) from missing
-            self._known[schema_id] = TableSchema.from_json(data, path)
+            self._known[schema_id], self._digests[schema_id] = TableSchema.from_json(data, path), _digest(data)
         return self._known[schema_id]
 
     def latest(self) -> TableSchema:
@@ -71,13 +73,12 @@ class Schemas:
         return self.latest() if self._newest < 0 else self.load(self._newest)
 
     def check_there(self, schema_ids: Iterable[int]) -> None:
-        """Raises Corrupt when a schema is missing that files are about to refer to: no reader could open the table.
+        """Raises Corrupt when a schema is missing that files are about to refer to: no reader could open the table; or
+        when it has other columns than when this process read it: readers would take those of the files for them.
 
         Asks the store once for each schema but the first, without which the table has no identity either.
         """
-        missing = [
-            number for number in sorted(set(schema_ids)) if number and not self._io.exists(self._at.schema(number))
-        ]
+        missing = [number for number in sorted(set(schema_ids)) if number and not self._is_as_known(number)]
         if not missing:
             return
         there = sorted(name for name in self._io.names(self._at.schema_dir) if name.startswith("schema-"))
@@ -91,13 +92,33 @@ class Schemas:
             kind="schema.gone",
         )
 
+    def _is_as_known(self, number: int) -> bool:
+        """False when the schema's file is gone. Raises Corrupt ``schema.replaced``."""
+        path = self._at.schema(number)
+        try:
+            data = self._io.read(path)
+        except FileNotFoundError:
+            return False
+        known = self._known.get(number)
+        is_same = known is None or _digest(data) == self._digests.get(number)
+        if known is not None and not is_same and TableSchema.from_json(data, path).columns_id != known.columns_id:
+            raise Corrupt(
+                f"{self._at.root}: {path} is another schema than a moment ago: the table's schema was rolled back and "
+                "then changed in another way, or a branch with another schema took the table over. Nothing was "
+                "published, because readers would take the columns of the new files for others. Start the query again:"
+                " it says what to do with what is recorded",
+                kind="schema.replaced",
+            )
+        return True
+
     def add(self, schema: TableSchema) -> TableSchema:
         """Create the schema's file under its number.
 
         Raises Conflict when another writer created one of that number first.
         """
+        data = schema.to_json()
         try:
-            created = self._io.create_if_absent(self._at.schema(schema.id), schema.to_json())
+            created = self._io.create_if_absent(self._at.schema(schema.id), data)
         except FileNotFoundError:
             created = False  # another start deleted the temporary file because it took its writer for dead
         if not created:
@@ -106,7 +127,7 @@ class Schemas:
                 "read it and decide anew",
                 kind="schema.taken",
             )
-        self._known[schema.id] = schema
+        self._known[schema.id], self._digests[schema.id] = schema, _digest(data)
         self._newest = max(self._newest, schema.id)
         return schema
 

@@ -51,6 +51,9 @@ WITHOUT = {
     r"^table/branching/(rollback|fast_forward).py:\w+ Restore them": "check_there adds the command at its end.",
     r"^compaction/attempts.py:_say_damaged|^protocol/ways.py:delete_damaged": "The command is put in behind it.",
     r"^operations/doctor.py": "The doctor puts the command in.",
+    r"^table/history/renamed_folders.py": (
+        "The option says where files are, and set-options refuses such options: the engine that has set it does it."
+    ),
     r"^table/care/removal.py:_has_snapshots": "A snapshot is gone that no file names any more: a backup of the table.",
     # -- no advice
     r"put back (from|to) an|set before that happens|set back to an older|delete this name all the time|"

@@ -260,7 +260,7 @@ def _alter(world, option: str, value: str) -> None:
 
 
 @follows("schema.gone")
-@pytest.mark.parametrize("way", ["put-back", "made-again"])
+@pytest.mark.parametrize("way", ["put-back", "made-again", "given-up"])
 def test_a_schema_file_that_is_gone_under_what_is_pending(way):
     world = memory_world(**PLAIN, add_columns=True)
     world.run(boundaries=ENDS[:1])
@@ -270,9 +270,11 @@ def test_a_schema_file_that_is_gone_under_what_is_pending(way):
     said = refused(world, "schema.gone", ENDS)
     if way == "put-back":
         put_back(world, f"{ROOT}/schema/{said.find(r'Put (schema-[0-9]+) back')}", lost)
-    else:
+    elif way == "made-again":
         said.says("make the same change of the schema again")
         _evolve(world)
+    else:
+        assert follow(world, said).records == (2,)
     world.run(boundaries=ENDS)
     assert world.ids() == expected(ENDS)
 

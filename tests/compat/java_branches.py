@@ -79,3 +79,16 @@ def _table(java, path):
 
 def _do(java, path, method, *names) -> None:
     java._call("table.Table", _table(java, path), method, *(("java.lang.String", name) for name in names))
+
+
+def roll_back_schema(java, path, schema_id) -> None:
+    """The table's schema, which Paimon refuses where a snapshot or a tag has a later one."""
+    manager, table = java._manager(path), _table(java, path)
+    manager.rollbackTo(schema_id, table.snapshotManager(), table.tagManager(), table.changelogManager())
+
+
+def add_column(java, path, branch, name, t) -> None:
+    """To the schema of a branch."""
+    manager, made = java._manager(path).copyWithBranch(branch), java._jvm.java.util.ArrayList()
+    made.add(java._paimon.schema.SchemaChange.addColumn(name, java.data_type(t)))
+    manager.commitChanges(made)

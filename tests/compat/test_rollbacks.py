@@ -1,15 +1,18 @@
 """Rollbacks and branches of ours, as Paimon's Java and Python see them, read them, expire them and go on from them."""
 
+import pyarrow as pa
 import pytest
 
 import streamsink
-from streamsink import maintenance
+from streamsink import faults, maintenance
 from streamsink.clock import IdSource
-from streamsink.errors import Misuse
+from streamsink.errors import Corrupt, Misuse
+from streamsink.format.types import parse_type
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import local_file_io
 from streamsink.storage.stores import table_path
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
+from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.compat import java_branches
 from tests.compat.rows import assert_same, from_arrow
 from tests.compat.test_commit_kinds import SCHEMA, _rows, _write
@@ -98,3 +101,42 @@ def test_paimons_own_fast_forward_is_noticed_by_a_stream(order, java, path):
         driver.run(local_file_io(), checkpoint, (4, 6, 8))
     assert stopped.value.kind == "table.rolled-back"
     assert sorted(row[0] for row in java.read(path)) == [0, 0, 1, 1, 2, 3]
+
+
+@pytest.mark.parametrize("way", ["schema-rolled-back", "fast-forward"])
+def test_paimon_puts_another_schema_under_a_pending_record(way, java, path):
+    """Formerly the record was published, Java read nulls in the column ``more``, and we could not read the table."""
+    wider = SCHEMA.append(pa.field("more", pa.int64()))
+    checkpoint = SparkCheckpoint(IdSource().new_id())
+    options = SinkOptions.of(path, {"partition_by": ("part",), "add_columns": True})
+    MicroBatchDriver(path, SCHEMA, _rows, options).run(local_file_io(), checkpoint, (4,))
+    maintenance.create_branch(path, "audit", snapshot_id="latest")
+    driver = MicroBatchDriver(path, wider, _wider, options)
+    arm("precommit.saved", 1, crash)
+    with pytest.raises(InjectedCrash):
+        driver.run(local_file_io(), checkpoint, (4, 6))
+    faults.arm(None)
+    if way == "fast-forward":
+        java_branches.add_column(java, path, "audit", "other", parse_type("STRING"))
+        java_branches.fast_forward(java, path, "audit")
+    else:
+        java_branches.roll_back_schema(java, path, 0)
+        java.change(path, ("addColumn", "other", parse_type("STRING")))
+    with pytest.raises(Corrupt) as refused:
+        driver.run(local_file_io(), checkpoint, (4, 6))
+    assert refused.value.kind == "schema.replaced"
+    assert sorted(row[0] for row in java.read(path)) == [0, 1, 2, 3]
+    if way == "fast-forward":
+        assert streamsink.give_up(path).records == (2,)
+    else:
+        java_branches.roll_back_schema(java, path, 0)
+        java.change(path, ("addColumn", "more", parse_type("BIGINT")))
+    driver.run(local_file_io(), checkpoint, (4, 6, 8))
+    found = java.read(path, columns=["id", "more"])
+    assert sorted(found) == [(n, None if n < 4 else -n) for n in range(8)]
+    assert sorted(streamsink.read_arrow(path)["id"].to_pylist()) == list(range(8))
+
+
+def _wider(start: int, end: int) -> pa.RecordBatch:
+    rows = _rows(start, end)
+    return rows.add_column(rows.num_columns, "more", pa.array([-n for n in range(start, end)], pa.int64()))

@@ -1,6 +1,5 @@
 """Paimon tables as the destination of the protocol: a ``Committer`` over ``table/``. Driver only."""
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from streamsink.sinks.paimon.past.records import (
     place,
     read_staged,
     renames,
+    said_of_manifest,
     staged_manifests,
 )
 from streamsink.sinks.paimon.restoring import Live, Restart, Restored
@@ -124,12 +124,7 @@ class PaimonCommitter(PaimonHistory):
             data = write_manifest(entries)
             staged = self._table.layout.manifest(name) if at_once else os.path.join(staging, name)
             group.write(staged, data)
-            payload["manifest"] = {
-                "staged": relative(staged),
-                "final": f"manifest/{name}",
-                "size": len(data),
-                "sha256": hashlib.sha256(data).hexdigest(),
-            }
+            payload["manifest"] = said_of_manifest(self._table, staged, name, data, entries)
             if self._staged[0] == staging:
                 # The checkpoint that had this folder before was aborted: no record names its manifest.
                 self._entries.pop(self._staged[1], None)

@@ -23,7 +23,7 @@ from streamsink.sinks.paimon.past import filter_of, history_of
 from streamsink.sinks.paimon.past.above import as_journals_say
 from streamsink.sinks.paimon.past.history_of import names_of
 from streamsink.sinks.paimon.past.place import Place
-from streamsink.sinks.paimon.past.records import files_in_place, is_readable, path_of_rows, state_alone
+from streamsink.sinks.paimon.past.records import check_schemas, files_in_place, is_readable, path_of_rows, state_alone
 from streamsink.storage.reading import Questions
 from streamsink.table.application_states import States
 from streamsink.table.commit.changes import Changes
@@ -32,6 +32,7 @@ from streamsink.table.commit.table_commit import TableCommit
 from streamsink.table.commit.tries import Guard
 from streamsink.table.history import lineage
 from streamsink.table.history.lineage import were_named
+from streamsink.table.history.renamed_folders import folder_names
 from streamsink.table.history.whole import Whole
 from streamsink.table.table import Table, is_table, of_being_tables, of_opening
 
@@ -73,6 +74,9 @@ def looking_at_all(
 
 class PaimonHistory(Committer):
     """The side of a ``PaimonCommitter`` that queries only ask."""
+
+    # What to do about a record that can never be published.
+    _way_on = ""
 
     def __init__(
         self,
@@ -128,6 +132,9 @@ class PaimonHistory(Committer):
         """A foreign writer may have set an option that is not honoured here, or that a commit cannot read."""
         schema = self._table.latest_schema()
         if schema.id != self._checked_schema:
+            before = self._table.schemas.load(self._checked_schema) if self._checked_schema >= 0 else schema
+            if folder_names(schema) != folder_names(before):
+                self._whole.start_over()  # files may be where no reader looks for them any more
             check_writable(schema)
             check_place(self._table.layout.main, schema.options)
             self._commit.check_options()
@@ -191,8 +198,12 @@ class PaimonHistory(Committer):
         return path_of_rows(self._table, committable)
 
     def is_readable(self, committable: Committable) -> bool:
-        """Whether the record's manifests are as they were recorded."""
+        """Whether the record's manifests, and the schemas of its files, are as they were recorded."""
         return is_readable(self._table, committable)
+
+    def check_schemas(self, committable: Committable) -> None:
+        """Raises Corrupt when a schema of the record's files is gone, or is another one by now."""
+        check_schemas(self._table, committable, self._way_on)
 
 
 class _IsForgotten(Guard):

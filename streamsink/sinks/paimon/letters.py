@@ -86,6 +86,8 @@ class TableCommitter(PaimonCommitter):
         It is known when this returns that their snapshot came in time: the table says that they are there.
         """
         found = {}
+        if restored:
+            self.check_schemas(committable)  # before the letters' table gets its part
         for part, mine in self.letters.parts((committable,)):
             found[part["name"]] = self._publish_letters(part, mine, restored=restored, fence=fence)
         return saying_where(committable, found, self.letters.heads())

@@ -354,6 +354,8 @@ class ManyTables(_Tables, Committer):
         attempts = 0
         tables: dict[str, Mark] = {}
         told: list[tuple[Member, Published]] = []
+        for _, member, mine in self._parts(committable) if restored else ():
+            member.committer.check_schemas(mine)  # before another table gets its part
         for entry, member, mine in self._parts(committable):
             fault_point("tables.before_table")
             if restored and self._progress().has_without_saying(member, mine):
@@ -364,9 +366,8 @@ class ManyTables(_Tables, Committer):
             if isinstance(done.where, Mark):
                 tables[entry["name"]] = done.where
             told.append((member, done))
-            root, name = member.table.root, self.place.application
-            what = (done.checkpoint_id, done.snapshot_id, mine.rows, len(mine.files))
-            self._emit(events.TablePublished(root, name, *what, again=done.attempts == 0))
+            what = (member.table.root, self.place.application, done.checkpoint_id, done.snapshot_id, mine.rows)
+            self._emit(events.TablePublished(*what, len(mine.files), again=done.attempts == 0))
             fault_point("tables.table_published")
         self._settled = committable
         tell_dead_letters(self._emit, self.place, committable)

@@ -12,6 +12,7 @@ from streamsink.format.snapshot import Snapshot
 from streamsink.shell import in_a_shell, restore
 from streamsink.storage.reading import Questions
 from streamsink.table.application_states import is_foreign
+from streamsink.table.history.renamed_folders import check_missing
 from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import Table
 
@@ -40,6 +41,10 @@ class Whole:
         self._started = started
         self._in_turn: list[str] = []  # manifests that were not checked in this round yet; the next one stands last
         self._seen: Snapshot | None = None
+
+    def start_over(self) -> None:
+        """The next look is again the one that is made the first time."""
+        self._started = False
 
     def look(self, newest: Snapshot | None) -> Snapshot | None:
         """Check the newest snapshot, and return it, or a newer one that was checked instead. Raises Corrupt.
@@ -181,11 +186,12 @@ class Whole:
 
     def _data_file_missing(self, newest: Snapshot, metas: list[ManifestFileMeta]) -> Corrupt | None:
         schema, io = self._table.known_schema, self._table.file_io
-        paths = [data_file_path(self._table, schema, entry) for entry in self._some_live(metas)]
+        paths = {data_file_path(self._table, schema, entry): entry for entry in self._some_live(metas)}
         with io.asking(Questions(size=tuple(paths))):
             path = next((path for path in paths if io.size(path) is None), None)
         if path is None:
             return None
+        check_missing(self._table, [paths[path]])
         return Corrupt(
             f"{self._at.root}: snapshot {newest.id} has the data file {path}, which is gone, and perhaps "
             "others: no reader can read the whole table. Nothing was written. Restore what is gone "

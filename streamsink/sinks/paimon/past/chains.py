@@ -156,7 +156,8 @@ class Chains:
         return any(self._has_lost_files(sequence, name) for sequence in behind)
 
     def _has_lost_files(self, sequence: int, name: str) -> bool:
-        """Whether files of a part that the table does not have yet are gone, staged and under their final names.
+        """Whether files of a part that the table does not have yet are gone, staged and under their final names, or
+        cannot be read as they were recorded.
 
         So they are when the record itself is gone, which somebody may delete after ``behind`` has read it.
         """
@@ -164,8 +165,8 @@ class Chains:
         if record is None:
             return True
         [(entry, mine)] = part_of(self._place, record, name)
-        _, _, gone = self._member(name, entry["path"]).committer.files_in_place(mine)
-        return bool(gone)
+        committer = self._member(name, entry["path"]).committer
+        return bool(committer.files_in_place(mine)[2]) or not committer.is_readable(mine)
 
 
 def _load(place: Place, journal: FileJournal, sequence: int) -> Committable:

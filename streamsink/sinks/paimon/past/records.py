@@ -21,8 +21,12 @@ from streamsink.protocol.ids import Writer
 from streamsink.storage.reading import Questions
 from streamsink.table.application_states import states_in
 from streamsink.table.care.empty_folders import cleans_empty_folders
+from streamsink.table.history.renamed_folders import check_staged
 from streamsink.table.layout import Layout
 from streamsink.table.table import Table
+
+# In what a record says of its manifest: by the number of a schema, which columns it had.
+_COLUMNS = "columns"
 
 
 def state_alone(committable: Committable, *, held: bool = False) -> Committable:
@@ -176,11 +180,60 @@ def is_readable(table: Table, committable: Committable) -> bool:
     return True
 
 
+def said_of_manifest(
+    table: Table, staged: str, name: str, data: bytes, entries: Sequence[ManifestEntry]
+) -> dict[str, Any]:
+    """What a record says of its manifest. staged: its absolute path now. name: its final one. data: its bytes.
+
+    With it stands which columns the schemas have with which the files were written, not only their numbers: Paimon
+    deletes a schema that no snapshot has (rolling a table's schema back), or puts another one in its place (fast-
+    forwarding a branch), and knows nothing of what is pending. Nothing of the first one, by which the table is known.
+    """
+    ids = sorted({entry.file.schema_id for entry in entries} - {0})
+    said: dict[str, Any] = {"staged": table.layout.relative(staged), "final": f"manifest/{name}", "size": len(data)}
+    said["sha256"] = hashlib.sha256(data).hexdigest()
+    return said | ({_COLUMNS: {str(number): table.schemas.load(number).columns_id for number in ids}} if ids else {})
+
+
+def check_schemas(table: Table, committable: Committable, way_on: str) -> None:
+    """Raises Corrupt when a schema of the record's files is gone or another one, as ``read_staged`` without reading."""
+    for manifest in staged_manifests(committable):
+        _check_columns(table, manifest, way_on)
+
+
+def _check_columns(table: Table, manifest: Mapping[str, Any], way_on: str) -> None:
+    for number, columns in manifest.get(_COLUMNS, {}).items():
+        try:
+            schema = table.schemas.load(int(number))
+        except Corrupt as unread:
+            raise _unread(table, int(number), unread, way_on) from unread
+        if schema.columns_id != columns:
+            raise Corrupt(
+                f"{table.root}: {table.layout.schema(int(number))} is another schema than the one with which files of "
+                f"a pending record were written: it has the columns {', '.join(schema.field_names)}. The table's "
+                "schema was rolled back and then changed in another way, or a branch with another schema took the "
+                "table over. Nothing of the record was published here: readers would take its columns for others. "
+                "If no snapshot has this schema yet, roll the table's schema back once more, make the change again "
+                f"that it had before, and start the query again. {way_on}",
+                kind="schema.replaced",
+            )
+
+
+def _unread(table: Table, number: int, unread: Corrupt, way_on: str) -> Corrupt:
+    """The error of a schema that cannot be read; of one that is gone, as a commit says it."""
+    try:
+        table.schemas.check_there({number})
+    except Corrupt as gone:
+        return Corrupt(f"{gone}. {way_on}", kind=gone.kind)
+    return unread
+
+
 def read_staged(table: Table, manifest: Mapping[str, Any], way_on: str = "") -> list[ManifestEntry]:
     """Entries of a record's manifest, which has its final name or is still staged. Its bytes are kept by the table.
 
     way_on: what to do when it was altered, for the message. Raises Corrupt when its size or checksum is not the
-    recorded one, FileNotFoundError when it is gone.
+    recorded one, when a schema of its files is gone or another one, or when their folders have other names by now;
+    FileNotFoundError when it is gone.
     """
     path = table.layout.within(manifest["final"])
     try:
@@ -194,8 +247,11 @@ def read_staged(table: Table, manifest: Mapping[str, Any], way_on: str = "") -> 
             f"record's). Nothing was published. Restore the file {shell.restore(path)}. {way_on}",
             kind="pending.manifest",
         )
+    _check_columns(table, manifest, way_on)
     table.manifests.keep(table.layout.within(manifest["final"]), data)
-    return read_manifest(data, path)
+    entries = read_manifest(data, path)
+    check_staged(table, entries)
+    return entries
 
 
 def manifest_meta(table: Table, manifest: Mapping[str, Any], entries: Sequence[ManifestEntry]) -> ManifestFileMeta:
