@@ -1,5 +1,6 @@
 """A table that others change while a query runs, and one that cannot be: errors before the batch is recorded."""
 
+import datetime
 import os
 from pathlib import Path
 
@@ -83,6 +84,31 @@ def test_columns_are_added_while_others_are_left_out(tmp_path):
     world.run(3, 5, add_columns=True)
     assert world.ids() == list(range(5))
     assert [field.name for field in world.table().schema().fields] == ["id", "version", "more"]
+
+
+IN_A_MAP = [
+    (pa.map_(pa.string(), pa.timestamp("us")), [("a", datetime.datetime(2026, 1, 2))]),
+    (
+        pa.struct([("m", pa.list_(pa.map_(pa.timestamp("us"), pa.string())))]),
+        {"m": [[(datetime.datetime(1, 1, 1), "a")]]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), IN_A_MAP, ids=["a map", "within"])
+def test_times_without_a_zone_in_a_map_make_no_table_that_nobody_can_read(tmp_path, kind, value):
+    """deltalake adds such a column without the feature that readers ask for. It cannot create such a table."""
+    world = World(tmp_path)
+    world._schema = pa.schema([("id", pa.int64()), ("more", kind)])
+    world._make = lambda first, end: pa.RecordBatch.from_arrays(
+        [pa.array(range(first, end)), pa.array([value] * (end - first), kind)], schema=world._schema
+    )
+    said = told("delta.columns", lambda: world.run(3)).says("'more'", "Nothing was written", "Cast them in the query")
+    assert not os.path.exists(world.path)
+    DeltaTable.create(world.path, SCHEMA)
+    world.run(3, 5, add_columns=said.option("add_columns"))
+    assert world.ids() == list(range(5))
+    assert world.table().to_pyarrow_table().column("more").to_pylist() == [value] * 5
 
 
 @pytest.mark.parametrize(

@@ -382,6 +382,7 @@ def test_partition_by_of_a_table_that_is_there_must_be_its_own(tmp_path):
         (["id"], pa.schema([("id", pa.int64())])),
         (["bytes"], pa.schema([("id", pa.int64()), ("bytes", pa.binary())])),
         ([], pa.schema([("id", pa.int64()), ("a b", pa.int64())])),
+        ([], pa.schema([("id", pa.int64()), ("a\0b", pa.int64())])),
         ([], pa.schema([("id", pa.int64()), ("ID", pa.int64())])),
         ([], pa.schema([("id", pa.time32("ms"))])),
     ],
