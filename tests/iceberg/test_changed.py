@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
-from tests.advice.following import told
+from tests.advice.following import follows, told
 from tests.iceberg.test_tables import TABLE, Query
 
 BATCHES = [pa.table({"id": [number], "text": [f"row {number}"], "n": [number]}) for number in range(4)]
@@ -87,6 +87,45 @@ def test_a_column_that_was_widened_is_written_so(tmp_path):
     query.meanwhile = widen
     query.run(*narrow[1:])
     assert sorted(row["n"] for row in query.found()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "more", [("new", pa.string()), ("inner", pa.struct([("a", pa.int32()), ("b", pa.string())]))], ids=["beside", "in"]
+)
+def test_a_column_is_added_where_rows_have_parts(tmp_path, more):
+    """The check of what has become of the table compared ids of parts, so the first start said that it was none."""
+    query, (name, kind) = Query(tmp_path), more
+    inner = pa.struct([("a", pa.int32())])
+    query.run(pa.table({"id": [0], "inner": pa.array([{"a": 1}], inner)}))
+    after = pa.schema({"id": pa.int64(), "inner": inner} | {name: kind})
+    query.run(pa.Table.from_pylist([{"id": 1, "inner": {"a": 2, "b": "x"}, "new": "y"}], after), add_columns=True)
+    assert [row["inner"]["a"] for row in query.found()] in ([1, 2], [2, 1])
+    assert {str((row["inner"], row.get("new"))) for row in query.found()} == (
+        {"({'a': 1}, None)", "({'a': 2}, 'y')"}
+        if name == "new"
+        else {"({'a': 1, 'b': None}, None)", "({'a': 2, 'b': 'x'}, None)"}
+    )
+
+
+@follows("schema.nullability")
+def test_an_identifier_field_takes_no_nulls(tmp_path):
+    """Each start failed as if it would go better the next time, where the option was set that an error had named."""
+    query, columns = Query(tmp_path), pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    query.run(pa.table({"id": [0]}, columns))
+    with query.table().update_schema() as update:
+        update.set_identifier_fields("id")
+    nullable = pa.table({"id": [1]})
+    widens = told("schema.nullability", lambda: query.run(nullable)).option("widen_types")
+    query.forget_batch()
+    told("schema.nullability", lambda: query.run(nullable, widen_types=widens)).says(
+        "identifier", "Nothing was written"
+    )
+    query.forget_batch()
+    query.run(nullable.cast(columns))
+    with query.table().update_schema() as update:
+        update.set_identifier_fields()
+    query.run(nullable, widen_types=True)
+    assert _rows(query) == 3
 
 
 def test_a_transform_that_was_added_is_an_error_of_the_next_batch(tmp_path):
