@@ -36,8 +36,14 @@ _INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
 _TEXTS = ("text", "varchar", "bpchar", "json", "jsonb", "uuid", "citext")
 _COUNTED = ("varchar", "bpchar")
 _NOT_IN_ENCODING = "22P05"
-# Texts that the server reads, and may refuse.
-_READ = ("json", "jsonb", "uuid")
+_LACKS = "a letter that the encoding of the database does not have, in a name (of the application, say) or in a row"
+# Texts that the server reads, and may refuse: how they look as a rule, and what of them may be wrong all the same. In
+# jsonb an escape is the letter itself, so there is none of a zero, of half a pair, or of one that the encoding lacks.
+_OBJECT = r"(?s)^[ \t\r\n]*(\{.*\}|\[.*\])[ \t\r\n]*$"
+_READ = {"json": _OBJECT, "jsonb": _OBJECT, "uuid": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"}
+_ODD, _ODD_ELSEWHERE = r"\\u(0000|[dD][89a-fA-F])", r"\\u"
+# Classes of what is said of a text: of its value, or of its depth.
+_OF_TEXTS = ("22", "54")
 _WRONG_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
 
 
@@ -117,7 +123,7 @@ class PostgreSql(Dialect):
             return "the connection was lost, or could not be made" if self.is_passing(error) else "psycopg refuses it"
         kinds = ("table_name", "column_name", "constraint_name", "datatype_name")
         names = [f"{what} '{name}'" for what in kinds if (name := _diagnosed(error, what))]
-        read_only = [NO_WRITES] if state == "25006" else []
+        read_only = [NO_WRITES] if state == "25006" else [_LACKS] if state == _NOT_IN_ENCODING else []
         return ", ".join([f"SQLSTATE {state}", *names, *read_only])
 
     def quoted(self, *names: str) -> str:
@@ -181,6 +187,8 @@ class PostgreSql(Dialect):
         encoding = run("SHOW server_encoding").fetchone()[0]
         if encoding == "SQL_ASCII":  # it takes all bytes, and counts them
             columns = [replace(each, bytes=each.size) if each.base in _COUNTED else each for each in columns]
+        odd = _ODD if encoding == "UTF8" else _ODD_ELSEWHERE
+        columns = [replace(each, odd=odd) if each.base == "jsonb" else each for each in columns]
         lacking = "" if encoding in ("UTF8", "SQL_ASCII") else encoding
         others = len(unique) < len(indexes)
         return TableInfo(table, tuple(columns), unique, others, ruled, wrong, hides_rows=hides, encoding=lacking)
@@ -190,6 +198,16 @@ class PostgreSql(Dialect):
             run("SELECT pg_catalog.length(%s)", letters)
         except self.driver().DataError as refused:
             if refused.sqlstate != _NOT_IN_ENCODING:
+                raise
+            return False
+        return True
+
+    def reads(self, run: Run, column: Column, texts: Sequence[str]) -> bool:
+        of, each = f"pg_catalog.{column.base}", "pg_catalog.unnest(%s::pg_catalog.text[]) each"
+        try:
+            run(f"SELECT pg_catalog.count(each::{of}) FROM {each}", list(texts))
+        except self.driver().Error as refused:
+            if str(refused.sqlstate)[:2] not in _OF_TEXTS:
                 raise
             return False
         return True
@@ -365,5 +383,5 @@ def _column(name: str, told: str, base: str, modifier: int, flags: tuple[bool, b
     elif modifier >= 0 and base in ("timestamp", "timestamptz", "time"):
         size = modifier
     exact = deterministic and base not in ("bpchar", "citext", "float4", "float8", "json", "jsonb")
-    optional = not not_null or default
-    return Column(name, told, base, not not_null, size, scale, exact, optional=optional, computed=computed)
+    more = {"optional": not not_null or default, "computed": computed, "regular": _READ.get(base, "")}
+    return Column(name, told, base, not not_null, size, scale, exact, **more)
