@@ -185,6 +185,19 @@ def test_rows_that_are_refused_after_the_record_wait_for_the_table(place, monkey
     assert [row[0] for row in found] == list(range(12))
 
 
+def test_a_rule_that_is_dropped_is_no_rule_any_more(request, tmp_path):
+    """PostgreSQL says of the table that it has rules until it is vacuumed: so a table that was changed back was
+    refused, with a record that waited for it."""
+    place = place_of("postgresql", request, tmp_path)
+    place.do("CREATE TABLE odd (id bigint, v text)")
+    place.do("CREATE RULE r AS ON INSERT TO odd DO INSTEAD NOTHING")
+    refused(place, "database.table", rows_of(v=["a", "b"]), table="odd").says("rules of the table")
+    place.do("DROP RULE r ON odd")
+    assert place.ask("SELECT relhasrules FROM pg_class WHERE oid = 'odd'::regclass") == [(True,)]
+    write(place, rows_of(v=["a", "b"]), table="odd")
+    assert place.count("odd") == 2
+
+
 def test_no_value_is_in_an_error_of_a_driver(place):
     """Whatever a database says of a row, only codes and names go on."""
     sink = place.sink("/journal")

@@ -149,7 +149,9 @@ class PostgreSql(Dialect):
 
     def _oid(self, run: Run, schema: str, table: str) -> tuple[int, str, str, bool, bool] | None:
         found: tuple[int, str, str, bool, bool] | None = run(
-            "SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relhasrules, "
+            # Not by what the table says of rules (relhasrules), which stays true when they are dropped.
+            "SELECT c.oid, c.relkind::text, c.relpersistence::text, "
+            "EXISTS (SELECT FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid), "
             "pg_catalog.row_security_active(c.oid) FROM pg_catalog.pg_class c "
             "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
             "WHERE n.nspname = %s AND c.relname = %s AND c.relkind <> 'i'",
