@@ -1,6 +1,7 @@
 """A table that others change while a query runs, and one that cannot be: errors before the batch is recorded."""
 
 import datetime
+import json
 import os
 from pathlib import Path
 
@@ -43,6 +44,20 @@ def test_what_others_change_between_two_batches_is_found_before_the_record(tmp_p
     world.checkpoint = Between(2, lambda: change(world))
     told(kind, lambda: world.run(3, 5, 9)).says(said, "Nothing was written")
     assert records(world) == ["record-1.json", "record-2.json"]
+
+
+@pytest.mark.parametrize("feature", ["somethingNew", "catalogManaged"])
+def test_a_table_that_deltalake_cannot_read_any_more_is_no_passing_failure(tmp_path, feature):
+    """Somebody has switched a feature on. Each start said that the query goes on when it is started again."""
+    world = World(tmp_path)
+    world.run(3)
+    features = {"readerFeatures": [feature], "writerFeatures": [feature]}
+    entry = Path(world.path, "_delta_log", f"{world.table().version() + 1:020}.json")
+    entry.write_text(json.dumps({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}))
+    told("delta.unsupported", lambda: world.run(3, 5)).says("Nothing was written", "Take it off the table")
+    entry.unlink()
+    world.run(3, 5)
+    assert world.ids() == list(range(5))
 
 
 def test_a_nullable_column_that_others_add_does_not_stop_a_query(tmp_path):

@@ -12,7 +12,15 @@ import pyarrow.types as pt
 from streamsink.locks.libpq_login import is_login, sqlstate_of
 from streamsink.sinks.databases.address import Address
 from streamsink.sinks.databases.bulk import copy_binary
-from streamsink.sinks.databases.bulk.postgresql_session import BASES, COLUMNS, INDEXES, PARTITIONS, RULES, settings
+from streamsink.sinks.databases.bulk.postgresql_session import (
+    BASES,
+    COLUMNS,
+    INDEXES,
+    PARTITIONS,
+    RULES,
+    TABLE,
+    settings,
+)
 from streamsink.sinks.databases.bulk.prepared import PostgreSqlPrepared
 from streamsink.sinks.databases.bulk.staging_tables import PostgreSqlStaging, conflict
 from streamsink.sinks.databases.dialect import (
@@ -148,16 +156,7 @@ class PostgreSql(Dialect):
         return wanted or str(run("SELECT current_schema()").fetchone()[0])
 
     def _oid(self, run: Run, schema: str, table: str) -> tuple[int, str, str, bool, bool] | None:
-        found: tuple[int, str, str, bool, bool] | None = run(
-            # Not by what the table says of rules (relhasrules), which stays true when they are dropped.
-            "SELECT c.oid, c.relkind::text, c.relpersistence::text, "
-            "EXISTS (SELECT FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid), "
-            "pg_catalog.row_security_active(c.oid) FROM pg_catalog.pg_class c "
-            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = %s AND c.relname = %s AND c.relkind <> 'i'",
-            schema,
-            table,
-        ).fetchone()
+        found: tuple[int, str, str, bool, bool] | None = run(TABLE, schema, table).fetchone()
         return found
 
     def exists(self, run: Run, schema: str, table: str) -> bool:
@@ -196,23 +195,11 @@ class PostgreSql(Dialect):
         return TableInfo(table, tuple(columns), unique, others, ruled, wrong, hides_rows=hides, encoding=lacking)
 
     def has_letters(self, run: Run, letters: str) -> bool:
-        try:
-            run("SELECT pg_catalog.length(%s)", letters)
-        except self.driver().DataError as refused:
-            if refused.sqlstate != _NOT_IN_ENCODING:
-                raise
-            return False
-        return True
+        return _takes(run, self.driver().Error, (_NOT_IN_ENCODING,), "SELECT pg_catalog.length(%s)", letters)
 
     def reads(self, run: Run, column: Column, texts: Sequence[str]) -> bool:
-        of, each = f"pg_catalog.{column.base}", "pg_catalog.unnest(%s::pg_catalog.text[]) each"
-        try:
-            run(f"SELECT pg_catalog.count(each::{of}) FROM {each}", list(texts))
-        except self.driver().Error as refused:
-            if str(refused.sqlstate)[:2] not in _OF_TEXTS:
-                raise
-            return False
-        return True
+        read = f"SELECT pg_catalog.count(each::pg_catalog.{column.base}) FROM pg_catalog.unnest(%s::text[]) each"
+        return _takes(run, self.driver().Error, _OF_TEXTS, read, list(texts))
 
     def expected(self, column: Column, of: pa.DataType) -> str:
         base = column.base
@@ -360,6 +347,20 @@ def _copied(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.cast(column, pa.string()) if pt.is_decimal(of) else column
 
 
+def _takes(run: Run, error: type[Exception], refusals: tuple[str, ...], text: str, value: Any) -> bool:
+    """Whether the server executes a statement with this value. refusals: what its codes begin with where it does not.
+
+    error: of the driver.
+    """
+    try:
+        run(text, value)
+    except error as refused:
+        if not str(getattr(refused, "sqlstate", None)).startswith(refusals):
+            raise
+        return False
+    return True
+
+
 def _tuples(rows: pa.Table) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in rows.columns)))
 
@@ -385,5 +386,5 @@ def _column(name: str, told: str, base: str, modifier: int, flags: tuple[bool, b
     elif modifier >= 0 and base in ("timestamp", "timestamptz", "time"):
         size = modifier
     exact = deterministic and base not in ("bpchar", "citext", "float4", "float8", "json", "jsonb")
-    more = {"optional": not not_null or default, "computed": computed, "regular": _READ.get(base, "")}
-    return Column(name, told, base, not not_null, size, scale, exact, **more)
+    found = Column(name, told, base, not not_null, size, scale, exact, not not_null or default, computed)
+    return replace(found, regular=_READ.get(base, ""))

@@ -186,6 +186,7 @@ class DeltaLog:
                 ) from none
             except errors.DeltaError as failed:
                 self._check_checkpoint(str(failed))
+                self._check_known(str(failed))
                 raise
         version = int(self._table.version())
         if self._tip is None or self._tip.version != version:
@@ -201,6 +202,16 @@ class DeltaLog:
                 "newest checkpoint (*.checkpoint*.parquet) out of that folder, and start the query again; where the "
                 "versions before that checkpoint were cleaned up already, restore it from a backup",
                 kind="delta.entry",
+            )
+
+    def _check_known(self, said: str) -> None:
+        """Raises Misuse when deltalake says that it does not know what the table asks of its readers."""
+        if "Unsupported" in said or "catalog-managed" in said:
+            raise Misuse(
+                f"{self._path}: deltalake cannot read the table ({said.strip().partition(chr(10))[0]}), which has a "
+                "feature that it does not know. Nothing was written. Take it off the table, write into another table, "
+                "or install a deltalake that knows it, and start the query again",
+                kind="delta.unsupported",
             )
 
     def at(self, version: int) -> Any:
