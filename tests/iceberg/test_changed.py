@@ -1,6 +1,8 @@
 """What others change under a query that runs: columns, partitions, and names of tables."""
 
+import contextlib
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -180,6 +182,29 @@ def test_a_format_that_is_not_written_here_is_an_error_of_the_next_batch(tmp_pat
     said.says("encryption.key-id" if what == "encryption" else "format version is 3, expected 2")
     assert _rows(query) == (2 if what == "encryption" else 1)
     assert len(list(query.folder.rglob("*.parquet"))) == 2  # nothing of the third batch was begun
+
+
+def test_metadata_that_pyiceberg_cannot_read_is_no_passing_failure(tmp_path):
+    """Another engine has added a column of a type that it does not know. Each start said that the query goes on when it
+    is started again."""
+    query = Query(tmp_path)
+    query.run(BATCHES[0])
+    before = query.table().metadata_location
+    metadata = json.loads(Path(before).read_text())
+    metadata["schemas"][-1]["fields"].append({"id": 9, "name": "v", "required": False, "type": "variant"})
+    after = before.replace("/0000", "/0009")
+    Path(after).write_text(json.dumps(metadata | {"format-version": 3, "next-row-id": 0, "last-column-id": 9}))
+
+    def points_to(location: str) -> None:
+        with contextlib.closing(sqlite3.connect(query.folder / "catalog.db", isolation_level=None)) as catalog:
+            catalog.execute("UPDATE iceberg_tables SET metadata_location = ?", (location,))
+
+    points_to(after)
+    told("iceberg.unsupported", lambda: query.run(BATCHES[1])).says("Nothing was written", "earlier metadata file")
+    points_to(before)
+    query.forget_batch()
+    query.run(BATCHES[1])
+    assert _rows(query) == 2
 
 
 @pytest.mark.parametrize("running", [True, False])
