@@ -44,7 +44,7 @@ _INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
 _TEXTS = ("text", "varchar", "bpchar", "json", "jsonb", "uuid", "citext")
 _COUNTED = ("varchar", "bpchar")
 _NOT_IN_ENCODING = "22P05"
-_LACKS = "a letter that the encoding of the database does not have, in a name (of the application, say) or in a row"
+_LACKS = "a letter that the encoding of the database does not have"
 # Texts that the server reads, and may refuse: how they look as a rule, and what of them may be wrong all the same. In
 # jsonb an escape is the letter itself, so there is none of a zero, of half a pair, or of one that the encoding lacks.
 _OBJECT = r"(?s)^[ \t\r\n]*(\{.*\}|\[.*\])[ \t\r\n]*$"
