@@ -97,12 +97,18 @@ def _chunks(
     most = int(number) if number.lstrip("-").isdecimal() else _MOST_COLUMNS
     named = configuration.get(_NAMED)
     wanted = {name.strip().strip("`") for name in named.split(",")} if named is not None else None
-    place = 0
+    place = counted = 0
     for field in schema:
-        if not pt.is_nested(field.type) and (field.name in wanted if wanted is not None else not 0 <= most <= place):
+        if not pt.is_nested(field.type) and (field.name in wanted if wanted is not None else not 0 <= most <= counted):
             groups = range(footer.num_row_groups)
             yield place, field, [footer.row_group(group).column(place).statistics for group in groups]
         place += _leaves(field.type)
+        counted += _counted(field.type)
+
+
+def _counted(of: pa.DataType) -> int:
+    """As how many columns Delta counts one: an array or a map is one, whatever is in it."""
+    return sum(_counted(field.type) for field in of) if pt.is_struct(of) else 1
 
 
 def _leaves(of: pa.DataType) -> int:
