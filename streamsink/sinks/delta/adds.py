@@ -85,6 +85,9 @@ def stats_of(footer: pq.FileMetaData, file: LakeFile, schema: pa.Schema, configu
         high = _bound([c.max_raw for c in known], field.type, is_upper=True) if is_bounded else None
         least |= {field.name: low} if low is not None else {}
         greatest |= {field.name: high} if high is not None else {}
+    # Without these deltalake compares a row with none, and finds neither those that are null nor those that are not.
+    within = {field.name: "{}" for field in schema if pt.is_struct(field.type)}
+    least, greatest = least | within, greatest | within
     parts = {"minValues": _object(least), "maxValues": _object(greatest), "nullCount": _object(nulls)}
     return _object({"numRecords": str(file.rows), **parts})
 
