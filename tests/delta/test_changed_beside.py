@@ -1,5 +1,7 @@
 """A table that others change while a query runs, and one that cannot be: errors before the batch is recorded."""
 
+import datetime
+import json
 import os
 from pathlib import Path
 
@@ -44,6 +46,20 @@ def test_what_others_change_between_two_batches_is_found_before_the_record(tmp_p
     assert records(world) == ["record-1.json", "record-2.json"]
 
 
+@pytest.mark.parametrize("feature", ["somethingNew", "catalogManaged"])
+def test_a_table_that_deltalake_cannot_read_any_more_is_no_passing_failure(tmp_path, feature):
+    """Somebody has switched a feature on. Each start said that the query goes on when it is started again."""
+    world = World(tmp_path)
+    world.run(3)
+    features = {"readerFeatures": [feature], "writerFeatures": [feature]}
+    entry = Path(world.path, "_delta_log", f"{world.table().version() + 1:020}.json")
+    entry.write_text(json.dumps({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}))
+    told("delta.unsupported", lambda: world.run(3, 5)).says("Nothing was written", "Take it off the table")
+    entry.unlink()
+    world.run(3, 5)
+    assert world.ids() == list(range(5))
+
+
 def test_a_nullable_column_that_others_add_does_not_stop_a_query(tmp_path):
     """Its rows have nulls there. A restart asks for add_columns=True."""
     world = World(tmp_path)
@@ -83,6 +99,31 @@ def test_columns_are_added_while_others_are_left_out(tmp_path):
     world.run(3, 5, add_columns=True)
     assert world.ids() == list(range(5))
     assert [field.name for field in world.table().schema().fields] == ["id", "version", "more"]
+
+
+IN_A_MAP = [
+    (pa.map_(pa.string(), pa.timestamp("us")), [("a", datetime.datetime(2026, 1, 2))]),
+    (
+        pa.struct([("m", pa.list_(pa.map_(pa.timestamp("us"), pa.string())))]),
+        {"m": [[(datetime.datetime(1, 1, 1), "a")]]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), IN_A_MAP, ids=["a map", "within"])
+def test_times_without_a_zone_in_a_map_make_no_table_that_nobody_can_read(tmp_path, kind, value):
+    """deltalake adds such a column without the feature that readers ask for. It cannot create such a table."""
+    world = World(tmp_path)
+    world._schema = pa.schema([("id", pa.int64()), ("more", kind)])
+    world._make = lambda first, end: pa.RecordBatch.from_arrays(
+        [pa.array(range(first, end)), pa.array([value] * (end - first), kind)], schema=world._schema
+    )
+    said = told("delta.columns", lambda: world.run(3)).says("'more'", "Nothing was written", "Cast them in the query")
+    assert not os.path.exists(world.path)
+    DeltaTable.create(world.path, SCHEMA)
+    world.run(3, 5, add_columns=said.option("add_columns"))
+    assert world.ids() == list(range(5))
+    assert world.table().to_pyarrow_table().column("more").to_pylist() == [value] * 5
 
 
 @pytest.mark.parametrize(

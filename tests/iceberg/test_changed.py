@@ -1,6 +1,8 @@
 """What others change under a query that runs: columns, partitions, and names of tables."""
 
+import contextlib
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
-from tests.advice.following import told
+from tests.advice.following import follows, told
 from tests.iceberg.test_tables import TABLE, Query
 
 BATCHES = [pa.table({"id": [number], "text": [f"row {number}"], "n": [number]}) for number in range(4)]
@@ -89,6 +91,45 @@ def test_a_column_that_was_widened_is_written_so(tmp_path):
     assert sorted(row["n"] for row in query.found()) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    "more", [("new", pa.string()), ("inner", pa.struct([("a", pa.int32()), ("b", pa.string())]))], ids=["beside", "in"]
+)
+def test_a_column_is_added_where_rows_have_parts(tmp_path, more):
+    """The check of what has become of the table compared ids of parts, so the first start said that it was none."""
+    query, (name, kind) = Query(tmp_path), more
+    inner = pa.struct([("a", pa.int32())])
+    query.run(pa.table({"id": [0], "inner": pa.array([{"a": 1}], inner)}))
+    after = pa.schema({"id": pa.int64(), "inner": inner} | {name: kind})
+    query.run(pa.Table.from_pylist([{"id": 1, "inner": {"a": 2, "b": "x"}, "new": "y"}], after), add_columns=True)
+    assert [row["inner"]["a"] for row in query.found()] in ([1, 2], [2, 1])
+    assert {str((row["inner"], row.get("new"))) for row in query.found()} == (
+        {"({'a': 1}, None)", "({'a': 2}, 'y')"}
+        if name == "new"
+        else {"({'a': 1, 'b': None}, None)", "({'a': 2, 'b': 'x'}, None)"}
+    )
+
+
+@follows("schema.nullability")
+def test_an_identifier_field_takes_no_nulls(tmp_path):
+    """Each start failed as if it would go better the next time, where the option was set that an error had named."""
+    query, columns = Query(tmp_path), pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    query.run(pa.table({"id": [0]}, columns))
+    with query.table().update_schema() as update:
+        update.set_identifier_fields("id")
+    nullable = pa.table({"id": [1]})
+    widens = told("schema.nullability", lambda: query.run(nullable)).option("widen_types")
+    query.forget_batch()
+    told("schema.nullability", lambda: query.run(nullable, widen_types=widens)).says(
+        "identifier", "Nothing was written"
+    )
+    query.forget_batch()
+    query.run(nullable.cast(columns))
+    with query.table().update_schema() as update:
+        update.set_identifier_fields()
+    query.run(nullable, widen_types=True)
+    assert _rows(query) == 3
+
+
 def test_a_transform_that_was_added_is_an_error_of_the_next_batch(tmp_path):
     """A file that has rows of several buckets would be in none that a reader looks into."""
     query = Query(tmp_path)
@@ -141,6 +182,29 @@ def test_a_format_that_is_not_written_here_is_an_error_of_the_next_batch(tmp_pat
     said.says("encryption.key-id" if what == "encryption" else "format version is 3, expected 2")
     assert _rows(query) == (2 if what == "encryption" else 1)
     assert len(list(query.folder.rglob("*.parquet"))) == 2  # nothing of the third batch was begun
+
+
+def test_metadata_that_pyiceberg_cannot_read_is_no_passing_failure(tmp_path):
+    """Another engine has added a column of a type that it does not know. Each start said that the query goes on when it
+    is started again."""
+    query = Query(tmp_path)
+    query.run(BATCHES[0])
+    before = query.table().metadata_location
+    metadata = json.loads(Path(before).read_text())
+    metadata["schemas"][-1]["fields"].append({"id": 9, "name": "v", "required": False, "type": "variant"})
+    after = before.replace("/0000", "/0009")
+    Path(after).write_text(json.dumps(metadata | {"format-version": 3, "next-row-id": 0, "last-column-id": 9}))
+
+    def points_to(location: str) -> None:
+        with contextlib.closing(sqlite3.connect(query.folder / "catalog.db", isolation_level=None)) as catalog:
+            catalog.execute("UPDATE iceberg_tables SET metadata_location = ?", (location,))
+
+    points_to(after)
+    told("iceberg.unsupported", lambda: query.run(BATCHES[1])).says("Nothing was written", "earlier metadata file")
+    points_to(before)
+    query.forget_batch()
+    query.run(BATCHES[1])
+    assert _rows(query) == 2
 
 
 @pytest.mark.parametrize("running", [True, False])

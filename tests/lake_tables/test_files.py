@@ -178,7 +178,7 @@ def test_a_task_hands_over_what_the_driver_reads(tmp_path):
 
 def not_handed_over(file):
     """As the description has it, which says nothing of tasks."""
-    return type(file)(file.name, file.size, file.rows, file.partition, file.footer)
+    return type(file)(file.name, file.size, file.rows, file.partition, file.footer, nans=file.nans)
 
 
 @pytest.mark.parametrize("damage", ["gone", "changed"])

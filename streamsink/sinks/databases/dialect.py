@@ -141,6 +141,10 @@ class Dialect(ABC):
         """Whether the database, whose encoding lacks some, can keep all of these. The transaction is over if not."""
         return True
 
+    def reads(self, run: "Run", column: Column, texts: Sequence[str]) -> bool:
+        """Whether the database can read these texts as values of a column. The transaction is over if not."""
+        return True
+
     @abstractmethod
     def expected(self, column: Column, of: pa.DataType) -> str:
         """'' when all values of an Arrow type fit into the column, else the types of columns that hold them.

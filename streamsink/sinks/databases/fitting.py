@@ -23,6 +23,10 @@ INSERT, UPSERT = "insert", "upsert"
 _MOST_WRITERS = 16
 # Files that SQLite makes, and opens, beside a database have its name with these behind.
 _OF_SQLITE = ("-journal", "-wal", "-shm")
+# So many texts are sent at once.
+_ASKED_AT_ONCE = 1_000
+# Asks the database something, in a transaction that is rolled back.
+_Ask = Callable[[Callable[[Run], bool]], bool]
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _SECONDS_OF_DAY = 86_400
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -141,26 +145,48 @@ def check_values(rows: pa.Table, info: TableInfo, dialect: Dialect, path: str) -
         )
 
 
-def check_letters(rows: pa.Table, info: TableInfo, known: set[str], has_all: Callable[[str], bool], path: str) -> None:
-    """Raises Misuse, which names the column, when a text has letters that the encoding of the database lacks.
+def check_by_asking(rows: pa.Table, info: TableInfo, dialect: Dialect, asked: tuple[_Ask, set[str]], path: str) -> None:
+    """Raises Misuse, which names the column, when the database would not take a text, which it alone knows.
 
-    known: letters that it has; more are added. has_all: asks the database. Each other argument is as of
-    ``check_values``, which is called first.
+    asked: what asks it in a transaction that is rolled back, and letters of which it has said that it has them; more
+    are added. Each other argument is as of ``check_values``, which is called first.
     """
+    ask, known = asked
     for name, values in zip(rows.column_names, rows.columns):
-        column = info.column(name)
+        column, found, way = info.column(name), "", ""
         if column is None or not pt.is_string(values.type):
             continue
-        texts = pc.unique(values.filter(pc.invert(pc.string_is_ascii(values)))).to_pylist()
-        letters = {letter for letter in set().union(*texts) if not letter.isascii()} - known
-        if letters and not has_all("".join(sorted(letters))):
+        if info.encoding and not _has_letters(values, dialect, ask, known):
+            found = f"letters that the encoding of the database, {info.encoding}, does not have"
+            way = "write into a database with the encoding UTF8"
+        elif column.regular and not _reads(values, column, dialect, ask):
+            found = f"texts that the database cannot read as {column.base}"
+            way = "change the column to one of texts"
+        if found:
             raise Misuse(
-                f"{path}: column '{name}' ({column.type}) is given letters that the encoding of the database, "
-                f"{info.encoding}, does not have. Nothing of this batch was recorded or written. Mend the rows in the "
-                "query, or write into a database with the encoding UTF8, and start the query again",
+                f"{path}: column '{name}' ({column.type}) is given {found}. Nothing of this batch was recorded or "
+                f"written. Mend the rows in the query, or {way}, and start the query again",
                 kind="database.values",
             )
-        known |= letters
+
+
+def _has_letters(values: pa.ChunkedArray, dialect: Dialect, ask: _Ask, known: set[str]) -> bool:
+    texts = pc.unique(values.filter(pc.invert(pc.string_is_ascii(values)))).to_pylist()
+    letters = {letter for letter in set().union(*texts) if not letter.isascii()} - known
+    if letters and not ask(lambda run: dialect.has_letters(run, "".join(sorted(letters)))):
+        return False
+    known |= letters
+    return True
+
+
+def _reads(values: pa.ChunkedArray, column: Column, dialect: Dialect, ask: _Ask) -> bool:
+    """Whether the database reads all of these texts. Those that look right are not sent, which are nearly all."""
+    doubtful = pc.invert(pc.match_substring_regex(values, column.regular))
+    if column.odd:
+        doubtful = pc.or_(doubtful, pc.match_substring_regex(values, column.odd))
+    texts = pc.unique(values.filter(doubtful))
+    parts = [texts.slice(start, _ASKED_AT_ONCE) for start in range(0, len(texts), _ASKED_AT_ONCE)]
+    return not parts or ask(lambda run: all(dialect.reads(run, column, part.to_pylist()) for part in parts))
 
 
 def _wrong(values: pa.ChunkedArray, column: Column, dialect: Dialect) -> str:

@@ -12,7 +12,15 @@ import pyarrow.types as pt
 from streamsink.locks.libpq_login import is_login, sqlstate_of
 from streamsink.sinks.databases.address import Address
 from streamsink.sinks.databases.bulk import copy_binary
-from streamsink.sinks.databases.bulk.postgresql_session import BASES, COLUMNS, INDEXES, PARTITIONS, RULES, settings
+from streamsink.sinks.databases.bulk.postgresql_session import (
+    BASES,
+    COLUMNS,
+    INDEXES,
+    PARTITIONS,
+    RULES,
+    TABLE,
+    settings,
+)
 from streamsink.sinks.databases.bulk.prepared import PostgreSqlPrepared
 from streamsink.sinks.databases.bulk.staging_tables import PostgreSqlStaging, conflict
 from streamsink.sinks.databases.dialect import (
@@ -36,8 +44,14 @@ _INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
 _TEXTS = ("text", "varchar", "bpchar", "json", "jsonb", "uuid", "citext")
 _COUNTED = ("varchar", "bpchar")
 _NOT_IN_ENCODING = "22P05"
-# Texts that the server reads, and may refuse.
-_READ = ("json", "jsonb", "uuid")
+_LACKS = "a letter that the encoding of the database does not have"
+# Texts that the server reads, and may refuse: how they look as a rule, and what of them may be wrong all the same. In
+# jsonb an escape is the letter itself, so there is none of a zero, of half a pair, or of one that the encoding lacks.
+_OBJECT = r"(?s)^[ \t\r\n]*(\{.*\}|\[.*\])[ \t\r\n]*$"
+_READ = {"json": _OBJECT, "jsonb": _OBJECT, "uuid": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"}
+_ODD, _ODD_ELSEWHERE = r"\\u(0000|[dD][89a-fA-F])", r"\\u"
+# Classes of what is said of a text: of its value, or of its depth.
+_OF_TEXTS = ("22", "54")
 _WRONG_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
 
 
@@ -117,7 +131,7 @@ class PostgreSql(Dialect):
             return "the connection was lost, or could not be made" if self.is_passing(error) else "psycopg refuses it"
         kinds = ("table_name", "column_name", "constraint_name", "datatype_name")
         names = [f"{what} '{name}'" for what in kinds if (name := _diagnosed(error, what))]
-        read_only = [NO_WRITES] if state == "25006" else []
+        read_only = [NO_WRITES] if state == "25006" else [_LACKS] if state == _NOT_IN_ENCODING else []
         return ", ".join([f"SQLSTATE {state}", *names, *read_only])
 
     def quoted(self, *names: str) -> str:
@@ -142,14 +156,7 @@ class PostgreSql(Dialect):
         return wanted or str(run("SELECT current_schema()").fetchone()[0])
 
     def _oid(self, run: Run, schema: str, table: str) -> tuple[int, str, str, bool, bool] | None:
-        found: tuple[int, str, str, bool, bool] | None = run(
-            "SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relhasrules, "
-            "pg_catalog.row_security_active(c.oid) FROM pg_catalog.pg_class c "
-            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = %s AND c.relname = %s AND c.relkind <> 'i'",
-            schema,
-            table,
-        ).fetchone()
+        found: tuple[int, str, str, bool, bool] | None = run(TABLE, schema, table).fetchone()
         return found
 
     def exists(self, run: Run, schema: str, table: str) -> bool:
@@ -181,18 +188,18 @@ class PostgreSql(Dialect):
         encoding = run("SHOW server_encoding").fetchone()[0]
         if encoding == "SQL_ASCII":  # it takes all bytes, and counts them
             columns = [replace(each, bytes=each.size) if each.base in _COUNTED else each for each in columns]
+        odd = _ODD if encoding == "UTF8" else _ODD_ELSEWHERE
+        columns = [replace(each, odd=odd) if each.base == "jsonb" else each for each in columns]
         lacking = "" if encoding in ("UTF8", "SQL_ASCII") else encoding
         others = len(unique) < len(indexes)
         return TableInfo(table, tuple(columns), unique, others, ruled, wrong, hides_rows=hides, encoding=lacking)
 
     def has_letters(self, run: Run, letters: str) -> bool:
-        try:
-            run("SELECT pg_catalog.length(%s)", letters)
-        except self.driver().DataError as refused:
-            if refused.sqlstate != _NOT_IN_ENCODING:
-                raise
-            return False
-        return True
+        return _takes(run, self.driver().Error, (_NOT_IN_ENCODING,), "SELECT pg_catalog.length(%s)", letters)
+
+    def reads(self, run: Run, column: Column, texts: Sequence[str]) -> bool:
+        read = f"SELECT pg_catalog.count(each::pg_catalog.{column.base}) FROM pg_catalog.unnest(%s::text[]) each"
+        return _takes(run, self.driver().Error, _OF_TEXTS, read, list(texts))
 
     def expected(self, column: Column, of: pa.DataType) -> str:
         base = column.base
@@ -340,6 +347,20 @@ def _copied(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.cast(column, pa.string()) if pt.is_decimal(of) else column
 
 
+def _takes(run: Run, error: type[Exception], refusals: tuple[str, ...], text: str, value: Any) -> bool:
+    """Whether the server executes a statement with this value. refusals: what its codes begin with where it does not.
+
+    error: of the driver.
+    """
+    try:
+        run(text, value)
+    except error as refused:
+        if not str(getattr(refused, "sqlstate", None)).startswith(refusals):
+            raise
+        return False
+    return True
+
+
 def _tuples(rows: pa.Table) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in rows.columns)))
 
@@ -365,5 +386,5 @@ def _column(name: str, told: str, base: str, modifier: int, flags: tuple[bool, b
     elif modifier >= 0 and base in ("timestamp", "timestamptz", "time"):
         size = modifier
     exact = deterministic and base not in ("bpchar", "citext", "float4", "float8", "json", "jsonb")
-    optional = not not_null or default
-    return Column(name, told, base, not not_null, size, scale, exact, optional=optional, computed=computed)
+    found = Column(name, told, base, not not_null, size, scale, exact, not not_null or default, computed)
+    return replace(found, regular=_READ.get(base, ""))

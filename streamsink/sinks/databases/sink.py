@@ -15,7 +15,7 @@ from streamsink.sinks.databases.branches import EITHER, STAGED, Attempt, Branche
 from streamsink.sinks.databases.bulk.sharing import OneWriterInstead, Rows
 from streamsink.sinks.databases.changes import ROWS_AT_ONCE, Change, one_spelling, plain
 from streamsink.sinks.databases.dialect import Dialect, Run
-from streamsink.sinks.databases.fitting import INSERT, Fitting, check_letters, check_values, wrong_options
+from streamsink.sinks.databases.fitting import INSERT, Fitting, check_by_asking, check_values, wrong_options
 from streamsink.sinks.databases.link import Link
 from streamsink.sinks.databases.mysql import MySql
 from streamsink.sinks.databases.postgresql import PostgreSql
@@ -151,8 +151,7 @@ class DatabaseSink(StagedRowsSink):
         for rows in self._read(transactions):
             data = _data(self, rows)
             check_values(data, info, dialect, self.path)
-            if info.encoding:
-                check_letters(data, info, session.setdefault(_LETTERS, set()), self._has_letters(session), self.path)
+            check_by_asking(data, info, dialect, (self._ask(session), session.setdefault(_LETTERS, set())), self.path)
             _check_changes(self, rows)
         # Also the first rows of a start: the user may not have the right to write.
         if (info.ruled or _TRIED not in session) and sum(each.rows for each in transactions) <= self.check_rows_up_to:
@@ -241,10 +240,9 @@ class DatabaseSink(StagedRowsSink):
     def _asked(self, session: dict[str, Any], ask: Any) -> Any:
         return self._link(session).transaction(ask, "what the database remembers could not be read")
 
-    def _has_letters(self, session: dict[str, Any]) -> Callable[[str], bool]:
-        link, failed = self._link(session), "the database could not be asked for letters. Nothing was recorded"
-        ask = self._dialect().has_letters
-        return lambda letters: link.transaction(lambda run: ask(run, letters), failed, keep=False)
+    def _ask(self, session: dict[str, Any]) -> Callable[[Callable[[Run], bool]], bool]:
+        link, failed = self._link(session), "the database could not be asked for texts. Nothing was recorded"
+        return lambda ask: link.transaction(ask, failed, keep=False)
 
     def _identity(self, run: Run, new_id: str, session: dict[str, Any]) -> str:
         _prepares(self, run, session)

@@ -17,7 +17,9 @@ class Column:
     a second; None where there is no limit. scale: digits of a number behind the point. exact: two values are equal only
     when they are the same (not so in a collation that ignores case). optional: a row may leave it out. computed: the
     database gives it its value. unsigned: it holds no negative numbers. whole: it holds all of Unicode. bytes: most
-    bytes of a text, where they are limited. first_year, last_year: of a date or a time that it holds.
+    bytes of a text, where they are limited. first_year, last_year: of a date or a time that it holds. regular, odd:
+    where the database reads texts, such as JSON, regular expressions: of texts that look right, and of those among them
+    that may be wrong all the same; '' for none.
     """
 
     name: str
@@ -34,6 +36,8 @@ class Column:
     bytes: int | None = None
     first_year: int = 1
     last_year: int = 9999
+    regular: str = ""
+    odd: str = ""
 
 
 @dataclass(frozen=True)

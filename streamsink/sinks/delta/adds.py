@@ -35,7 +35,7 @@ def add_of(file: LakeFile, folder: str, configuration: Mapping[str, str], path: 
         "size": file.size,
         "partition_values": {name: partition_text(of, name, path) for name, of in file.partition_values.items()},
         "data_change": True,
-        "stats": stats_of(footer, file.rows, footer.schema.to_arrow_schema(), configuration),
+        "stats": stats_of(footer, file, footer.schema.to_arrow_schema(), configuration),
     }
 
 
@@ -64,13 +64,15 @@ def partition_text(value: pa.Scalar, column: str, path: str) -> str | None:
     return str(found)
 
 
-def stats_of(footer: pq.FileMetaData, rows: int, schema: pa.Schema, configuration: Mapping[str, str]) -> str:
+def stats_of(footer: pq.FileMetaData, file: LakeFile, schema: pa.Schema, configuration: Mapping[str, str]) -> str:
     """Statistics of a file, as the JSON text of an AddAction: numbers of rows and nulls, least and greatest values.
 
-    A bound is left out where there is none that all readers understand, which is always right.
+    A bound is left out where there is none that all readers understand, which is always right. It is given wherever
+    there is one: where the log has none, deltalake 1.6.6 hands out rows to pyarrow as if no value were within it, so
+    that a filter by the column finds nothing.
     """
     nulls, least, greatest = dict[str, str](), dict[str, str](), dict[str, str]()
-    for field, chunks in _chunks(footer, schema, configuration):
+    for place, field, chunks in _chunks(footer, schema, configuration):
         if all(chunk is not None and chunk.has_null_count for chunk in chunks):
             nulls[field.name] = str(sum(chunk.null_count for chunk in chunks))
         known = [c for c in chunks if c is not None and c.has_min_max]
@@ -78,27 +80,38 @@ def stats_of(footer: pq.FileMetaData, rows: int, schema: pa.Schema, configuratio
         if not known or len(known) + len(empty) < len(chunks):
             continue
         low = _bound([c.min_raw for c in known], field.type, is_upper=False)
-        high = _bound([c.max_raw for c in known], field.type, is_upper=True)
+        # The footer leaves NaN out of account, and for Spark that is greater than all numbers.
+        is_bounded = not pt.is_floating(field.type) or (file.nans is not None and place not in file.nans)
+        high = _bound([c.max_raw for c in known], field.type, is_upper=True) if is_bounded else None
         least |= {field.name: low} if low is not None else {}
         greatest |= {field.name: high} if high is not None else {}
+    # Without these deltalake compares a row with none, and finds neither those that are null nor those that are not.
+    within = {field.name: "{}" for field in schema if pt.is_struct(field.type)}
+    least, greatest = least | within, greatest | within
     parts = {"minValues": _object(least), "maxValues": _object(greatest), "nullCount": _object(nulls)}
-    return _object({"numRecords": str(rows), **parts})
+    return _object({"numRecords": str(file.rows), **parts})
 
 
 def _chunks(
     footer: pq.FileMetaData, schema: pa.Schema, configuration: Mapping[str, str]
-) -> Iterator[tuple[pa.Field, list[Any]]]:
-    """Flat columns of which the table wants statistics, each with those of each row group."""
+) -> Iterator[tuple[int, pa.Field, list[Any]]]:
+    """Flat columns of which the table wants statistics, with their places, each with those of each row group."""
     number = configuration.get(_INDEXED, str(_MOST_COLUMNS))
     most = int(number) if number.lstrip("-").isdecimal() else _MOST_COLUMNS
     named = configuration.get(_NAMED)
     wanted = {name.strip().strip("`") for name in named.split(",")} if named is not None else None
-    place = 0
+    place = counted = 0
     for field in schema:
-        if not pt.is_nested(field.type) and (field.name in wanted if wanted is not None else not 0 <= most <= place):
+        if not pt.is_nested(field.type) and (field.name in wanted if wanted is not None else not 0 <= most <= counted):
             groups = range(footer.num_row_groups)
-            yield field, [footer.row_group(group).column(place).statistics for group in groups]
+            yield place, field, [footer.row_group(group).column(place).statistics for group in groups]
         place += _leaves(field.type)
+        counted += _counted(field.type)
+
+
+def _counted(of: pa.DataType) -> int:
+    """As how many columns Delta counts one: an array or a map is one, whatever is in it."""
+    return sum(_counted(field.type) for field in of) if pt.is_struct(of) else 1
 
 
 def _leaves(of: pa.DataType) -> int:
@@ -118,17 +131,17 @@ def _bound(raw: Sequence[Any], of: pa.DataType, *, is_upper: bool) -> str | None
     if pt.is_decimal(of):
         unscaled = pick(int.from_bytes(each, "big", signed=True) if isinstance(each, bytes) else each for each in raw)
         return format(decimal.Decimal(unscaled).scaleb(-of.scale, decimal.Context(prec=40)), "f")
-    if pt.is_floating(of):
-        # The footer leaves NaN out of account, and for Spark that is greater than all numbers.
-        lowest = pick(raw)
-        return None if is_upper or not math.isfinite(lowest) else json.dumps(lowest)
+    if pt.is_floating(of) or pt.is_boolean(of):
+        found = pick(raw)
+        return json.dumps(found) if math.isfinite(found) else None
     if pt.is_date(of):
         text = _moment(pick(raw), "d")
         return None if text is None else json.dumps(text[:10])
     if pt.is_timestamp(of):
-        # In milliseconds, as the protocol has them: the greatest one is rounded up.
+        # In milliseconds, as the protocol has them: the greatest one is rounded up, unless it is the last one of all.
+        # Readers add a millisecond, as other writers round down.
         found = pick(raw)
-        text = _moment((-(-found // _MS) if is_upper else found // _MS) * _MS, "us")
+        text = (_moment(-(-found // _MS) * _MS, "us") if is_upper else None) or _moment(found // _MS * _MS, "us")
         return None if text is None else json.dumps(f"{text[:-3]}{'' if of.tz is None else 'Z'}")
     return str(pick(raw)) if pt.is_integer(of) else None
 

@@ -30,8 +30,8 @@ _PLAIN = {
 _NAMES = {arrow: name for name, arrow in _PLAIN.items()}
 # Values of the first type are brought to the others without loss.
 _WIDER = {"byte": {"short", "integer", "long"}, "short": {"integer", "long"}, "integer": {"long"}, "float": {"double"}}
-# Without a mapping of columns Spark's Delta refuses names with these.
-_NO_LETTERS = " ,;{}()\n\t="
+# Without a mapping of columns Spark's Delta refuses names with these, and with the last one Arrow's readers do.
+_NO_LETTERS = " ,;{}()\n\t=\0"
 _NO_PARTITION = ("binary",)
 _CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _LIMITED = re.compile(r"(?:char|varchar)\((\d+)\)")
@@ -105,6 +105,16 @@ def delta_type(of: pa.DataType, column: str, path: str) -> Any:
         ]
         return {"type": "struct", "fields": fields}
     raise _misfit(path, f"column '{column}' is {of}, which a Delta table cannot hold", "Cast it in the query")
+
+
+def has_times_without_zone(of: Any, *, in_maps: bool = True) -> bool:
+    """Whether values of a type have such times in them. in_maps: also those of its maps."""
+    if isinstance(of, str):
+        return of == "timestamp_ntz"
+    if of["type"] == "map":
+        return in_maps and any(map(has_times_without_zone, (of["keyType"], of["valueType"])))
+    parts = [each["type"] for each in of["fields"]] if of["type"] == "struct" else [of["elementType"]]
+    return any(has_times_without_zone(each, in_maps=in_maps) for each in parts)
 
 
 def arrow_type(of: Any, column: str, path: str) -> pa.DataType:

@@ -16,6 +16,7 @@ from typing import Any
 from streamsink import shell
 from streamsink.errors import Corrupt, Misuse, Retryable
 from streamsink.events import log as say
+from streamsink.sinks.delta.columns import has_times_without_zone
 from streamsink.storage.file_io import FileIO
 
 # The key in commitInfo under which a commit of ours says which record it is.
@@ -33,6 +34,8 @@ _S3 = {
 }
 _PATH_STYLE = "s3.path-style-access"
 _INTERVAL, _CLEANS = "delta.checkpointInterval", "delta.enableExpiredLogCleanup"
+# The feature of a table that has times without a zone.
+_NTZ = "timestampNtz"
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,7 @@ class DeltaLog:
                 ) from none
             except errors.DeltaError as failed:
                 self._check_checkpoint(str(failed))
+                self._check_known(str(failed))
                 raise
         version = int(self._table.version())
         if self._tip is None or self._tip.version != version:
@@ -198,6 +202,16 @@ class DeltaLog:
                 "newest checkpoint (*.checkpoint*.parquet) out of that folder, and start the query again; where the "
                 "versions before that checkpoint were cleaned up already, restore it from a backup",
                 kind="delta.entry",
+            )
+
+    def _check_known(self, said: str) -> None:
+        """Raises Misuse when deltalake says that it does not know what the table asks of its readers."""
+        if "Unsupported" in said or "catalog-managed" in said:
+            raise Misuse(
+                f"{self._path}: deltalake cannot read the table ({said.strip().partition(chr(10))[0]}), which has a "
+                "feature that it does not know. Nothing was written. Take it off the table, write into another table, "
+                "or install a deltalake that knows it, and start the query again",
+                kind="delta.unsupported",
             )
 
     def at(self, version: int) -> Any:
@@ -263,6 +277,12 @@ class DeltaLog:
     def add_columns(self, fields: Sequence[Any]) -> None:
         """Add columns that are not there yet. fields: deltalake's."""
         with asked(self._path, f"columns could not be added ({', '.join(each.name for each in fields)})"):
+            added, there = [json.loads(each.to_json())["type"] for each in fields], self.seen.protocol().writer_features
+            if any(map(has_times_without_zone, added)) and _NTZ not in (there or ()):
+                # deltalake 1.6.6 does so by itself, but not for a type in a map: then nobody can read the table any
+                # more.
+                feature = self._module.TableFeatures.TimestampWithoutTimezone
+                self.seen.alter.add_feature(feature, allow_protocol_versions_increase=True)
             self.seen.alter.add_columns(list(fields))
 
     def commit(self, adds: Sequence[Mapping[str, Any]], txns: Mapping[str, int], said: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
-from streamsink.sinks.delta.columns import Column
+from streamsink.sinks.delta.columns import Column, has_times_without_zone
 
 # Features that ask nothing of a writer that only adds files, or only what is looked at below.
 _FEATURES = frozenset(
@@ -56,6 +56,7 @@ def check_creation(schema: Any, columns: Sequence[Column], options: SinkOptions,
     """
     module = importlib.import_module("deltalake")
     errors = importlib.import_module("deltalake.exceptions")
+    _check_maps(columns, path)
     asked = f"a table with table_options={dict(options.table_options)}"
     end = "Nothing was written. Leave out of table_options what asks for that"
     with tempfile.TemporaryDirectory(prefix="streamsink-") as folder:
@@ -70,6 +71,18 @@ def check_creation(schema: Any, columns: Sequence[Column], options: SinkOptions,
     if found:
         raise Misuse(
             f"{path}: {asked} would have {found}, which this sink cannot honour. {end}", kind="delta.unsupported"
+        )
+
+
+def _check_maps(columns: Sequence[Column], path: str) -> None:
+    """Raises Misuse where the only times without a zone are in maps: there deltalake 1.6.6 does not see them."""
+    within = [column.name for column in columns if has_times_without_zone(column.type)]
+    if within and not any(has_times_without_zone(column.type, in_maps=False) for column in columns):
+        raise Misuse(
+            f"{path}: column '{within[0]}' has times without a zone in a map, and deltalake cannot create a table with "
+            "such a column. Nothing was written. Cast them in the query, to timestamp or to a text; or leave the "
+            "column out of the first batch, and set add_columns=True when it comes",
+            kind="delta.columns",
         )
 
 

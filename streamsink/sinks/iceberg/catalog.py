@@ -59,7 +59,7 @@ class CatalogTable:
 
         Costs a question to the catalog, and one file, unless a database says that the file is known.
         """
-        from pyiceberg.exceptions import NoSuchTableError
+        from pyiceberg.exceptions import NoSuchTableError, ValidationError
 
         with self.answered("the table could not be loaded from its catalog", opening=True), self.whole():
             known = self._looked_at
@@ -69,6 +69,14 @@ class CatalogTable:
                 return self._remembered(self.catalog.load_table(self.identifier))
             except NoSuchTableError:
                 return None
+            except ValidationError as unknown:
+                raise Misuse(
+                    f"{self.path}: pyiceberg cannot read the metadata of the table: there is something in it that it "
+                    "does not know, such as a newer format version or type, or it is damaged. Nothing was written. "
+                    "What pyiceberg says is in the log of the driver, below this error. Take off the table what "
+                    "another engine has put there, register it from an earlier metadata file, or write another table",
+                    kind="iceberg.unsupported",
+                ) from unknown
 
     def commit(self, table: Any, updates: Sequence[Any], requirements: Sequence[Any]) -> Any:
         """Change the table, as it was looked at, by a commit. Returns it as it is then.

@@ -192,6 +192,7 @@ def fitted(
     after = fit(Fitted(to.path, before), given, options)
     if after is before:
         return table
+    _check_identifiers(table, after, to.path)
     try:
         with to.answered("its schema could not be changed"), table.update_schema() as update:
             update.union_by_name(to_arrow_schema(after.fields))
@@ -205,12 +206,26 @@ def fitted(
     if changed is not None:
         check(changed, to.path)  # another program may have changed it at the same time
     found = from_arrow_schema(file_schema(changed.schema(), to.path)) if changed is not None else []
-    wanted = {(field.name, field.type) for field in after.fields}
+    wanted = {(field.name, str(field.type)) for field in after.fields}  # the fields of rows have no ids in ``found``
     names = {field.name for field in after.fields}
-    if {(field.name, field.type) for field in found if known is None or field.name in names} != wanted:
+    if {(field.name, str(field.type)) for field in found if known is None or field.name in names} != wanted:
         raise Misuse(
             f"{to.path}: pyiceberg could not change the schema as the rows need it. No row was written. Change the "
             "columns of the table with another engine, or cast them in the query",
             kind="schema.evolution",
         )
     return changed
+
+
+def _check_identifiers(table: Any, after: TableSchema, path: str) -> None:
+    """Raises Misuse where a column would take nulls by which the table tells rows apart: Iceberg lets none of them."""
+    by = table.schema().identifier_field_names()
+    freed = next((field.name for field in after.fields if field.name in by and field.type.nullable), "")
+    if freed:
+        raise Misuse(
+            f"{path}: column '{freed}' is one of the table's identifier fields, and is nullable in the data: it can "
+            "never take nulls, whatever widen_types says. Nothing was written. Filter nulls and declare it so (for "
+            "instance with a schema of nullable=False), or execute ALTER TABLE ... DROP IDENTIFIER FIELDS "
+            f"{freed}, with Spark or another engine",
+            kind="schema.nullability",
+        )

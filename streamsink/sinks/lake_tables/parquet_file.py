@@ -20,7 +20,8 @@ class LakeFile:
 
     name: without its folder, which is that of the attempt. size: in bytes. rows: their number. partition: the values of
     the partition columns, as one row in Arrow's IPC format; empty where there are no such columns. footer: the Parquet
-    footer, which has the statistics. handed_over: a task has written it, so the driver looks whether it is there.
+    footer, which has the statistics. handed_over: a task has written it, so the driver looks whether it is there. nans:
+    places of the columns that hold a NaN, of which the bounds say nothing; None where that is not known.
     """
 
     name: str
@@ -29,18 +30,20 @@ class LakeFile:
     partition: bytes
     footer: bytes
     handed_over: bool = False
+    nans: tuple[int, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The file as a JSON object. It has values of rows in it."""
         texts = {"partition": self.partition, "footer": self.footer}
-        plain = {"name": self.name, "size": self.size, "rows": self.rows}
+        plain = {"name": self.name, "size": self.size, "rows": self.rows, "nans": self.nans}
         return plain | {name: base64.b64encode(data).decode() for name, data in texts.items()}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "LakeFile":
         """The inverse of ``to_json``. Raises KeyError, TypeError or ValueError for what is no such object."""
         partition, footer = (base64.b64decode(value[name], validate=True) for name in ("partition", "footer"))
-        return cls(str(value["name"]), int(value["size"]), int(value["rows"]), partition, footer)
+        nans = None if value.get("nans") is None else tuple(map(int, value["nans"]))
+        return cls(str(value["name"]), int(value["size"]), int(value["rows"]), partition, footer, nans=nans)
 
     @property
     def metadata(self) -> pq.FileMetaData:
@@ -127,7 +130,8 @@ class OpenParquetFile:
         footer = io.BytesIO()
         self._footers[0].write_metadata_file(footer)
         group.close_on_flush(self._stream)
-        return LakeFile(self._name, self._stream.tell(), self._rows, self._partition, footer.getvalue())
+        nans, size = tuple(sorted(self._nans.leaves)), self._stream.tell()
+        return LakeFile(self._name, size, self._rows, self._partition, footer.getvalue(), nans=nans)
 
     def discard(self) -> None:
         """Close without regard to the content."""

@@ -3,6 +3,13 @@
 from typing import Any
 
 _WITH_TRANSACTION_TIMEOUT = 170_000
+# Not by what the table itself says of rules (relhasrules): that stays true when they are dropped.
+TABLE = """
+SELECT c.oid, c.relkind::text, c.relpersistence::text,
+    EXISTS (SELECT FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid), pg_catalog.row_security_active(c.oid)
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = %s AND c.relkind <> 'i'
+"""
 COLUMNS = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), t.typname, a.atttypmod, a.attnotnull,
     a.atthasdef OR a.attidentity <> '', a.attgenerated <> '' OR a.attidentity = 'a',
