@@ -13,7 +13,6 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamsink import shell
 from streamsink.compaction.plan import Task
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.arrow_types import check_arrow, needs_int96
@@ -31,6 +30,7 @@ from streamsink.table.read.scan import (
     check_times,
     damage_told,
     data_file_path,
+    data_missing,
     open_parquet,
 )
 from streamsink.table.table import Table
@@ -137,12 +137,7 @@ def rows_of(table: Table, entry: ManifestEntry, wanted: TableSchema) -> Iterator
                 yield evolve_table(rows, written, wanted)
             check_rows(path, found, file.rows)  # a damaged page may have fewer
     except FileNotFoundError as missing:
-        raise Corrupt(
-            f"{path}: the data file is gone, although the newest snapshot has it. Nothing was changed. Restore it "
-            f"{shell.restore(path)}; or, if its rows may be lost, call streamsink.drop_missing({table.root!r}) "
-            f"{shell.in_a_shell('drop-missing', table.root, '--yes')}",
-            kind="data.missing",
-        ) from missing
+        raise data_missing(table, path, "the newest snapshot") from missing
 
 
 def _opened(table: Table, path: str) -> contextlib.AbstractContextManager[BinaryIO]:

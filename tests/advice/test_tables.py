@@ -24,7 +24,7 @@ from tests.advice.accidents import (
     starting_offset,
     take,
 )
-from tests.advice.following import advice, follows
+from tests.advice.following import advice, follows, told
 from tests.crash.giving_up import ENDS, follow
 from tests.crash.world import expected, memory_world
 
@@ -154,6 +154,17 @@ def test_data_files_that_are_lost_are_taken_out_of_the_table():
     assert drop_missing(world.file_io(world.calls), path, **given).rows == 2
     world.run(boundaries=ENDS)
     assert world.ids() == [n for n in range(12) if n >= 6 or n % 3 != 1]
+
+
+@follows("data.missing")
+def test_who_reads_data_files_that_are_lost_is_told_the_same():
+    world = memory_world(**PLAIN)
+    world.run(boundaries=ENDS[:2])
+    for lost in [p for p in world.calls._names if "/part=b/" in p]:
+        take(world, lost)
+    (path,), given = told("data.missing", world.ids).call("streamsink.drop_missing")
+    drop_missing(world.file_io(world.calls), path, **given)
+    assert world.ids() == [n for n in range(6) if n % 3 != 1]
 
 
 @follows("data.missing", "drop-missing.everything")

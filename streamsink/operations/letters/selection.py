@@ -91,8 +91,8 @@ def letters_of(table: Table, chosen: Chosen) -> list[Letter]:
     """
     try:
         found = read_arrow(table).to_pylist()
-    except (Corrupt, FileNotFoundError) as broken:
-        if isinstance(broken, Corrupt) and not broken.kind.startswith("data."):
+    except Corrupt as broken:
+        if not broken.kind.startswith("data."):
             raise
         raise Corrupt(
             f"{table.root}: a data file of the dead letters is damaged or gone ({type(broken).__name__}), so they "

@@ -89,7 +89,7 @@ def read_arrow(
     """The rows of a snapshot for which ``where`` holds, with all columns of the newest schema, or these ``columns``.
 
     All returned rows are held in memory. Raises Misuse, naming the column, for a condition or a column that does not
-    fit the table; Corrupt for damaged files.
+    fit the table; Corrupt for files that are damaged or gone.
     """
     schema = table.latest_schema()
     condition = bind(where, schema, table.root) if where is not None else None
@@ -97,7 +97,9 @@ def read_arrow(
     names = [field.name for field in fields]
     extra = condition.columns.difference(names) if condition is not None else ()
     wanted = replace(schema, fields=(*fields, *(f for f in schema.fields if f.name in extra)))
-    _, files = _plan(table, snapshot_id, condition)
+    snapshot, files = _plan(table, snapshot_id, condition)
+    if snapshot is None:
+        return to_arrow_schema(fields).empty_table()
     parts = []
     for schema_id, group in by_schema(files).items():
         written = table.schemas.load(schema_id)
@@ -105,7 +107,11 @@ def read_arrow(
         ids = {field.id for field in wanted.fields}
         needed = [field for field in written.fields if field.id in ids]
         for file in group:
-            rows = evolve_table(read_file(file, table.file_io.read(file.path), needed), written, wanted)
+            try:
+                data = table.file_io.read(file.path)
+            except FileNotFoundError as missing:
+                raise data_missing(table, file.path, f"snapshot {snapshot.id}") from missing
+            rows = evolve_table(read_file(file, data, needed), written, wanted)
             if condition is not None:
                 rows = rows.filter(condition.mask(rows))
             parts.append(rows.select(names))
@@ -144,6 +150,16 @@ def read_file(file: ScanFile, data: bytes, fields: Sequence[DataField]) -> pa.Ta
         if fields:
             check_rows(file.path, found.num_rows, file.rows)  # a damaged page may have none
         return found
+
+
+def data_missing(table: Table, path: str, snapshot: str) -> Corrupt:
+    """The error of a data file that is not there. snapshot: which one has it."""
+    return Corrupt(
+        f"{path}: the data file is gone, although {snapshot} has it. Nothing was changed. Try again if that snapshot "
+        f"was expired meanwhile; else restore it {shell.restore(path)}; or, if its rows may be lost, call "
+        f"streamsink.drop_missing({table.root!r}) {shell.in_a_shell('drop-missing', table.root, '--yes')}",
+        kind="data.missing",
+    )
 
 
 def open_parquet(stream: Any, int96: str | None = None) -> pq.ParquetFile:
