@@ -171,9 +171,9 @@ def test_rows_that_are_refused_when_they_are_moved(served, monkeypatch, mode):
 
 @pytest.mark.parametrize("served", ["postgresql"], indirect=True)
 def test_a_text_that_is_refused_when_a_staging_table_is_filled(served):
-    """No UUID, in a batch that was not tried: the error is that of one writer, and nothing is there."""
-    served.do("CREATE TABLE odd (id bigint, v uuid)")
-    rows = pa.RecordBatch.from_pydict({"id": [0, 1], "v": ["00000000-0000-0000-0000-000000000001", "1"]})
+    """It looks like JSON, in a batch that was not tried: the error is that of one writer, and nothing is there."""
+    served.do("CREATE TABLE odd (id bigint, v json)")
+    rows = pa.RecordBatch.from_pydict({"id": [0, 1], "v": ['{"a": 1}', "{a}"]})
     said = told("database.rows-refused", lambda: write(served, rows, table="odd", check_rows_up_to=0, **STAGED))
     said.says("SQLSTATE 22P02")
     assert served.count("odd") == 0
